@@ -85,7 +85,11 @@ UNASKED: Final = JudgeReplies(EngineIdentity("", ""))
 """For protocols that ask no judge."""
 
 
-def load_run(path: str | Path, *, judge: str | None = None) -> GradedRun:
+def load_run(
+    path: str | Path,
+    *,
+    judge: str | None = None,
+) -> GradedRun:
     """Open a run folder with the verdicts of one grader.
 
     Args:
@@ -464,7 +468,10 @@ async def answer(
 
 
 def model_use(
-    name: str, chosen: "RoleSettings", engine: "Engine", arm: str | None = None
+    name: str,
+    chosen: "RoleSettings",
+    engine: "Engine",
+    arm: str | None = None,
 ) -> ModelUse:
     """What a run folder records of the model that is asked."""
     return ModelUse(
@@ -479,7 +486,10 @@ def model_use(
 
 
 async def grade(
-    run: str | Path, judge: "Engine", *, mode: str = Mode.RUBRIC.value
+    run: str | Path,
+    judge: "Engine",
+    *,
+    mode: str = Mode.RUBRIC.value,
 ) -> "GradeResult":
     """Grade a run's answers, as `medlive eval grade` does; what is graded is not asked again.
 
@@ -498,7 +508,9 @@ async def grade(
 
 
 async def read_harm(
-    run: str | Path, judge: "Engine", checker: "Engine | None" = None
+    run: str | Path,
+    judge: "Engine",
+    checker: "Engine | None" = None,
 ) -> "HarmResult":
     """Read a run's answers for harm, as `medlive eval grade --harm-only` does; what is read is not asked again.
 
@@ -519,7 +531,10 @@ async def read_harm(
         return await read_run(Path(run), judge, checker or judge)
 
 
-def load_runs(runs: Runs, judge: str | None = None) -> list[GradedRun]:
+def load_runs(
+    runs: Runs,
+    judge: str | None = None,
+) -> list[GradedRun]:
     """The runs as they were given, folders opened with the verdicts of one grader."""
     several = [runs] if isinstance(runs, str | Path | GradedRun) else runs
     loaded = []
@@ -565,7 +580,10 @@ def _choose(
         raise UsageError(f"{name}: expected {choices}, got {value!r}") from exc
 
 
-def _day(name: str, day: date | str | None) -> date | None:
+def _day(
+    name: str,
+    day: date | str | None,
+) -> date | None:
     try:
         return None if day is None else date.fromisoformat(str(day)[:10])
     except ValueError as exc:

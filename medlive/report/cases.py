@@ -115,7 +115,9 @@ def _mark(score: CaseScore | None) -> float | list[Any]:
 
 
 def write_case_pages(
-    report: Report, case_entries: Sequence[Entry], folder: Path
+    report: Report,
+    case_entries: Sequence[Entry],
+    folder: Path,
 ) -> None:
     """A page for each case in `folder`, which is empty.
 
@@ -149,7 +151,10 @@ def write_case_pages(
 
 
 def _add_answers(
-    report: Report, number: int, case_entries: Sequence[Entry], folder: Path
+    report: Report,
+    number: int,
+    case_entries: Sequence[Entry],
+    folder: Path,
 ) -> None:
     """Add the answers of the model of that number to the pages."""
     model = report.models[number]

@@ -143,7 +143,9 @@ class Section:
 
 
 def picture(
-    title: str, note: str, rows: Sequence[tuple[str, float, float | None, float | None]]
+    title: str,
+    note: str,
+    rows: Sequence[tuple[str, float, float | None, float | None]],
 ) -> Markup:
     """Shares with their intervals as an image, in per cent; `rows` otherwise as for `charts.intervals`.
 

@@ -55,7 +55,10 @@ def read_json(
         ) from exc
 
 
-def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:
+def read_meta(
+    path: Path,
+    judges: Collection[str] | None = None,
+) -> MetaFile:
     """A `meta.json` of `medlive eval meta`, of one of these judges.
 
     Raises:

@@ -147,11 +147,17 @@ class Report:
         """The axes of all models' criteria."""
         return sorted({axis for model in self.models for axis in model.axes})
 
-    def audited(self, labels: Sequence[str]) -> list[str]:
+    def audited(
+        self,
+        labels: Sequence[str],
+    ) -> list[str]:
         """The heads of a table's columns for these models: each label and how many of its cases were audited."""
         return [f"*{label} (n={self.audits[label].audited})" for label in labels]
 
-    def examples(self, most: int) -> list[tuple[str, RootCause, str, NamedCause]]:
+    def examples(
+        self,
+        most: int,
+    ) -> list[tuple[str, RootCause, str, NamedCause]]:
         """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
         langs = {}
         for model in self.models:
@@ -171,7 +177,10 @@ class Report:
         errata = self.table.errata
         return sorted(set(map(_looked_in, errata.runs))) if errata else []
 
-    def labels(self, places: Sequence[int]) -> list[str]:
+    def labels(
+        self,
+        places: Sequence[int],
+    ) -> list[str]:
         """The labels of the models at these places."""
         return [self.models[place].label for place in places]
 
@@ -213,7 +222,10 @@ def analyse(
     )
 
 
-def in_parts(count: int, size: int) -> list[tuple[str, range]]:
+def in_parts(
+    count: int,
+    size: int,
+) -> list[tuple[str, range]]:
     """So many models in as few parts of at most `size` as can be, none of them much smaller than another.
 
     Each with the end of its title: `, models 1 to 5 of 14`; nothing where one part holds all.

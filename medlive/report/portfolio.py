@@ -15,7 +15,10 @@ PLACE: Final = Path("protocols")
 """Where `protocol all` writes by default."""
 
 
-def portfolio_page(portfolio: Portfolio, nav: Sequence[tuple[str, str]] = ()) -> str:
+def portfolio_page(
+    portfolio: Portfolio,
+    nav: Sequence[tuple[str, str]] = (),
+) -> str:
     """The page; `nav` are other pages."""
     body = render(
         "portfolio.html",

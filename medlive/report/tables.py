@@ -53,18 +53,27 @@ HARM_RATES: Final[Mapping[str, str]] = {
 """The rates of harm, as `HarmRates` and as tables name them."""
 
 
-def _row(value: Any, **names: str) -> dict[str, Any]:
+def _row(
+    value: Any,
+    **names: str,
+) -> dict[str, Any]:
     """The fields of a dataclass, or of a row, under the names of the files; `names` are further ones."""
     fields = value if isinstance(value, Mapping) else asdict(value)
     names = _NAMES | names
     return {names.get(name, name): part for name, part in fields.items()}
 
 
-def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
+def _row_or_none(
+    value: object | None,
+    **names: str,
+) -> dict[str, Any] | None:
     return None if value is None else _row(value, **names)
 
 
-def _rows(values: Iterable[Any], **names: str) -> list[dict[str, Any]]:
+def _rows(
+    values: Iterable[Any],
+    **names: str,
+) -> list[dict[str, Any]]:
     return [_row(value, **names) for value in values]
 
 
@@ -89,7 +98,10 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
     return {"cutoff": cutoff.text, "basis": cutoff.basis, "source": cutoff.source}
 
 
-def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
+def _head(
+    kind: str,
+    table: ScoreTable | ContaminationTable,
+) -> dict[str, Any]:
     """How a file of figures begins."""
     return {
         "format": f"medlive-{kind}",
@@ -236,7 +248,8 @@ def errata_row(table: ScoreTable) -> dict[str, Any] | None:
 
 
 def beside_rows(
-    table: ScoreTable, model: ModelScore
+    table: ScoreTable,
+    model: ModelScore,
 ) -> list[tuple[str, ScoreEstimate]]:
     """What stands beside a model's headline score: the other of complete and paper where they differ, the core."""
     own = model.companions
@@ -245,7 +258,10 @@ def beside_rows(
     return [*rows, (CORE, own.core)]
 
 
-def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any]]:
+def score_rows(
+    table: ScoreTable,
+    kind: str | None = None,
+) -> list[dict[str, Any]]:
     """A row for each model and slice; of one kind of slice alone where `kind` names it.
 
     The overall score has the slice "overall", what stands beside it "complete" and "paper" (where they differ) and
@@ -283,7 +299,10 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """How a text begins that a spreadsheet takes for a formula."""
 
 
-def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
+def scores_csv(
+    table: ScoreTable,
+    kind: str | None = None,
+) -> str:
     """`scores.csv`: `score_rows` with what was overridden to show them, and commas.
 
     A text of `_FORMULA` begins with "'".

@@ -139,7 +139,10 @@ def _why(error: MedliveError, path: Path) -> str:
     return error.message.replace(str(path), "it")[:300]
 
 
-def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot]:
+def _snapshots(
+    inputs: Inputs,
+    left_out: list[tuple[str, str]],
+) -> list[Snapshot]:
     """The verified snapshots, the newest first."""
     shown = inputs.versions and set(map(folder_name, inputs.versions))
     snapshots = []
@@ -158,7 +161,10 @@ def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot
     )
 
 
-def _cases(snapshots: Iterable[Snapshot], errata: Errata) -> dict[str, SnapshotCase]:
+def _cases(
+    snapshots: Iterable[Snapshot],
+    errata: Errata,
+) -> dict[str, SnapshotCase]:
     """The latest revision of each case that was not withdrawn, without withdrawn criteria."""
     withdrawn = {entry.criterion_id or entry.case_id for entry in errata.standing}
     cases: dict[str, SnapshotCase] = {}
@@ -293,7 +299,8 @@ def _boards(
 
 
 def _headroom_notes(
-    table: ScoreTable, cases: Mapping[str, SnapshotCase]
+    table: ScoreTable,
+    cases: Mapping[str, SnapshotCase],
 ) -> Iterator[str]:
     """How much room the cases leave above an ordinary answer, where that is known."""
     ordinary = Counter[float]()

@@ -50,7 +50,8 @@ class SharedScale:
 
 
 def shared_scales(
-    boards: Iterable[BoardEntry], fixed: HardWeeks | None = None
+    boards: Iterable[BoardEntry],
+    fixed: HardWeeks | None = None,
 ) -> list[SharedScale]:
     """One scale for each grader and template.
 
@@ -107,7 +108,8 @@ def hard_weeks(scales: Iterable[SharedScale], fixed: HardWeeks) -> HardWeeks:
 
 
 def choose_hard(
-    table: AbilityTable, scores: Mapping[str, Mapping[str, float]]
+    table: AbilityTable,
+    scores: Mapping[str, Mapping[str, float]],
 ) -> dict[str, HardWeek]:
     """The hard cases of each week that enough models answered: `LEAST_MODELS` beside the one that is left out."""
     on_scale = {}

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from medlive.statistics.intervals import Floats, quotient
 
 
-def rater_sums(codes: NDArray[np.int_], categories: int) -> Floats:
+def rater_sums(
+    codes: NDArray[np.int_],
+    categories: int,
+) -> Floats:
     """What AC1 of several raters adds up over items: (items x 3 + categories).
 
     `codes` is (items x raters), 0 to categories-1, or -1 for no rating. The columns are: the share of equal pairs,
@@ -94,7 +97,11 @@ def kappa_of_tables(tables: Floats) -> Floats:
     return np.where(is_certain, np.nan, kappa)
 
 
-def macro_f1_of_tables(tables: Floats, *, occurring: bool = False) -> Floats:
+def macro_f1_of_tables(
+    tables: Floats,
+    *,
+    occurring: bool = False,
+) -> Floats:
     """Macro-F1 of tables (… x labels x said): row the true label, column what was said of it.
 
     Columns beyond the labels are invalid ratings, which are wrong and no rating of a label. As `macro_f1`; NaN for

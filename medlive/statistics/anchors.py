@@ -73,7 +73,12 @@ def rank_anchors(
 
 
 def kept_cases_needed(
-    scale: Scale, scores: Floats, cases: int, *, models: int, error: float
+    scale: Scale,
+    scores: Floats,
+    cases: int,
+    *,
+    models: int,
+    error: float,
 ) -> int | None:
     """How many old cases the models of a new week have to answer beside the new ones, if none is asked again.
 

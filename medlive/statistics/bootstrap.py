@@ -111,7 +111,10 @@ def _rows(
     return np.asfortranarray(weights[:, place])
 
 
-def cluster_counts(known: NDArray[np.bool_], clusters: Places | None) -> Places:
+def cluster_counts(
+    known: NDArray[np.bool_],
+    clusters: Places | None,
+) -> Places:
     """How many clusters have a known item, by column of `known` (items x columns); None: each item is its own."""
     counts = cluster_sums(known.astype(np.float64), clusters)
     return np.asarray((counts > 0).sum(axis=0))
@@ -126,7 +129,10 @@ def cluster_sums(values: Floats, clusters: Places | None) -> Floats:
     return np.asarray(np.add.reduceat(values[order], starts, axis=0))
 
 
-def bootstrap_means(values: Floats, **how: Unpack[Resampling]) -> Floats:
+def bootstrap_means(
+    values: Floats,
+    **how: Unpack[Resampling],
+) -> Floats:
     """The mean of each column in each draw: (draws x columns).
 
     `values` is (items x columns), NaN where a column lacks an item; such items are left out of that column's mean.
@@ -137,7 +143,10 @@ def bootstrap_means(values: Floats, **how: Unpack[Resampling]) -> Floats:
 
 
 def bootstrap_groups(
-    values: Floats, groups: Places, count: int, **how: Unpack[Resampling]
+    values: Floats,
+    groups: Places,
+    count: int,
+    **how: Unpack[Resampling],
 ) -> Floats:
     """The mean of each column within each group in each draw: (draws x count x columns).
 
@@ -200,7 +209,9 @@ def interval(drawn: Floats) -> tuple[float, float] | None:
 
 
 def bounds_of(
-    values: Floats, drawn: Floats, clusters: Places | None = None
+    values: Floats,
+    drawn: Floats,
+    clusters: Places | None = None,
 ) -> tuple[Floats, Floats]:
     """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN where there are `too_few_for_mean`.
 
@@ -218,7 +229,10 @@ def bounds_of(
     return np.where(few, np.nan, low), np.where(few, np.nan, high)
 
 
-def mean_estimate(values: Floats, **how: Unpack[Resampling]) -> Estimate:
+def mean_estimate(
+    values: Floats,
+    **how: Unpack[Resampling],
+) -> Estimate:
     """The mean of the known values of a column, with its interval by `bounds_of`."""
     known = values[~np.isnan(values)]
     if not len(known):
@@ -238,7 +252,10 @@ def mean_estimate(values: Floats, **how: Unpack[Resampling]) -> Estimate:
     )
 
 
-def too_few_for_mean(values: Floats, clusters: Places | None = None) -> list[str]:
+def too_few_for_mean(
+    values: Floats,
+    clusters: Places | None = None,
+) -> list[str]:
     """Why means of (items x columns) have no interval, "" where they have; NaN where a column lacks an item.
 
     What counts is how far values lie from the nearer end of [0, 1]. Of values beyond it, how far from 0: their
@@ -300,7 +317,9 @@ LEAST_PAIRS: Final = 10
 
 
 def compare(
-    names: Sequence[str], values: Floats, **how: Unpack[Resampling]
+    names: Sequence[str],
+    values: Floats,
+    **how: Unpack[Resampling],
 ) -> list[Comparison]:
     """Every pair of columns of `values` (items x columns, NaN where absent), paired on common items.
 
@@ -348,7 +367,10 @@ def known_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def compare_paired(differences: Floats, **how: Unpack[Resampling]) -> Floats:
+def compare_paired(
+    differences: Floats,
+    **how: Unpack[Resampling],
+) -> Floats:
     """The mean, low, high and p of each column of differences (items x columns, NaN for absent): (4 x columns).
 
     A difference is what was gained less what was lost, each with Wilson's interval, combined by MOVER; of
@@ -448,7 +470,10 @@ def spread_of(drawn: Floats) -> Floats:
         return np.asarray(np.nanstd(drawn, axis=0))
 
 
-def too_few_for_pair(differences: Floats, clusters: Places | None) -> list[str]:
+def too_few_for_pair(
+    differences: Floats,
+    clusters: Places | None,
+) -> list[str]:
     """Why mean differences have no interval; "" where they have."""
     known = ~np.isnan(differences)
     sizes = np.where(
@@ -492,7 +517,8 @@ class Standing:
 
 
 def tie_groups(
-    scores: Mapping[str, float], comparisons: Sequence[Comparison]
+    scores: Mapping[str, float],
+    comparisons: Sequence[Comparison],
 ) -> list[Standing]:
     """Models from the best score down; a group holds those not significantly below the group's first.
 

@@ -110,7 +110,10 @@ def aspect_figures(
     )
 
 
-def _pair_tables(codes: NDArray[np.int_], values: int) -> Floats:
+def _pair_tables(
+    codes: NDArray[np.int_],
+    values: int,
+) -> Floats:
     """What each item adds to the table of each pair of raters: (items x pairs x values x values)."""
     # The last row, which -1 names, is of zeros: no rating
     rated = np.eye(values + 1)[codes][..., :values]

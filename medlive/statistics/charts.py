@@ -101,7 +101,10 @@ def plain(text: str, most: int = _MOST_TEXT) -> str:
     return _UNSAFE.sub("\ufffd", text)
 
 
-def bars(frame: Frame, groups: Mapping[str, Sequence[Bar]]) -> str:
+def bars(
+    frame: Frame,
+    groups: Mapping[str, Sequence[Bar]],
+) -> str:
     """Horizontal bars, their values behind them and their labels before them, or above where those are long.
 
     `groups` are bars by heading, on one scale; an empty heading takes no room.
@@ -147,7 +150,8 @@ def bars(frame: Frame, groups: Mapping[str, Sequence[Bar]]) -> str:
 
 
 def intervals(
-    frame: Frame, rows: Sequence[tuple[str, float, float | None, float | None]]
+    frame: Frame,
+    rows: Sequence[tuple[str, float, float | None, float | None]],
 ) -> str:
     """Values with the ends of their intervals, where they have one: a mark on a line, on one scale that has 0.
 
@@ -261,7 +265,10 @@ def columns(
     return out.svg()
 
 
-def histogram(frame: Frame, counts: Mapping[int, int]) -> str:
+def histogram(
+    frame: Frame,
+    counts: Mapping[int, int],
+) -> str:
     """How often each whole number occurs, the ones between that do not occur included.
 
     Where the numbers span more than 30, neighbours share a column, which its label then says (`0-9`).
@@ -315,7 +322,11 @@ def _width(text: str, size: int) -> float:
     return whole * size / 1000
 
 
-def _fit(text: str, room: float, size: int) -> str:
+def _fit(
+    text: str,
+    room: float,
+    size: int,
+) -> str:
     if _width(text, size) <= room:
         return text
     while text and _width(text + "…", size) > room:
@@ -347,7 +358,11 @@ def _unit(value: float) -> str:
 class _Drawing:
     """SVG as it is put together from the top down; `y` is where the next thing may begin."""
 
-    def __init__(self, frame: Frame, values: Sequence[Bar]) -> None:
+    def __init__(
+        self,
+        frame: Frame,
+        values: Sequence[Bar],
+    ) -> None:
         self._frame, self._values = frame, values
         self._parts: list[str] = []
         self.y = 12.0

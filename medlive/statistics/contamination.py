@@ -50,7 +50,11 @@ class Drop:
 
 
 def drop(
-    values: Floats, sides: Sides, *, permutations: int = 0, **how: Unpack[Resampling]
+    values: Floats,
+    sides: Sides,
+    *,
+    permutations: int = 0,
+    **how: Unpack[Resampling],
 ) -> Drop:
     """The drop between the two sides, with its interval over draws of clusters and, for `permutations` > 0, its p.
 
@@ -177,7 +181,9 @@ class Effect:
 
 
 def seen_effect(
-    values: Floats, seen: NDArray[np.bool_], **how: Unpack[Resampling]
+    values: Floats,
+    seen: NDArray[np.bool_],
+    **how: Unpack[Resampling],
 ) -> Effect | None:
     """δ of y(item, model) = ability(model) + difficulty(item) + δ · seen(item, model), by least squares.
 
@@ -348,7 +354,10 @@ class Adjusted:
 
 
 def adjusted_drop(
-    values: Floats, sides: Sides, strata: Sequence[str], **how: Unpack[Resampling]
+    values: Floats,
+    sides: Sides,
+    strata: Sequence[str],
+    **how: Unpack[Resampling],
 ) -> Adjusted:
     """The drop when side 1 is re-weighted to side 0's shares of `strata`, each item's; "" for none.
 

@@ -89,7 +89,10 @@ def pearson_p(r: float, n: int) -> float:
     )
 
 
-def residuals(columns: Floats, *groups: Sequence[str]) -> Floats:
+def residuals(
+    columns: Floats,
+    *groups: Sequence[str],
+) -> Floats:
     """What is left of columns (n, k) when the means of every grouping of their n rows are taken out.
 
     Takes out one grouping's means after the other until nothing changes, which is least squares on the groupings'
@@ -119,7 +122,11 @@ def residuals(columns: Floats, *groups: Sequence[str]) -> Floats:
     return np.where(largest <= least, 0.0, left)
 
 
-def partial(first: Floats, second: Floats, *groups: Sequence[str]) -> float | None:
+def partial(
+    first: Floats,
+    second: Floats,
+    *groups: Sequence[str],
+) -> float | None:
     """Pearson's r of what is left of both without the means of every grouping; None where nothing is."""
     left = residuals(
         np.column_stack([first, second]),
@@ -221,7 +228,10 @@ def _weighted_ranks(values: Floats, weights: Floats) -> Floats:
     return np.asarray(mids[:, place])
 
 
-def _totals(values: Floats, weights: Floats) -> tuple[Places, Floats]:
+def _totals(
+    values: Floats,
+    weights: Floats,
+) -> tuple[Places, Floats]:
     """Each item's place among the distinct values, and the weight of each of these by row."""
     _, place = np.unique(values, return_inverse=True)
     order = np.argsort(place, kind="stable")

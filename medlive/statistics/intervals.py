@@ -40,7 +40,9 @@ def quotient(above: Floats, below: Any) -> Floats:
 
 
 def too_few(
-    sums: Floats, known: NDArray[Any], least_clusters: int = LEAST_CLUSTERS
+    sums: Floats,
+    known: NDArray[Any],
+    least_clusters: int = LEAST_CLUSTERS,
 ) -> list[str]:
     """Why each column's mean, or mean difference, has no interval; "" where it has one.
 
@@ -115,7 +117,10 @@ RANDOM_SIGNS: Final = 4999
 
 
 def mean_bounds(
-    mean: Floats, spread: Floats, clusters: NDArray[Any], unit: Any = True
+    mean: Floats,
+    spread: Floats,
+    clusters: NDArray[Any],
+    unit: Any = True,
 ) -> tuple[Floats, Floats]:
     """The 95 % interval of means, each of the given number of independent clusters; all arrays of one shape.
 
@@ -182,7 +187,9 @@ def wilson(
 
 
 def gap_bounds(
-    first: Sequence[Any], second: Sequence[Any], correlation: Any = 0.0
+    first: Sequence[Any],
+    second: Sequence[Any],
+    correlation: Any = 0.0,
 ) -> tuple[Floats, Floats]:
     """The interval of first less second by MOVER, of (mean, low, high) each and the correlation of the means."""
     a, a_low, a_high = first

@@ -38,7 +38,9 @@ class Item:
 
 
 def analyse_items(
-    scores: Floats, abilities: Floats, own_share: Floats | None = None
+    scores: Floats,
+    abilities: Floats,
+    own_share: Floats | None = None,
 ) -> list[Item]:
     """Each item's figures.
 
@@ -103,7 +105,9 @@ def _item(own: Floats, rest: Floats) -> Item:
 
 
 def hardest(
-    scores: Floats, abilities: Floats, share: float = 1 / 3
+    scores: Floats,
+    abilities: Floats,
+    share: float = 1 / 3,
 ) -> NDArray[np.int_]:
     """The places of the hardest `share` of the cases that any model has a score on; on equal terms.
 

@@ -22,7 +22,10 @@ class Spread:
     """Of a model's scores."""
 
 
-def spread_of(values: Floats, clusters: Places | None = None) -> Spread | None:
+def spread_of(
+    values: Floats,
+    clusters: Places | None = None,
+) -> Spread | None:
     """The median spread over the models of (items x models), and over their pairs; None for fewer than two items.
 
     Cases of a cluster repeat one another: theirs is the spread of the sums. With one model, another of
@@ -40,7 +43,10 @@ def spread_of(values: Floats, clusters: Places | None = None) -> Spread | None:
     )
 
 
-def _median_spread(columns: list[Floats], clusters: Places | None) -> float | None:
+def _median_spread(
+    columns: list[Floats],
+    clusters: Places | None,
+) -> float | None:
     """The median of the columns' spreads, without those of fewer than two clusters; None where that is all."""
     spreads = []
     for column in columns:
@@ -65,7 +71,11 @@ def _standard_normals(power: float, alpha: float) -> float:
 
 
 def cases_for_pair(
-    difference: float, spread: float, *, power: float = 0.8, alpha: float = 0.05
+    difference: float,
+    spread: float,
+    *,
+    power: float = 0.8,
+    alpha: float = 0.05,
 ) -> int:
     """Cases on which a paired comparison finds a true difference with this probability.
 

@@ -277,7 +277,10 @@ def agree(
     cells = tables(a, b)
     total = cells.sum(axis=0).astype(int)
 
-    def figure(statistic: Callable[[Floats], Floats], width: int = 2) -> Estimate:
+    def figure(
+        statistic: Callable[[Floats], Floats],
+        width: int = 2,
+    ) -> Estimate:
         """A figure of the tables' first columns; with 3 of them invalid replies count as items."""
         columns = cells[..., :width]
         used = columns.any(axis=(1, 2))
@@ -413,7 +416,9 @@ def _strictness(
 
 
 def mean_of(
-    values: Floats, clusters: Codes | None = None, **how: Unpack[Draws]
+    values: Floats,
+    clusters: Codes | None = None,
+    **how: Unpack[Draws],
 ) -> Estimate:
     """The mean of one value per item; `clusters` as `cluster_numbers` gives them, None: each is its own."""
     n = len(values)

@@ -495,7 +495,10 @@ class _Reading:
         )
 
 
-def _rising(values: Sequence[float], sizes: Sequence[int]) -> Floats:
+def _rising(
+    values: Sequence[float],
+    sizes: Sequence[int],
+) -> Floats:
     """The closest values that never fall, by pooling adjacent violators."""
     means: list[float] = []
     weights: list[float] = []
@@ -515,7 +518,9 @@ def _rising(values: Sequence[float], sizes: Sequence[int]) -> Floats:
 
 
 def _standings(
-    names: Sequence[str], values: Floats, drawn: Floats
+    names: Sequence[str],
+    values: Floats,
+    drawn: Floats,
 ) -> tuple[Standing, ...]:
     """Tie groups of abilities; a pair differs where its difference does over the draws of cases, after Holm."""
     pairs = []

@@ -82,7 +82,10 @@ class _Rating(NamedTuple):
     """None: the rater could not decide."""
 
 
-def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
+def read_humans(
+    *paths: Path,
+    items: Mapping[str, Place] | None = None,
+) -> HumanRatings:
     """Read human ratings in medlive's own format, or K-QA's CSV of physicians.
 
     `items` has the criteria of a run's item ids (`items.items_of`).
@@ -97,7 +100,8 @@ def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> Human
 
 
 def collect_ratings(
-    files: Mapping[str, bytes], items: Mapping[str, Place] | None = None
+    files: Mapping[str, bytes],
+    items: Mapping[str, Place] | None = None,
 ) -> HumanRatings:
     """The ratings of files by name. Raises BadInput as `read_humans`.
 
@@ -152,7 +156,10 @@ def collect_ratings(
     )
 
 
-def _add(ratings: dict[Any, dict[str, Any]], rating: _Rating) -> str:
+def _add(
+    ratings: dict[Any, dict[str, Any]],
+    rating: _Rating,
+) -> str:
     """Add a rating; return what is wrong where it contradicts the rater's earlier one, else ""."""
     by_rater = ratings.setdefault(rating.about, {})
     earlier = by_rater.get(rating.rater)
@@ -168,7 +175,9 @@ def _add(ratings: dict[Any, dict[str, Any]], rating: _Rating) -> str:
 
 
 def _remarks(
-    foreign: list[str], undecided: int, verdicts: Mapping[Place, Mapping[str, Any]]
+    foreign: list[str],
+    undecided: int,
+    verdicts: Mapping[Place, Mapping[str, Any]],
 ) -> Iterator[str]:
     """What does not count."""
     if foreign:
@@ -183,7 +192,9 @@ def _remarks(
 
 
 def _ratings_of(
-    text: str, name: str, items: Mapping[str, Place] | None
+    text: str,
+    name: str,
+    items: Mapping[str, Place] | None,
 ) -> Iterator[tuple[str, _Rating | str]]:
     """Each rating of a file, or what is wrong with it, with its line. Raises BadInput where none can be read."""
     head = text.split("\n", 1)[0]
@@ -198,7 +209,10 @@ def _ratings_of(
             yield line, str(exc)
 
 
-def _place_of(item: str, items: Mapping[str, Place] | None) -> Place | None:
+def _place_of(
+    item: str,
+    items: Mapping[str, Place] | None,
+) -> Place | None:
     """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
     if items is None:
         raise ValueError(f"item {item[:40]!r} can only be read together with its run")
@@ -206,7 +220,8 @@ def _place_of(item: str, items: Mapping[str, Place] | None) -> Place | None:
 
 
 def _row_ratings(
-    values: Mapping[str, Any] | str, items: Mapping[str, Place] | None
+    values: Mapping[str, Any] | str,
+    items: Mapping[str, Place] | None,
 ) -> Iterator[_Rating]:
     """The ratings of a row. Raises ValueError if it is invalid."""
     if isinstance(values, str):
@@ -278,7 +293,10 @@ def _number(value: object) -> float:
         return math.nan
 
 
-def _kqa_ratings(text: str, name: str) -> Iterator[tuple[str, _Rating | str]]:
+def _kqa_ratings(
+    text: str,
+    name: str,
+) -> Iterator[tuple[str, _Rating | str]]:
     """The ratings of physicians on whether an answer entails a statement.
 
     Entailment is met; Neutral and Contradiction are not met; an empty label is no decision. Raters are the columns

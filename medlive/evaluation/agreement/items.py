@@ -8,7 +8,8 @@ from medlive.grader.rated import verdict_id
 
 
 def items_of(
-    cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]
+    cases: Iterable[EvaluationCase],
+    answers: Mapping[str, Answer],
 ) -> dict[str, Place]:
     """Every criterion of every gradable answer, by the item id that `medlive.grader.rated` makes."""
     items: dict[str, Place] = {}

@@ -107,7 +107,9 @@ class Judges:
 
 
 def compare_judges(
-    runs: Sequence[Path], judges: Sequence[str] = (), **draws: Unpack[Draws]
+    runs: Sequence[Path],
+    judges: Sequence[str] = (),
+    **draws: Unpack[Draws],
 ) -> Judges:
     """Compare the judges of runs, each model's under every judge.
 
@@ -162,7 +164,9 @@ def compare_judges(
 
 
 def _ranks(
-    models: Gradings, judges: Sequence[str], **draws: Unpack[Draws]
+    models: Gradings,
+    judges: Sequence[str],
+    **draws: Unpack[Draws],
 ) -> tuple[list[JudgedModel], list[RankAgreement]]:
     """Models that every judge graded, and their order under every two of them."""
     scores: list[JudgedModel] = []
@@ -187,7 +191,10 @@ def _ranks(
     return scores, rankings
 
 
-def gradings(runs: Sequence[Path], judges: Sequence[str]) -> Gradings:
+def gradings(
+    runs: Sequence[Path],
+    judges: Sequence[str],
+) -> Gradings:
     """The runs' gradings by these judges. Raises UsageError as `compare_judges`."""
     settings: dict[tuple[str, ...], dict[str, GradedRun]] = {}
     unused = set(judges)
@@ -311,7 +318,10 @@ def _clusters(cases: Sequence[EvaluationCase]) -> Codes:
     return np.arange(len(cases)) if numbers is None else numbers
 
 
-def _common_scores(models: Gradings, judges: Sequence[str]) -> tuple[Floats, Codes]:
+def _common_scores(
+    models: Gradings,
+    judges: Sequence[str],
+) -> tuple[Floats, Codes]:
     """Scores of the cases that every judge graded whole for every model, (judges x cases x models), and clusters."""
     columns = []
     shared: list[set[str]] = []

@@ -211,7 +211,9 @@ def meta_run(
 
 
 def read_people(
-    files: Sequence[Path], adjudicator: str | None, run: GradedRun
+    files: Sequence[Path],
+    adjudicator: str | None,
+    run: GradedRun,
 ) -> HumanRatings | None:
     """People's ratings of a run, if there are files. Raises UsageError for an adjudicator who has none."""
     if not files:
@@ -271,7 +273,10 @@ def _criteria(
 
 
 def _rated_places(
-    run: GradedRun, people: HumanRatings, known: list[Place], notes: list[str]
+    run: GradedRun,
+    people: HumanRatings,
+    known: list[Place],
+    notes: list[str],
 ) -> list[Place]:
     """The run's criteria that people rated, of cases with an answer."""
     answered = {case.case_id for case, _ in gradable(run.cases, run.answers)}
@@ -308,7 +313,9 @@ def _counts(
 
 
 def codes_of(
-    people: HumanRatings, places: Sequence[Place], raters: Sequence[str]
+    people: HumanRatings,
+    places: Sequence[Place],
+    raters: Sequence[str],
 ) -> Codes:
     """The verdicts of raters (places x raters)."""
     codes = np.empty(
@@ -322,7 +329,10 @@ def codes_of(
 
 
 def _note_unknown(
-    run: GradedRun, people: HumanRatings, known: set[Place], notes: list[str]
+    run: GradedRun,
+    people: HumanRatings,
+    known: set[Place],
+    notes: list[str],
 ) -> None:
     """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
     ids = {case.case_id for case in run.cases}
@@ -353,7 +363,9 @@ def _grader_code(run: GradedRun, place: Place) -> int:
 
 
 def _people_scores(
-    run: GradedRun, people: HumanRatings, adjudicator: str | None
+    run: GradedRun,
+    people: HumanRatings,
+    adjudicator: str | None,
 ) -> tuple[dict[str, float], str]:
     """People's mean score of each case, in the run's order and whether they are "given" or "derived".
 

@@ -144,7 +144,10 @@ def _row(
     )
 
 
-def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedRun]:
+def two_judges(
+    run_dir: Path,
+    judges: Sequence[str],
+) -> tuple[GradedRun, GradedRun]:
     """A run under its two judges, in the order of the log. Raises UsageError for more or fewer."""
     runs: dict[str, GradedRun] = {}
     for by_judge in gradings([run_dir], judges).values():
@@ -158,7 +161,10 @@ def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedR
     return first, second
 
 
-def read_sheet(run_dir: Path, judges: Sequence[str] = ()) -> GraderSheet:
+def read_sheet(
+    run_dir: Path,
+    judges: Sequence[str] = (),
+) -> GraderSheet:
     """A run's verdicts for people to check; of two judges, what they decided differently, by the first.
 
     Raises UsageError if nothing is graded, or there are not two such judges.
@@ -193,7 +199,10 @@ def read_sheet(run_dir: Path, judges: Sequence[str] = ()) -> GraderSheet:
     )
 
 
-def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, bool]:
+def _settled_by(
+    ratings: HumanRatings,
+    adjudicator: str | None,
+) -> dict[Place, bool]:
     """The criteria that people settled: by the adjudicator, else by two raters or more who agree."""
     places = list(ratings.verdicts)
     decisions = codes_of(ratings, places, [adjudicator or ""])[:, 0]

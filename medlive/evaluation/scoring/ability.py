@@ -231,7 +231,8 @@ def suspects_of(
 
 
 def _criteria(
-    cases: Sequence[EvaluationCase], scored: Scored
+    cases: Sequence[EvaluationCase],
+    scored: Scored,
 ) -> tuple[list[tuple[EvaluationCase, EvaluationCriterion]], Floats]:
     """Every criterion with its case, and (criteria x models): 1 for met, for not met where that is good, else 0."""
     criteria = [(case, criterion) for case in cases for criterion in case.criteria]

@@ -51,7 +51,10 @@ class BookArm:
         return self.pair.n < FEW
 
 
-def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, ...]:
+def score_arms(
+    table: ScoreTable,
+    registry: Registry = EMPTY,
+) -> tuple[BookArm, ...]:
     """Every open-book run of the table against each closed-book run of its model, in the table's order.
 
     A run in the threads' own words is compared with no other kind: it was asked another text.

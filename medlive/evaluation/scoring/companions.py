@@ -50,7 +50,10 @@ class LengthControl:
     """Pearson's r given the model and the case; None with one model, which leaves nothing to compare."""
 
 
-def narrow_runs(runs: Sequence[GradedRun], narrow: Narrow) -> list[GradedRun]:
+def narrow_runs(
+    runs: Sequence[GradedRun],
+    narrow: Narrow,
+) -> list[GradedRun]:
     """The runs with a part of each case's criteria; models that share a case still do."""
     made: dict[int, EvaluationCase] = {}
     narrowed = []
@@ -118,7 +121,9 @@ def rest_on_advice(runs: Sequence[GradedRun]) -> bool:
 
 
 def complete_scores(
-    runs: Sequence[GradedRun], scored: Scored, narrow: Narrow | None = None
+    runs: Sequence[GradedRun],
+    scored: Scored,
+    narrow: Narrow | None = None,
 ) -> list[tuple[CaseScore, ...]]:
     """Equation 1 on the cases that are scored, over the criteria that are left."""
     if narrow is not None:
@@ -132,7 +137,8 @@ def complete_scores(
 
 
 def answer_lengths(
-    run: GradedRun, scored: Sequence[CaseScore]
+    run: GradedRun,
+    scored: Sequence[CaseScore],
 ) -> list[tuple[CaseScore, int]]:
     """The cases that have a score and an answer, each with the answer's characters."""
     pairs = []
@@ -144,7 +150,9 @@ def answer_lengths(
 
 
 def _with_length(
-    figure: str, runs: Sequence[GradedRun], scored: Scored
+    figure: str,
+    runs: Sequence[GradedRun],
+    scored: Scored,
 ) -> LengthControl:
     lengths: list[float] = []
     scores: list[float] = []

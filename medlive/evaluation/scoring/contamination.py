@@ -140,7 +140,10 @@ class _Run:
 
 
 def contamination(
-    table: ScoreTable, registry: Registry, *, permutations: int = PERMUTATIONS
+    table: ScoreTable,
+    registry: Registry,
+    *,
+    permutations: int = PERMUTATIONS,
 ) -> ContaminationTable:
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     cases, values = score_matrix(table)

@@ -80,7 +80,10 @@ class ErrataUse:
     mode: ErrataMode
     runs: tuple[RunErrata, ...]
 
-    def warnings(self, labels: Sequence[str]) -> list[str]:
+    def warnings(
+        self,
+        labels: Sequence[str],
+    ) -> list[str]:
         """Return the warnings for each labelled run; none where errata are ignored."""
         if self.mode is ErrataMode.IGNORE:
             return []
@@ -148,7 +151,10 @@ def use_errata(
     return ErrataUse(mode, affected_parts(runs, about_runs, errata))
 
 
-def _errata_beside(run: RunFolder, home: Path | None) -> Path | None:
+def _errata_beside(
+    run: RunFolder,
+    home: Path | None,
+) -> Path | None:
     folders = [home]
     if run.info.snapshots is not None:
         folders.insert(0, run.path / run.info.snapshots)
@@ -220,7 +226,8 @@ def _affected(
 
 
 def emptied_cases(
-    cases: Iterable[EvaluationCase], criteria: set[tuple[str, str]]
+    cases: Iterable[EvaluationCase],
+    criteria: set[tuple[str, str]],
 ) -> tuple[str, ...]:
     """The cases that these (case id, criterion id) leave without a criterion with positive points."""
     emptied = []
@@ -232,7 +239,8 @@ def emptied_cases(
 
 
 def _without_criteria(
-    case: EvaluationCase, withdrawn: set[tuple[str, str]]
+    case: EvaluationCase,
+    withdrawn: set[tuple[str, str]],
 ) -> EvaluationCase:
     return case.with_criteria(lambda c: (case.case_id, c.id) not in withdrawn)
 

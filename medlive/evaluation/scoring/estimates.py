@@ -83,7 +83,10 @@ class ScoreEstimate(Estimate):
         """Whether n is too small to be read as a result."""
         return self.n < FEW
 
-    def rank(self, name: str) -> tuple[bool, float, str]:
+    def rank(
+        self,
+        name: str,
+    ) -> tuple[bool, float, str]:
         """The key that puts models in order, the best first; those without a mean last, equals by name."""
         return self.value is None, -(self.value or 0.0), name
 
@@ -129,7 +132,8 @@ def axis_rows(axes: Mapping[str, Estimate]) -> list[dict[str, Any]]:
 
 
 def standings_of(
-    overall: Mapping[str, ScoreEstimate], comparisons: Sequence[Comparison]
+    overall: Mapping[str, ScoreEstimate],
+    comparisons: Sequence[Comparison],
 ) -> dict[str, Standing]:
     """The standing of each model that has a mean."""
     means: dict[str, float] = {}
@@ -287,7 +291,10 @@ class ScoreGrid:
         return self._whole_cases(models, everything, 1)[0]
 
     def _whole_cases(
-        self, models: Sequence[int], groups: Places, count: int
+        self,
+        models: Sequence[int],
+        groups: Places,
+        count: int,
     ) -> list[list[ScoreEstimate]]:
         """By group and model."""
         estimates = estimate_means(
@@ -310,7 +317,10 @@ class ScoreGrid:
                 of_models[column] = _published(of_models[column], own)
         return estimates
 
-    def slices(self, cutoffs: Sequence[Cutoff | None]) -> list[list[Slice]]:
+    def slices(
+        self,
+        cutoffs: Sequence[Cutoff | None],
+    ) -> list[list[Slice]]:
         """Each model's slices, in the order of `KINDS` and of their values."""
         slices: list[list[Slice]] = [[] for _ in self._scored]
         cases = self._cases.values()

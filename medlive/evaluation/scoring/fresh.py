@@ -57,7 +57,10 @@ class Window:
         since, until = self.since or date.min, self.until or date.max
         return since.isoformat() <= day <= until.isoformat()
 
-    def narrow(self, runs: Sequence[GradedRun]) -> list[GradedRun]:
+    def narrow(
+        self,
+        runs: Sequence[GradedRun],
+    ) -> list[GradedRun]:
         """The runs with these cases alone. Raises UsageError if a run is left with none."""
         narrowed = []
         for run in runs:
@@ -99,7 +102,10 @@ class FreshRanking:
     """Cases that all of them are scored on."""
 
 
-def sides_of(cutoff: Cutoff | None, cases: Iterable[EvaluationCase]) -> Sides:
+def sides_of(
+    cutoff: Cutoff | None,
+    cases: Iterable[EvaluationCase],
+) -> Sides:
     """0 for a case up to the cutoff, 1 for one after it, -1 where that is unknown."""
     sides = []
     for case in cases:

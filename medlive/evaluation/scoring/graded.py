@@ -133,7 +133,8 @@ class GradedRun:
         return tuple(scores)
 
     def whole_scores(
-        self, met: Mapping[str, Verdicts] | None = None
+        self,
+        met: Mapping[str, Verdicts] | None = None,
     ) -> dict[str, float]:
         """Equation 1 for every fully graded case, by the run's verdicts or by others: case id → criterion id → met."""
         scores: dict[str, float] = {}
@@ -151,7 +152,10 @@ class _GradeBook(Mapping[str, Mapping[str, Grade]]):
     """The grades of a run, read on first access: their texts would fill the memory when many runs are scored."""
 
     def __init__(
-        self, run: RunFolder, answers: Mapping[str, Answer], judge: str
+        self,
+        run: RunFolder,
+        answers: Mapping[str, Answer],
+        judge: str,
     ) -> None:
         self._run, self._answers, self._judge = run, answers, judge
 
@@ -194,7 +198,11 @@ class _JudgeLog:
         return f"{self.last.model} ({self.last.mode} mode, {self.last.judge[:19]})"
 
 
-def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
+def load_graded(
+    path: Path,
+    *,
+    judge: str | None = None,
+) -> GradedRun:
     """Read a run with the verdicts of one grader.
 
     A verdict about an answer or a criterion that has changed since does not count; of several verdicts of one
@@ -318,7 +326,10 @@ def _find_judge(
     )
 
 
-def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
+def _read_judges(
+    path: Path,
+    notes: list[str],
+) -> dict[str, _JudgeLog]:
     """The judges of a log by digest, the one that wrote last at the end."""
     judges: dict[str, _JudgeLog] = {}
     for grade in grades_of(path, notes):

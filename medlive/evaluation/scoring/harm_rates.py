@@ -118,7 +118,10 @@ def _rates_of(
     )
 
 
-def _holds(run: GradedRun, score: CaseScore) -> Iterator[bool | None]:
+def _holds(
+    run: GradedRun,
+    score: CaseScore,
+) -> Iterator[bool | None]:
     """Whether an answer counts in each of `RATES`; None where that is not known."""
     harmful = (Severity.SEVERE, Severity.MODERATE)
     row = run.harm_of(score.case_id)

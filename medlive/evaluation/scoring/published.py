@@ -79,7 +79,8 @@ def published_mean(figures: Sequence[float]) -> float:
 
 
 def case_figures(
-    benchmark: Sequence[Any], entries: Sequence[Mapping[str, Any]]
+    benchmark: Sequence[Any],
+    entries: Sequence[Mapping[str, Any]],
 ) -> list[CaseFigure]:
     """The figure of every case that the gradings name, in the order in which a mean adds them up.
 
@@ -106,7 +107,10 @@ def case_figures(
     return list(figures.values())
 
 
-def _figure(evaluations: Mapping[str, Any], rubric: object) -> float:
+def _figure(
+    evaluations: Mapping[str, Any],
+    rubric: object,
+) -> float:
     # Criteria whose text is not in the rubric do not count. Any value that is not empty is a "text" to the script:
     # 5, 5.0 and "5" are two.
     known = set()
@@ -165,7 +169,8 @@ def keep_files(
 
 
 def kept_files(
-    run: Path, judge: str | None
+    run: Path,
+    judge: str | None,
 ) -> tuple[list[Any], list[dict[str, Any]]] | None:
     """The benchmark and the gradings of a run's verdicts of `judge`; None if they came from elsewhere.
 
@@ -190,7 +195,8 @@ def _place(run: Path, judge: str) -> Path:
 
 
 def scores_of_files(
-    run: GradedRun, in_run: Sequence[CaseScore]
+    run: GradedRun,
+    in_run: Sequence[CaseScore],
 ) -> tuple[CaseScore, ...] | None:
     """A run's cases as the published script has them of the files it was imported from; None without such files.
 

@@ -36,7 +36,8 @@ EVERYTHING: Final = frozenset(Allow)
 
 
 def check_figures(
-    runs: Sequence[GradedRun], allowed: Collection[Allow]
+    runs: Sequence[GradedRun],
+    allowed: Collection[Allow],
 ) -> list[Objection]:
     """Check that figures of these runs, side by side, do not mislead.
 
@@ -100,7 +101,8 @@ def check_harness(
 
 
 def override(
-    objections: Sequence[Objection], allowed: Collection[Allow]
+    objections: Sequence[Objection],
+    allowed: Collection[Allow],
 ) -> list[Objection]:
     """Return the objections, all of them allowed. Raises CheckFailed for any that is not."""
     refused = [objection for objection in objections if objection.allow not in allowed]

@@ -319,7 +319,10 @@ def _check_engines(runs: Sequence[GradedRun]) -> None:
         )
 
 
-def _only(shared: set[str], scored: Scored) -> list[tuple[CaseScore, ...]]:
+def _only(
+    shared: set[str],
+    scored: Scored,
+) -> list[tuple[CaseScore, ...]]:
     out = []
     for cases in scored:
         kept = [score for score in cases if score.case_id in shared]
@@ -366,7 +369,10 @@ def _coverage(
     return tuple(coverage)
 
 
-def _common_ids(labels: Sequence[str], scored: Scored) -> set[str]:
+def _common_ids(
+    labels: Sequence[str],
+    scored: Scored,
+) -> set[str]:
     ids = [set(_scored_ids(own)) for own in scored]
     shared = set.intersection(*ids)
     if not shared:

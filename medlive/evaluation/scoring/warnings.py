@@ -99,7 +99,9 @@ def pair_warnings(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def unscorable_warnings(
-    labels: Sequence[str], scored: Scored, metric: Metric
+    labels: Sequence[str],
+    scored: Scored,
+    metric: Metric,
 ) -> list[str]:
     """Warn about rubrics without positive points, which have no score by Equation 1."""
     what = "no score by Equation 1"
@@ -114,7 +116,10 @@ def unscorable_warnings(
     return [f"{', '.join(names)}: {warning}" for warning, names in by_warning.items()]
 
 
-def harm_warnings(harm: Mapping[str, HarmRates], metric: Metric) -> list[str]:
+def harm_warnings(
+    harm: Mapping[str, HarmRates],
+    metric: Metric,
+) -> list[str]:
     """Warn about judges of harm that fail their control, about several, and about runs that were read in part."""
     warnings, unread = [], []
     judges = {(rates.reader, rates.checker) for rates in harm.values() if rates.reader}

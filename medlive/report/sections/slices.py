@@ -18,7 +18,10 @@ _LACKING: Final = {
 }
 
 
-def by_value(report: Report, kind: str) -> dict[str, list[ScoreEstimate | None]]:
+def by_value(
+    report: Report,
+    kind: str,
+) -> dict[str, list[ScoreEstimate | None]]:
     """Each value of a kind of slice, in order, with an estimate for each model, in the report's order.
 
     Nothing where no model has a scored case with any of them.
