@@ -10,7 +10,7 @@ from medlive.evaluation.scoring.ability import AbilityTable, abilities
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.site.hard import HardWeek, HardWeeks
 from medlive.site.model import BoardEntry
-from medlive.statistics.bootstrap import Floats, Standing
+from medlive.statistics.bootstrap import Standing
 from medlive.statistics.items import LEAST_MODELS, hardest
 from medlive.statistics.scale import Ability
 
@@ -123,26 +123,18 @@ def choose_hard(
     chosen = {}
     for week, cases in weeks.items():
         models = [name for name in on_scale if scores[name].keys() & set(cases)]
-        if len(models) > LEAST_MODELS:
-            levels = np.array([on_scale[name] for name in models])
-            values = np.empty((len(cases), len(models)))
-            for column, name in zip(values.T, models, strict=True):
-                column[:] = [scores[name].get(case, np.nan) for case in cases]
-            chosen[week] = _choose(cases, models, levels, values)
+        if len(models) <= LEAST_MODELS:
+            continue
+        ids = np.array(cases)
+        levels = np.array([on_scale[name] for name in models])
+        values = np.empty((len(cases), len(models)))
+        for column, name in zip(values.T, models, strict=True):
+            column[:] = [scores[name].get(case, np.nan) for case in cases]
+        by_others = {}
+        for place, name in enumerate(models):
+            others = np.delete(values, place, axis=1)
+            hard = hardest(others, np.delete(levels, place))
+            by_others[name] = tuple(ids[hard].tolist())
+        everybody = tuple(ids[hardest(values, levels)].tolist())
+        chosen[week] = HardWeek(everybody, by_others)
     return chosen
-
-
-def _choose(
-    cases: Sequence[str],
-    models: Sequence[str],
-    levels: Floats,
-    values: Floats,
-) -> HardWeek:
-    """The hard ones of a week's cases by the scores, (cases x models), of models of these abilities."""
-    by_others = {}
-    for column, name in enumerate(models):
-        others = np.delete(values, column, axis=1)
-        places = hardest(others, np.delete(levels, column))
-        by_others[name] = tuple(cases[place] for place in places)
-    everybody = tuple(cases[place] for place in hardest(values, levels))
-    return HardWeek(everybody, by_others)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.statistics.agreement import macro_f1_of_tables
 from medlive.statistics.bootstrap import Draws, Estimate, Floats, estimate
@@ -93,7 +92,11 @@ def aspect_figures(
     macro_f1 = equal
     several = (codes >= 0).sum(axis=1) > 1
     if several.sum() >= LEAST_ITEMS:
-        tables = _pair_tables(codes[several], values)
+        # The last row, which -1 names, is of zeros: no rating
+        rated_as = np.eye(values + 1)[codes[several]][..., :values]
+        first, second = np.triu_indices(len(raters), 1)
+        # (items x pairs of raters x values x values)
+        tables = rated_as[:, first, :, None] * rated_as[:, second, None, :]
         macro_f1 = estimate(
             tables,
             _mean_macro_f1,
@@ -108,18 +111,6 @@ def aspect_figures(
         equal=equal,
         macro_f1=macro_f1,
     )
-
-
-def _pair_tables(
-    codes: NDArray[np.int_],
-    values: int,
-) -> Floats:
-    """What each item adds to the table of each pair of raters: (items x pairs x values x values)."""
-    # The last row, which -1 names, is of zeros: no rating
-    rated = np.eye(values + 1)[codes][..., :values]
-    first, second = np.triu_indices(codes.shape[1], 1)
-    tables: Floats = rated[:, first, :, None] * rated[:, second, None, :]
-    return tables
 
 
 def _mean_macro_f1(tables: Floats) -> Floats:
