@@ -28,6 +28,8 @@ from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import Estimate
 
+Row = dict[str, Any]
+"""A row of a file."""
 _NAMES: Final = {
     "low": "ci_low",
     "high": "ci_high",
@@ -56,7 +58,7 @@ HARM_RATES: Final[Mapping[str, str]] = {
 def _row(
     value: Any,
     **names: str,
-) -> dict[str, Any]:
+) -> Row:
     """The fields of a dataclass, or of a row, under the names of the files; `names` are further ones."""
     fields = value if isinstance(value, Mapping) else asdict(value)
     names = _NAMES | names
@@ -66,18 +68,18 @@ def _row(
 def _row_or_none(
     value: object | None,
     **names: str,
-) -> dict[str, Any] | None:
+) -> Row | None:
     return None if value is None else _row(value, **names)
 
 
 def _rows(
     values: Iterable[Any],
     **names: str,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     return [_row(value, **names) for value in values]
 
 
-def _mean_row(mean: Estimate) -> dict[str, Any]:
+def _mean_row(mean: Estimate) -> Row:
     return {
         "n": mean.n,
         "mean": mean.value,
@@ -86,12 +88,12 @@ def _mean_row(mean: Estimate) -> dict[str, Any]:
     }
 
 
-def estimate_row(estimate: ScoreEstimate) -> dict[str, Any]:
+def estimate_row(estimate: ScoreEstimate) -> Row:
     """A mean with everything that belongs to it."""
     return {**_row(estimate.row()), "few": estimate.few}
 
 
-def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
+def cutoff_row(cutoff: Cutoff | None) -> Row | None:
     """A cutoff with what it rests on; None is unknown."""
     if cutoff is None:
         return None
@@ -101,7 +103,7 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
 def _head(
     kind: str,
     table: ScoreTable | ContaminationTable,
-) -> dict[str, Any]:
+) -> Row:
     """How a file of figures begins."""
     return {
         "format": f"medlive-{kind}",
@@ -117,7 +119,7 @@ def _head(
     }
 
 
-def harm_row(model: ModelScore) -> dict[str, Any]:
+def harm_row(model: ModelScore) -> Row:
     """How often a model's answers hold harm, by what they say and by what they leave out."""
     harm = model.harm
     row = harm.row()
@@ -127,11 +129,11 @@ def harm_row(model: ModelScore) -> dict[str, Any]:
     return row
 
 
-def model_row(model: ModelScore) -> dict[str, Any]:
+def model_row(model: ModelScore) -> Row:
     """One model's figures, with what they rest on."""
     info = model.run.info
     own = model.companions
-    place: dict[str, Any] = dict.fromkeys(("group", "rank_best", "rank_worst"))
+    place: Row = dict.fromkeys(("group", "rank_best", "rank_worst"))
     if model.standing is not None:
         place = _row(model.standing)
         del place["name"]
@@ -164,7 +166,7 @@ def model_row(model: ModelScore) -> dict[str, Any]:
     }
 
 
-def scores_json(table: ScoreTable) -> dict[str, Any]:
+def scores_json(table: ScoreTable) -> Row:
     """`scores.json`: the whole table but the cases."""
     window = table.window
     drops = {}
@@ -190,7 +192,7 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
     }
 
 
-def scale_row(table: ScoreTable) -> dict[str, Any]:
+def scale_row(table: ScoreTable) -> Row:
     """The models on one scale (docs/scale.md): abilities, weeks, hard cases, and suspects."""
     abilities = abilities_of(table)
     suspects = []
@@ -213,13 +215,13 @@ def _iso(day: date | None) -> str | None:
     return day.isoformat() if day else None
 
 
-def fresh_row(table: ScoreTable) -> dict[str, Any] | None:
+def fresh_row(table: ScoreTable) -> Row | None:
     """The ranking on what was posted after every cutoff; None where no cutoff is known."""
     if (fresh := table.fresh) is None:
         return None
     models = []
     for model in fresh.models:
-        row: dict[str, Any] = {
+        row: Row = {
             "model": model.label,
             "overall": estimate_row(model.overall),
         }
@@ -237,7 +239,7 @@ def fresh_row(table: ScoreTable) -> dict[str, Any] | None:
     }
 
 
-def errata_row(table: ScoreTable) -> dict[str, Any] | None:
+def errata_row(table: ScoreTable) -> Row | None:
     """What was done about errata and what they concern of each model's run; None when nobody looked."""
     if table.errata is None:
         return None
@@ -261,7 +263,7 @@ def beside_rows(
 def score_rows(
     table: ScoreTable,
     kind: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """A row for each model and slice; of one kind of slice alone where `kind` names it.
 
     The overall score has the slice "overall", what stands beside it "complete" and "paper" (where they differ) and
@@ -270,7 +272,7 @@ def score_rows(
 
     `few` marks what is over fewer than 30 cases and no result; of errors by axis, whose n are criteria, None.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for model in table.models:
         head = {
             "model": model.label,
@@ -290,7 +292,7 @@ def score_rows(
             about = head | {"slice": part.kind, "value": part.value}
             rows.append(about | {name: figures[name] for name in _FIGURES})
         for axis, errors in model.axes.items():
-            row: dict[str, Any] = head | {"slice": "errors by axis", "value": axis}
+            row: Row = head | {"slice": "errors by axis", "value": axis}
             rows.append(row | dict.fromkeys(_FIGURES) | _mean_row(errors))
     return [row for row in rows if kind in (None, row["slice"])]
 
@@ -353,7 +355,7 @@ def write_whole(path: Path, data: bytes) -> None:
         folder.write_whole(path, data)
 
 
-def contamination_json(table: ContaminationTable) -> dict[str, Any]:
+def contamination_json(table: ContaminationTable) -> Row:
     """`contamination.json`: every estimate of every model (docs/contamination.md names each)."""
     arms = []
     for arm in table.arms:
@@ -369,7 +371,7 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
     }
 
 
-def _contamination_row(model: ModelContamination) -> dict[str, Any]:
+def _contamination_row(model: ModelContamination) -> Row:
     against_full_set = _row_or_none(model.paper)
     if model.paper is not None and against_full_set:
         against_full_set["full"] = _mean_row(model.paper.full)
@@ -398,7 +400,7 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
     }
 
 
-def _placebo_row(model: ModelContamination) -> dict[str, Any] | None:
+def _placebo_row(model: ModelContamination) -> Row | None:
     if model.placebos is None:
         return None
     drops = []
@@ -418,7 +420,7 @@ def _placebo_row(model: ModelContamination) -> dict[str, Any] | None:
     }
 
 
-def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:
+def arms_rows(arms: Iterable[BookArm]) -> list[Row]:
     """Open book against closed, a row for each pair of runs."""
     rows = []
     for arm in arms:

@@ -5,13 +5,12 @@ counts gives every draw of a bootstrap.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from medlive.statistics.intervals import Floats, quotient
+from medlive.statistics.intervals import Floats, Places, quotient
 
 
 def rater_sums(
-    codes: NDArray[np.int_],
+    codes: Places,
     categories: int,
 ) -> Floats:
     """What AC1 of several raters adds up over items: (items x 3 + categories).

@@ -8,9 +8,10 @@ from itertools import combinations
 from typing import Final, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
+from medlive.statistics.intervals import Flags as Flags
 from medlive.statistics.intervals import Floats as Floats
+from medlive.statistics.intervals import Places as Places
 from medlive.statistics.intervals import (
     gap_bounds,
     mean_bounds,
@@ -22,8 +23,6 @@ from medlive.statistics.intervals import (
     two_sided_p,
     wilson,
 )
-
-Places = NDArray[np.int_]
 
 
 class Draws(TypedDict, total=False):
@@ -112,7 +111,7 @@ def _rows(
 
 
 def cluster_counts(
-    known: NDArray[np.bool_],
+    known: Flags,
     clusters: Places | None,
 ) -> Places:
     """How many clusters have a known item, by column of `known` (items x columns); None: each item is its own."""

@@ -7,12 +7,12 @@ estimator and says what it assumes.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Final, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.statistics.bootstrap import (
+    Flags,
     Floats,
     Places,
     Resampling,
@@ -144,7 +144,7 @@ def permutation_p(
     sums = np.bincount(unit, weights=kept)
     counts = np.bincount(unit)
 
-    def apart(dealt: NDArray[Any]) -> Floats:
+    def apart(dealt: Places) -> Floats:
         """How far apart the means are in each deal, (deals x parts of one side)."""
         total = sums[dealt].sum(axis=1)
         count = counts[dealt].sum(axis=1)
@@ -182,7 +182,7 @@ class Effect:
 
 def seen_effect(
     values: Floats,
-    seen: NDArray[np.bool_],
+    seen: Flags,
     **how: Unpack[Resampling],
 ) -> Effect | None:
     """δ of y(item, model) = ability(model) + difficulty(item) + δ · seen(item, model), by least squares.
@@ -306,7 +306,7 @@ class Placebo(NamedTuple):
 def placebos(
     values: Floats,
     sides: Sides,
-    days: NDArray[np.int_],
+    days: Places,
     dates: Sequence[int],
     *,
     least: int = 30,
@@ -430,7 +430,7 @@ def adjusted_drop(
     )
 
 
-def terciles(values: Floats) -> NDArray[np.int_]:
+def terciles(values: Floats) -> Places:
     """0, 1 or 2 by the thirds of the known values, -1 for NaN; equal values are in one third."""
     known = values[~np.isnan(values)]
     if not len(known):

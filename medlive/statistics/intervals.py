@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.int_]
+Flags = NDArray[np.bool_]
 
 DOUBT: Final = 0.1
 """How many items' worth of the greatest possible variance, m(1 - m) for each cluster, is added to the draws'. Few
@@ -41,7 +43,7 @@ def quotient(above: Floats, below: Any) -> Floats:
 
 def too_few(
     sums: Floats,
-    known: NDArray[Any],
+    known: Places,
     least_clusters: int = LEAST_CLUSTERS,
 ) -> list[str]:
     """Why each column's mean, or mean difference, has no interval; "" where it has one.
@@ -119,7 +121,7 @@ RANDOM_SIGNS: Final = 4999
 def mean_bounds(
     mean: Floats,
     spread: Floats,
-    clusters: NDArray[Any],
+    clusters: Places,
     unit: Any = True,
 ) -> tuple[Floats, Floats]:
     """The 95 % interval of means, each of the given number of independent clusters; all arrays of one shape.
@@ -144,7 +146,7 @@ def mean_bounds(
         )
 
 
-def standard_error(spread: Floats, clusters: NDArray[Any]) -> Floats:
+def standard_error(spread: Floats, clusters: Places) -> Floats:
     """The standard error by the spread of draws of so many clusters; NaN for fewer than two."""
     k = np.where(
         clusters > 1,
@@ -157,7 +159,7 @@ def standard_error(spread: Floats, clusters: NDArray[Any]) -> Floats:
 def wilson(
     mean: Floats,
     error: Floats,
-    clusters: NDArray[Any],
+    clusters: Places,
     z: Any,
     size: Any = 1.0,
 ) -> tuple[Floats, Floats]:
@@ -215,7 +217,7 @@ def two_sided_p(t: float, freedom: int) -> float:
     )
 
 
-def quantiles(clusters: NDArray[Any]) -> Floats:
+def quantiles(clusters: Places) -> Floats:
     """Student's 97.5 % quantile with one degree of freedom less than clusters; NaN for fewer than two clusters."""
     values, place = np.unique(clusters, return_inverse=True)
     of_value = np.array(

@@ -5,9 +5,8 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.bootstrap import Floats, Places
 
 LEAST_MODELS: Final = 5
 """Models that must have a score on an item before its correlation is looked at."""
@@ -108,7 +107,7 @@ def hardest(
     scores: Floats,
     abilities: Floats,
     share: float = 1 / 3,
-) -> NDArray[np.int_]:
+) -> Places:
     """The places of the hardest `share` of the cases that any model has a score on; on equal terms.
 
     Args:

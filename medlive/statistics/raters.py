@@ -10,7 +10,6 @@ from itertools import combinations, starmap
 from typing import Final, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.statistics.agreement import (
     ac1_of_sums,
@@ -24,6 +23,7 @@ from medlive.statistics.bootstrap import (
     Draws,
     Estimate,
     Floats,
+    Places,
     estimate,
     ratio_of,
 )
@@ -44,7 +44,7 @@ LEAST_ITEMS: Final = 5
 POOR: Final = 0.6
 """Cases with a lower macro-F1 agree poorly (ClinConsensus, appendix I.5)."""
 
-Codes = NDArray[np.int_]
+Codes = Places
 
 
 def code_of(met: bool | None) -> int:

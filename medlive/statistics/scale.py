@@ -12,10 +12,10 @@ from statistics import NormalDist
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.statistics.bootstrap import (
     Comparison,
+    Flags,
     Floats,
     Places,
     Standing,
@@ -25,8 +25,6 @@ from medlive.statistics.bootstrap import (
     with_holm,
 )
 from medlive.statistics.intervals import mean_bounds, quantile
-
-Flags = NDArray[np.bool_]
 
 LEAST_COMMON: Final = 5
 """Cases that two models must share to be linked directly."""
