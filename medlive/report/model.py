@@ -65,8 +65,6 @@ class Report:
     """The material of one report, and the figures as the sections draw them."""
 
     table: ScoreTable
-    registry: Registry = EMPTY
-    """Where the models' cutoffs are written."""
     arms: tuple[BookArm, ...] = ()
     contamination: ContaminationTable | None = None
     """None: no registry names a cutoff."""
@@ -211,7 +209,6 @@ def analyse(
                 audits[model.label] = audit
     return Report(
         table=table,
-        registry=registry,
         arms=score_arms(table, registry),
         contamination=drops,
         worst=worst_cases(table) if are_several else None,
