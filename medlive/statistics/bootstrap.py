@@ -198,11 +198,11 @@ def bootstrap_ratios(
     return ratios
 
 
-def interval(drawn: Floats) -> tuple[float, float] | None:
-    """The 95 % percentile interval of a column of drawn means; None when no draw has a value."""
+def interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:
+    """The 95 % percentile interval of a column of drawn means; None twice when no draw has a value."""
     known = drawn[~np.isnan(drawn)]
     if not len(known):
-        return None
+        return None, None
     low, high = np.percentile(known, (2.5, 97.5))
     return float(low), float(high)
 
@@ -621,7 +621,7 @@ def with_interval(
 ) -> Estimate:
     """A value with the percentile interval of its draws, where they give one."""
     undefined = float(np.isnan(drawn).mean())
-    low, high = interval(drawn) or (None, None)
+    low, high = interval(drawn)
     why = ""
     if clusters < LEAST_CLUSTERS:
         why = f"{clusters} clusters are too few for an interval"

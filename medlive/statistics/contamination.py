@@ -99,7 +99,7 @@ def drop(
                 **how,
             )
             gaps = drawn[:, PRE, 0] - drawn[:, POST, 0]
-            low, high = interval(gaps) or (None, None)
+            low, high = interval(gaps)
     p = None
     if permutations:
         p = permutation_p(
@@ -274,7 +274,7 @@ def _drawn_interval(
     """The percentile interval of a figure of weighted items."""
     drawn_from = items if clusters is None else clusters
     drawn = [figure(weights) for weights in weight_chunks(drawn_from, draws, seed)]
-    return interval(np.concatenate(drawn)) or (None, None)
+    return interval(np.concatenate(drawn))
 
 
 def _last_coefficient(gram: Floats, right: Floats) -> Floats:

@@ -51,6 +51,10 @@ class BookArm:
         return self.pair.n < FEW
 
 
+def _clip(share: float | None) -> float | None:
+    return None if share is None else min(1.0, max(0.0, share))
+
+
 def score_arms(
     table: ScoreTable,
     registry: Registry = EMPTY,
@@ -69,18 +73,13 @@ def score_arms(
 
     def mean(values: Floats) -> Estimate:
         estimate = mean_estimate(values, **how)
-        if table.metric.clips_cases or estimate.value is None:
+        if table.metric.clips_cases:
             return estimate
-        value = min(1.0, max(0.0, estimate.value))
-        low, high = (
-            None if end is None else min(1.0, max(0.0, end))
-            for end in (estimate.low, estimate.high)
-        )
         return replace(
             estimate,
-            value=value,
-            low=low,
-            high=high,
+            value=_clip(estimate.value),
+            low=_clip(estimate.low),
+            high=_clip(estimate.high),
         )
 
     def arm(opened: ModelScore, closed: ModelScore) -> BookArm:

@@ -268,7 +268,7 @@ class _Study:
         low = high = None
         if full.low is not None and post.low is not None:
             drawn = bootstrap_means(columns, **self.how)
-            low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
+            low, high = interval(drawn[:, 0] - drawn[:, 1])
         return replace(
             figure,
             difference=full.value - post.value,
