@@ -30,13 +30,12 @@ from medlive.evaluation.runs.templates import default_template
 from medlive.evaluation.scoring.ability import AbilityTable, abilities_of
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.evaluation.scoring.contamination import contamination as contaminations
-from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
+from medlive.evaluation.scoring.errata import ErrataMode, use_errata
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, Window
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow, Objection
 from medlive.evaluation.scoring.score import (
-    CaseBasis,
     ScoreTable,
     labelled,
     score_matrix,
@@ -86,7 +85,11 @@ UNASKED: Final = JudgeReplies(EngineIdentity("", ""))
 """For protocols that ask no judge."""
 
 
-def load_run(path: str | Path, *, judge: str | None = None) -> GradedRun:
+def load_run(
+    path: str | Path,
+    *,
+    judge: str | None = None,
+) -> GradedRun:
     """Open a run folder with the verdicts of one grader.
 
     Args:
@@ -165,30 +168,34 @@ def score(
         seed: Their seed.
 
     Raises:
-        Misleading: If figures would mislead, and `allow` does not override why.
+        CheckFailed: If figures would mislead, and `allow` does not override why.
         UsageError: If there is no run, or the runs cannot be compared.
     """
     from medlive.instance.loading import load_settings
     from medlive.instance.paths import snapshots_path
 
     mode = _choose("errata", ErrataMode, errata)
-    window = Window(_day("since", since), _day("until", until))
+    window = Window(
+        _day("since", since),
+        _day("until", until),
+    )
     if window.since and window.until and window.since > window.until:
         raise UsageError(f"no day is {window}")
     graded = load_runs(runs, judge)
-    search = ErrataSearch(
+    use = use_errata(
+        [run.run for run in graded],
+        mode,
         file=None if errata_file is None else Path(errata_file),
         home=snapshots_path(load_settings().settings),
         public_key=public_key_of(public_key),
-        lenient=mode is ErrataMode.IGNORE,
     )
     return score_runs(
         graded,
         metric=None if metric is None else _choose("metric", Metric, metric),
         draws=draws,
         seed=seed,
-        errata=use_errata([run.run for run in graded], mode, search),
-        basis=CaseBasis.COMMON if common else CaseBasis.OWN,
+        errata=use,
+        basis="common" if common else "own",
         registry=open_registry(models),
         window=window,
         allow=[_choose("allow", Allow, name) for name in allow],
@@ -206,7 +213,11 @@ def ability(runs: Runs | ScoreTable, **how: Any) -> AbilityTable:
     return abilities_of(table)
 
 
-def compare(first: Run, second: Run, **how: Any) -> Comparison:
+def compare(
+    first: Run,
+    second: Run,
+    **how: Any,
+) -> Comparison:
     """The paired difference of two runs on the cases that both have, with interval and p.
 
     `how` is as for `score`. Raises UsageError where they cannot be compared.
@@ -276,7 +287,7 @@ def power(
         allow: What would mislead about the runs and is overridden, as for `score`.
 
     Raises:
-        Misleading: If the runs' scores would mislead, and `allow` does not override why.
+        CheckFailed: If the runs' scores would mislead, and `allow` does not override why.
         UsageError: If the points are not from 0.01 to 100, the runs' scores show no spread, power and alpha are not
             in (0, 1), or power is not above alpha.
     """
@@ -296,7 +307,10 @@ def power(
         seen = spread
     else:
         deviation = spread / 100
-        seen = Spread(deviation * sqrt(2 - 2 * correlation), deviation)
+        seen = Spread(
+            deviation * sqrt(2 - 2 * correlation),
+            deviation,
+        )
     pairs = models * (models - 1) / 2
     difference = points / 100
     try:
@@ -454,7 +468,10 @@ async def answer(
 
 
 def model_use(
-    name: str, chosen: "RoleSettings", engine: "Engine", arm: str | None = None
+    name: str,
+    chosen: "RoleSettings",
+    engine: "Engine",
+    arm: str | None = None,
 ) -> ModelUse:
     """What a run folder records of the model that is asked."""
     return ModelUse(
@@ -469,7 +486,10 @@ def model_use(
 
 
 async def grade(
-    run: str | Path, judge: "Engine", *, mode: str = Mode.RUBRIC.value
+    run: str | Path,
+    judge: "Engine",
+    *,
+    mode: str = Mode.RUBRIC.value,
 ) -> "GradeResult":
     """Grade a run's answers, as `medlive eval grade` does; what is graded is not asked again.
 
@@ -488,7 +508,9 @@ async def grade(
 
 
 async def read_harm(
-    run: str | Path, judge: "Engine", checker: "Engine | None" = None
+    run: str | Path,
+    judge: "Engine",
+    checker: "Engine | None" = None,
 ) -> "HarmResult":
     """Read a run's answers for harm, as `medlive eval grade --harm-only` does; what is read is not asked again.
 
@@ -509,7 +531,10 @@ async def read_harm(
         return await read_run(Path(run), judge, checker or judge)
 
 
-def load_runs(runs: Runs, judge: str | None = None) -> list[GradedRun]:
+def load_runs(
+    runs: Runs,
+    judge: str | None = None,
+) -> list[GradedRun]:
     """The runs as they were given, folders opened with the verdicts of one grader."""
     several = [runs] if isinstance(runs, str | Path | GradedRun) else runs
     loaded = []
@@ -543,7 +568,11 @@ def open_registry(models: Models) -> Registry:
     return load_registry(load_settings().settings.candidates)
 
 
-def _choose(name: str, kind: type[Choice], value: str) -> Choice:
+def _choose(
+    name: str,
+    kind: type[Choice],
+    value: str,
+) -> Choice:
     try:
         return kind(value)
     except ValueError as exc:
@@ -551,7 +580,10 @@ def _choose(name: str, kind: type[Choice], value: str) -> Choice:
         raise UsageError(f"{name}: expected {choices}, got {value!r}") from exc
 
 
-def _day(name: str, day: date | str | None) -> date | None:
+def _day(
+    name: str,
+    day: date | str | None,
+) -> date | None:
     try:
         return None if day is None else date.fromisoformat(str(day)[:10])
     except ValueError as exc:

@@ -59,11 +59,14 @@ def entries(report: Report) -> list[Entry]:
     by_id: dict[str, Entry] = {}
     for place, model in enumerate(report.models):
         # With the criteria of every origin, whichever the metric counts.
-        cases = {case.case_id: case for case in model.run.run.cases}
+        cases = {case.case_id: case for case in model.run.cases}
         for score in model.cases:
-            case_id = score.case.case_id
+            case_id = score.case_id
             case = cases.get(case_id, score.case)
-            fresh = Entry(case, [None] * len(report.models))
+            fresh = Entry(
+                case,
+                [None] * len(report.models),
+            )
             by_id.setdefault(case_id, fresh).scores[place] = score
     return [by_id[case_id] for case_id in sorted(by_id)]
 
@@ -86,7 +89,7 @@ def case_list(report: Report, case_entries: Sequence[Entry]) -> str:
         row: dict[str, Any] = {"id": entry.case.case_id}
         for name in _FIELDS:
             row[name] = getattr(entry.case, name) or ""
-        row["marks"] = [_mark(score) for score in entry.scores]
+        row["marks"] = list(map(_mark, entry.scores))
         rows.append(row)
     return page(
         f"medlive: cases of {report.cases_named}",
@@ -112,7 +115,9 @@ def _mark(score: CaseScore | None) -> float | list[Any]:
 
 
 def write_case_pages(
-    report: Report, case_entries: Sequence[Entry], folder: Path
+    report: Report,
+    case_entries: Sequence[Entry],
+    folder: Path,
 ) -> None:
     """A page for each case in `folder`, which is empty.
 
@@ -146,7 +151,10 @@ def write_case_pages(
 
 
 def _add_answers(
-    report: Report, number: int, case_entries: Sequence[Entry], folder: Path
+    report: Report,
+    number: int,
+    case_entries: Sequence[Entry],
+    folder: Path,
 ) -> None:
     """Add the answers of the model of that number to the pages."""
     model = report.models[number]
@@ -155,7 +163,7 @@ def _add_answers(
     if run.met is not None and run.grader is not None:
         # With their texts, read anew so that they can be let go of when the model is done.
         grades = load_graded(run.run.path, judge=run.grader.judge).grades
-    cases = {case.case_id: case for case in run.run.cases}
+    cases = {case.case_id: case for case in run.cases}
     for entry in case_entries:
         if (score := entry.scores[number]) is None:
             continue

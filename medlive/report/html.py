@@ -143,13 +143,22 @@ class Section:
 
 
 def picture(
-    title: str, note: str, rows: Sequence[tuple[str, float, float | None, float | None]]
+    title: str,
+    note: str,
+    rows: Sequence[tuple[str, float, float | None, float | None]],
 ) -> Markup:
-    """Values with their intervals as an image; `rows` as for `charts.intervals`.
+    """Shares with their intervals as an image, in per cent; `rows` otherwise as for `charts.intervals`.
 
     As an image it runs nothing, whatever its texts are; the table beside it holds the same figures.
     """
-    drawn = intervals(Frame(title, f"{title}.", note=note), rows)
+    in_percent = []
+    for label, value, *ends in rows:
+        low, high = (None if end is None else 100 * end for end in ends)
+        in_percent.append((label, 100 * value, low, high))
+    drawn = intervals(
+        Frame(title, f"{title}.", note=note),
+        in_percent,
+    )
     data = base64.b64encode(drawn.encode()).decode("ascii")
     return Markup(_PARTS.picture(title, f"data:image/svg+xml;base64,{data}"))
 

@@ -41,7 +41,11 @@ class MetaFile(BaseModel):
     """What would mislead and was allowed, to be printed with the figures."""
 
 
-def read_json(path: Path, shape: type[Shape], name: str) -> Shape:
+def read_json(
+    path: Path,
+    shape: type[Shape],
+    name: str,
+) -> Shape:
     """A file as that model; `name` is what medlive calls such files. Raises BadInput."""
     try:
         return shape.model_validate_json(read_bytes(path))
@@ -51,7 +55,10 @@ def read_json(path: Path, shape: type[Shape], name: str) -> Shape:
         ) from exc
 
 
-def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:
+def read_meta(
+    path: Path,
+    judges: Collection[str] | None = None,
+) -> MetaFile:
     """A `meta.json` of `medlive eval meta`, of one of these judges.
 
     Raises:

@@ -29,7 +29,6 @@ from medlive.evaluation.scoring.overlap import (
 )
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import (
-    CaseBasis,
     ModelScore,
     ScoreTable,
 )
@@ -56,8 +55,8 @@ _METRIC: Final = {
 ONE_RUN: Final = "One run alone is compared with nothing: give the run folders of two models or more."
 _ADVICE_ONLY: Final = "every criterion rests on the physician's advice, so the complete score is the paper score"
 _BASIS: Final = {
-    CaseBasis.OWN: "each model on its own",
-    CaseBasis.COMMON: "those that all are scored on",
+    "own": "each model on its own",
+    "common": "those that all are scored on",
 }
 
 
@@ -66,8 +65,6 @@ class Report:
     """The material of one report, and the figures as the sections draw them."""
 
     table: ScoreTable
-    registry: Registry = EMPTY
-    """Where the models' cutoffs are written."""
     arms: tuple[BookArm, ...] = ()
     contamination: ContaminationTable | None = None
     """None: no registry names a cutoff."""
@@ -82,7 +79,11 @@ class Report:
     case_pages: bool = True
     """Whether each case has a page of its own, to be linked."""
 
-    def render(self, name: str, **values: Any) -> Markup:
+    def render(
+        self,
+        name: str,
+        **values: Any,
+    ) -> Markup:
         """A template about this report; its tables say what was overridden to show them."""
         return render(
             name,
@@ -107,9 +108,9 @@ class Report:
 
     def case_name(self, model: ModelScore) -> str:
         """The name of a model's cases as `cases_named` has it."""
-        used = model.run.run.info.cases
+        used = model.run.info.cases
         for other in self.models:
-            cases = other.run.run.info.cases
+            cases = other.run.info.cases
             if cases.name == used.name and cases.digest != used.digest:
                 return f"{used.name} [{used.digest.removeprefix('sha256:')[:8]}]"
         return used.name
@@ -117,7 +118,7 @@ class Report:
     @property
     def digests_named(self) -> str:
         """The digests of the cases' snapshots or files, whole."""
-        return _listed(model.run.run.info.cases.digest for model in self.models)
+        return _listed(model.run.info.cases.digest for model in self.models)
 
     @property
     def graders_named(self) -> str:
@@ -144,16 +145,22 @@ class Report:
         """The axes of all models' criteria."""
         return sorted({axis for model in self.models for axis in model.axes})
 
-    def audited(self, labels: Sequence[str]) -> list[str]:
+    def audited(
+        self,
+        labels: Sequence[str],
+    ) -> list[str]:
         """The heads of a table's columns for these models: each label and how many of its cases were audited."""
         return [f"*{label} (n={self.audits[label].audited})" for label in labels]
 
-    def examples(self, most: int) -> list[tuple[str, RootCause, str, NamedCause]]:
+    def examples(
+        self,
+        most: int,
+    ) -> list[tuple[str, RootCause, str, NamedCause]]:
         """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
         langs = {}
         for model in self.models:
             for score in model.cases:
-                langs[score.case.case_id] = lang_of(score.case)
+                langs[score.case_id] = lang_of(score.case)
         examples = []
         for label, audit in self.audits.items():
             for cause in RootCause:
@@ -168,7 +175,10 @@ class Report:
         errata = self.table.errata
         return sorted(set(map(_looked_in, errata.runs))) if errata else []
 
-    def labels(self, places: Sequence[int]) -> list[str]:
+    def labels(
+        self,
+        places: Sequence[int],
+    ) -> list[str]:
         """The labels of the models at these places."""
         return [self.models[place].label for place in places]
 
@@ -186,7 +196,7 @@ def analyse(
 ) -> Report:
     """Everything that can be worked out of a score table, a registry of cutoffs, and what the run folders hold."""
     drops = None
-    if any(registry.cutoff(m.run.run.info.model) for m in table.models):
+    if any(registry.cutoff(m.run.info.model) for m in table.models):
         drops = contamination(table, registry)
     are_several = len(table.models) > 1
     kinds = ("theme", "specialty") if are_several else ()
@@ -199,7 +209,6 @@ def analyse(
                 audits[model.label] = audit
     return Report(
         table=table,
-        registry=registry,
         arms=score_arms(table, registry),
         contamination=drops,
         worst=worst_cases(table) if are_several else None,
@@ -210,7 +219,10 @@ def analyse(
     )
 
 
-def in_parts(count: int, size: int) -> list[tuple[str, range]]:
+def in_parts(
+    count: int,
+    size: int,
+) -> list[tuple[str, range]]:
     """So many models in as few parts of at most `size` as can be, none of them much smaller than another.
 
     Each with the end of its title: `, models 1 to 5 of 14`; nothing where one part holds all.
@@ -230,16 +242,15 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _looked_in(run: RunErrata) -> str:
-    errata = run.found
-    if errata.path is None:
+    if run.path is None:
         return f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
-    if errata.problem:
-        return f"{errata.path.name} of {run.version} could not be read"
-    checked = f"checked with key {errata.key}" if errata.key else "not checked"
+    if run.problem:
+        return f"{run.path.name} of {run.version} could not be read"
+    checked = f"checked with key {run.key}" if run.key else "not checked"
     what = "some of what" if run.concerned else "nothing that"
     return (
-        f"{errata.path.name} of {run.version} withdraws {what} these runs hold "
-        f"({errata.digest}; its signature {checked})"
+        f"{run.path.name} of {run.version} withdraws {what} these runs hold "
+        f"({run.digest}; its signature {checked})"
     )
 
 
@@ -251,6 +262,6 @@ def judged(model: ModelScore) -> str:
 
 def unpublishable(model: ModelScore) -> bool:
     """Whether a model's score must not be published: by rules, or of cases that are not publishable."""
-    info, grader = model.run.run.info, model.run.grader
+    info, grader = model.run.info, model.run.grader
     ruled = info.engine == "rules" or (grader is not None and grader.engine == "rules")
     return ruled or info.cases.publishable is False

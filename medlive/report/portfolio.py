@@ -5,24 +5,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from medlive.evaluation.protocols.model import Table, format_cell
+from medlive.evaluation.protocols.model import format_cell
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
-from medlive.evaluation.runs.folder import write_whole
-from medlive.integrity.log import writing
 from medlive.report.html import page, render, upper_first
 from medlive.report.meta import read_json
+from medlive.report.tables import write_whole
 
 PLACE: Final = Path("protocols")
 """Where `protocol all` writes by default."""
 
 
-def portfolio_page(portfolio: Portfolio, nav: Sequence[tuple[str, str]] = ()) -> str:
+def portfolio_page(
+    portfolio: Portfolio,
+    nav: Sequence[tuple[str, str]] = (),
+) -> str:
     """The page; `nav` are other pages."""
     body = render(
         "portfolio.html",
         portfolio=portfolio,
         overridden=portfolio.overridden,
-        numeric=_numeric,
+        numeric=lambda table, place: (
+            not any(isinstance(row[place], str) for row in table.rows)
+        ),
         cell=format_cell,
         states=lambda reasons: "; ".join(f"{n}: {why}" for why, n in reasons.items()),
         slug=_slug,
@@ -40,21 +44,18 @@ def write_portfolio(portfolio: Portfolio, folder: Path) -> Path:
         PORTFOLIO: portfolio.model_dump_json(indent=1) + "\n",
         "portfolio.html": portfolio_page(portfolio),
     }
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            write_whole(folder / name, text.encode("utf-8", "backslashreplace"))
+    for name, text in files.items():
+        write_whole(folder / name, text.encode("utf-8", "backslashreplace"))
     return folder / "portfolio.html"
 
 
 def read_portfolio(path: Path) -> Portfolio:
     """A `portfolio.json`, or that of a folder. Raises BadInput."""
-    return read_json(path / PORTFOLIO if path.is_dir() else path, Portfolio, PORTFOLIO)
-
-
-def _numeric(table: Table, place: int) -> bool:
-    """Whether a column holds numbers alone."""
-    return not any(isinstance(row[place], str) for row in table.rows)
+    return read_json(
+        path / PORTFOLIO if path.is_dir() else path,
+        Portfolio,
+        PORTFOLIO,
+    )
 
 
 def _slug(name: str) -> str:

@@ -14,14 +14,13 @@ from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.llm.registry import EMPTY, Registry
 from medlive.report.cases import LIST, case_list, entries, write_case_pages
-from medlive.report.html import Section, missing, page, render
+from medlive.report.html import Section, missing, page, render, soft
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
 from medlive.report.portfolio import portfolio_page
 from medlive.report.sections.contamination import contamination
 from medlive.report.sections.costs import costs
 from medlive.report.sections.criteria import criteria
-from medlive.report.sections.length import length
 from medlive.report.sections.overlap import overlap
 from medlive.report.sections.ranking import pairs, ranking
 from medlive.report.sections.scale import one_scale
@@ -29,12 +28,26 @@ from medlive.report.sections.slices import months, others, specialties, themes
 from medlive.report.summary import summarise
 from medlive.report.tables import WRITERS
 
+_LENGTH: Final = (
+    "Characters of an answer against its score. Partial: Pearson's r given the model and the case, so that neither "
+    "long-winded models nor questions that need much count (ClinConsensus, Table 11). A score that pays for length "
+    "has a high one; the core score is there to be compared."
+)
 
-def _written(name: str, title: str, template: str) -> Callable[[Report], Section]:
+
+def _written(
+    name: str,
+    title: str,
+    template: str,
+    caption: str = "",
+) -> Callable[[Report], Section]:
     """What makes a section that has no figure."""
-    return lambda report: Section(
-        name, title, [report.render(template, causes=tuple(RootCause))]
-    )
+
+    def make(report: Report) -> Section:
+        drawn = report.render(template, causes=tuple(RootCause))
+        return Section(name, title, [soft(caption), drawn] if caption else [drawn])
+
+    return make
 
 
 def reliability(report: Report) -> Section:
@@ -57,7 +70,7 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     ranking,
     pairs,
     one_scale,
-    length,
+    _written("length", "Length of answers", "length.html", _LENGTH),
     _written("missing", "What is missing", "rates.html"),
     months,
     contamination,
@@ -176,7 +189,12 @@ def _check_place(out: Path) -> None:
         )
 
 
-def index(report: Report, cases: int, *, protocols: bool = False) -> str:
+def index(
+    report: Report,
+    cases: int,
+    *,
+    protocols: bool = False,
+) -> str:
     """The first page: what was measured, every section, where the cases are."""
     table = report.table
     sections = [*(make(report) for make in SECTIONS), *others(report)]

@@ -45,7 +45,9 @@ def _scored(models: Ranked) -> Ranked:
 
 
 def tied_with(
-    leader: str, others: Sequence[str], pairs: Sequence[Comparison]
+    leader: str,
+    others: Sequence[str],
+    pairs: Sequence[Comparison],
 ) -> list[str]:
     """The others that are not significantly below the leader, those that nothing compares it with among them."""
     below = set()

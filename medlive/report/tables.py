@@ -28,6 +28,8 @@ from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import Estimate
 
+Row = dict[str, Any]
+"""A row of a file."""
 _NAMES: Final = {
     "low": "ci_low",
     "high": "ci_high",
@@ -51,46 +53,58 @@ HARM_RATES: Final[Mapping[str, str]] = {
     "omitted": "omission",
 }
 """The rates of harm, as `HarmRates` and as tables name them."""
-_BOOTSTRAP_LEVEL: Final = 0.95
 
 
-def _row(value: Any, **names: str) -> dict[str, Any]:
-    """The fields of a dataclass under the names of the files; `names` are further ones."""
-    return _named(asdict(value), **names)
-
-
-def _named(row: Mapping[str, Any], **names: str) -> dict[str, Any]:
+def _row(
+    value: Any,
+    **names: str,
+) -> Row:
+    """The fields of a dataclass, or of a row, under the names of the files; `names` are further ones."""
+    fields = value if isinstance(value, Mapping) else asdict(value)
     names = _NAMES | names
-    return {names.get(name, name): part for name, part in row.items()}
+    return {names.get(name, name): part for name, part in fields.items()}
 
 
-def _mean_row(mean: Estimate) -> dict[str, Any]:
-    return {"n": mean.n, "mean": mean.value, "ci_low": mean.low, "ci_high": mean.high}
-
-
-def _rows(values: Iterable[Any], **names: str) -> list[dict[str, Any]]:
-    return [_row(value, **names) for value in values]
-
-
-def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
+def _row_or_none(
+    value: object | None,
+    **names: str,
+) -> Row | None:
     return None if value is None else _row(value, **names)
 
 
-def estimate_row(estimate: ScoreEstimate) -> dict[str, Any]:
+def _rows(
+    values: Iterable[Any],
+    **names: str,
+) -> list[Row]:
+    return [_row(value, **names) for value in values]
+
+
+def _mean_row(mean: Estimate) -> Row:
+    return {
+        "n": mean.n,
+        "mean": mean.value,
+        "ci_low": mean.low,
+        "ci_high": mean.high,
+    }
+
+
+def estimate_row(estimate: ScoreEstimate) -> Row:
     """A mean with everything that belongs to it."""
-    return {**_named(estimate.row()), "few": estimate.few}
+    return {**_row(estimate.row()), "few": estimate.few}
 
 
-def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
+def cutoff_row(cutoff: Cutoff | None) -> Row | None:
     """A cutoff with what it rests on; None is unknown."""
     if cutoff is None:
         return None
     return {"cutoff": cutoff.text, "basis": cutoff.basis, "source": cutoff.source}
 
 
-def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
+def _head(
+    kind: str,
+    table: ScoreTable | ContaminationTable,
+) -> Row:
     """How a file of figures begins."""
-    level = _BOOTSTRAP_LEVEL
     return {
         "format": f"medlive-{kind}",
         "format_version": 1,
@@ -98,39 +112,38 @@ def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
         "bootstrap": {
             "draws": table.draws,
             "seed": table.seed,
-            "level": level,
+            "level": 0.95,
         },
         "warnings": list(table.warnings),
         "overridden": [objection._asdict() for objection in table.overridden],
     }
 
 
-def harm_row(model: ModelScore) -> dict[str, Any]:
+def harm_row(model: ModelScore) -> Row:
     """How often a model's answers hold harm, by what they say and by what they leave out."""
     harm = model.harm
-    row: dict[str, Any] = {}
+    row = harm.row()
     for name in HARM_RATES:
         row[name] = estimate_row(getattr(harm, name))
-    for name in ("read", "unread", "unconfirmed", "reader", "checker"):
-        row[name] = getattr(harm, name)
     row["controls"] = None if harm.controls is None else harm.controls.as_json()
     return row
 
 
-def model_row(model: ModelScore) -> dict[str, Any]:
+def model_row(model: ModelScore) -> Row:
     """One model's figures, with what they rest on."""
-    info, standing = model.run.run.info, model.standing
+    info = model.run.info
     own = model.companions
+    place: Row = dict.fromkeys(("group", "rank_best", "rank_worst"))
+    if model.standing is not None:
+        place = _row(model.standing)
+        del place["name"]
+    axis_errors = []
+    for row in axis_rows(model.axes):
+        axis_errors.append(_row(row) | {"rate": model.axes[row["axis"]].value})
     slices = []
     for part in model.slices:
-        figures = estimate_row(part.estimate)
-        slices.append(
-            {
-                "kind": part.kind,
-                "value": part.value,
-                **figures,
-            }
-        )
+        about = {"kind": part.kind, "value": part.value}
+        slices.append(about | estimate_row(part.estimate))
     return {
         "model": model.label,
         "cases": info.cases.model_dump(include={"origin", "name", "digest"}),
@@ -146,19 +159,14 @@ def model_row(model: ModelScore) -> dict[str, Any]:
         "core": estimate_row(own.core),
         "harm": harm_row(model),
         "characters": own.characters,
-        "group": standing.group if standing else None,
-        "rank_best": standing.rank_best if standing else None,
-        "rank_worst": standing.rank_worst if standing else None,
+        **place,
         "rates": {**_row(model.rates), "shares": model.rates.shares},
-        "axis_errors": [
-            {**_named(row), "rate": model.axes[row["axis"]].value}
-            for row in axis_rows(model.axes)
-        ],
+        "axis_errors": axis_errors,
         "slices": slices,
     }
 
 
-def scores_json(table: ScoreTable) -> dict[str, Any]:
+def scores_json(table: ScoreTable) -> Row:
     """`scores.json`: the whole table but the cases."""
     window = table.window
     drops = {}
@@ -169,13 +177,9 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
             p="p_holm",
         )
     return _head("scores", table) | {
-        "scored_on": table.basis.value,
+        "scored_on": table.basis,
         "common_cases": table.common,
-        "coverage": _rows(
-            table.coverage,
-            label="model",
-            missing="lacking",
-        ),
+        "coverage": _rows(table.coverage, label="model", missing="lacking"),
         "errata": errata_row(table),
         "advice_only": table.advice_only,
         "length": _rows(table.lengths),
@@ -188,7 +192,7 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
     }
 
 
-def scale_row(table: ScoreTable) -> dict[str, Any]:
+def scale_row(table: ScoreTable) -> Row:
     """The models on one scale (docs/scale.md): abilities, weeks, hard cases, and suspects."""
     abilities = abilities_of(table)
     suspects = []
@@ -211,13 +215,13 @@ def _iso(day: date | None) -> str | None:
     return day.isoformat() if day else None
 
 
-def fresh_row(table: ScoreTable) -> dict[str, Any] | None:
+def fresh_row(table: ScoreTable) -> Row | None:
     """The ranking on what was posted after every cutoff; None where no cutoff is known."""
     if (fresh := table.fresh) is None:
         return None
     models = []
     for model in fresh.models:
-        row: dict[str, Any] = {
+        row: Row = {
             "model": model.label,
             "overall": estimate_row(model.overall),
         }
@@ -235,7 +239,7 @@ def fresh_row(table: ScoreTable) -> dict[str, Any] | None:
     }
 
 
-def errata_row(table: ScoreTable) -> dict[str, Any] | None:
+def errata_row(table: ScoreTable) -> Row | None:
     """What was done about errata and what they concern of each model's run; None when nobody looked."""
     if table.errata is None:
         return None
@@ -246,7 +250,8 @@ def errata_row(table: ScoreTable) -> dict[str, Any] | None:
 
 
 def beside_rows(
-    table: ScoreTable, model: ModelScore
+    table: ScoreTable,
+    model: ModelScore,
 ) -> list[tuple[str, ScoreEstimate]]:
     """What stands beside a model's headline score: the other of complete and paper where they differ, the core."""
     own = model.companions
@@ -255,7 +260,10 @@ def beside_rows(
     return [*rows, (CORE, own.core)]
 
 
-def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any]]:
+def score_rows(
+    table: ScoreTable,
+    kind: str | None = None,
+) -> list[Row]:
     """A row for each model and slice; of one kind of slice alone where `kind` names it.
 
     The overall score has the slice "overall", what stands beside it "complete" and "paper" (where they differ) and
@@ -264,12 +272,12 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
 
     `few` marks what is over fewer than 30 cases and no result; of errors by axis, whose n are criteria, None.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for model in table.models:
         head = {
             "model": model.label,
             "metric": table.metric.value,
-            "cases": model.run.run.info.cases.name,
+            "cases": model.run.info.cases.name,
             "grader": model.run.grader.model if model.run.grader else None,
         }
         slices = [Slice("overall", "", model.overall)]
@@ -284,15 +292,22 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
             about = head | {"slice": part.kind, "value": part.value}
             rows.append(about | {name: figures[name] for name in _FIGURES})
         for axis, errors in model.axes.items():
-            row: dict[str, Any] = head | {"slice": "errors by axis", "value": axis}
+            row: Row = head | {"slice": "errors by axis", "value": axis}
             rows.append(row | dict.fromkeys(_FIGURES) | _mean_row(errors))
     return [row for row in rows if kind in (None, row["slice"])]
 
 
-def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that a spreadsheet takes for a formula."""
+
+
+def scores_csv(
+    table: ScoreTable,
+    kind: str | None = None,
+) -> str:
     """`scores.csv`: `score_rows` with what was overridden to show them, and commas.
 
-    A text that a spreadsheet takes for a formula begins with "'".
+    A text of `_FORMULA` begins with "'".
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -302,9 +317,9 @@ def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
     for row in score_rows(table, kind):
         cells = []
         for value in row.values():
-            is_text = isinstance(value, str)
-            formula = is_text and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-            cells.append(f"'{value}" if formula else value)
+            if isinstance(value, str) and value.startswith(_FORMULA):
+                value = f"'{value}"
+            cells.append(value)
         writer.writerow([*cells, " ".join(overrides)])
     return out.getvalue()
 
@@ -340,16 +355,12 @@ def write_whole(path: Path, data: bytes) -> None:
         folder.write_whole(path, data)
 
 
-def contamination_json(table: ContaminationTable) -> dict[str, Any]:
+def contamination_json(table: ContaminationTable) -> Row:
     """`contamination.json`: every estimate of every model (docs/contamination.md names each)."""
     arms = []
     for arm in table.arms:
-        row = {
-            "model": arm.model,
-            "raw": arm.raw,
-            "rewritten": arm.rewritten,
-            "drop_of_difference": _row(arm.drop, difference="drop"),
-        }
+        row = _row(arm, drop="drop_of_difference")
+        row["drop_of_difference"] = _row(arm.drop, difference="drop")
         arms.append(row)
     return _head("contamination", table) | {
         "permutations": table.permutations,
@@ -360,19 +371,18 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
     }
 
 
-def _contamination_row(model: ModelContamination) -> dict[str, Any]:
-    against_full_set = None
-    if (paper := model.paper) is not None:
-        against_full_set = _row(paper)
-        against_full_set["full"] = _mean_row(paper.full)
-        against_full_set["post"] = _mean_row(paper.post)
+def _contamination_row(model: ModelContamination) -> Row:
+    against_full_set = _row_or_none(model.paper)
+    if model.paper is not None and against_full_set:
+        against_full_set["full"] = _mean_row(model.paper.full)
+        against_full_set["post"] = _mean_row(model.paper.post)
     adjusted = []
     for by, mix in model.mixes.items():
-        row = {"by": by, **_row(mix, difference="drop")}
-        row["strata"] = []
+        strata = []
         for name, (before, after) in mix.strata.items():
-            row["strata"].append({"stratum": name, "n_pre": before, "n_post": after})
-        adjusted.append(row)
+            strata.append({"stratum": name, "n_pre": before, "n_post": after})
+        row = _row(mix, difference="drop")
+        adjusted.append({"by": by, **row, "strata": strata})
     return {
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
@@ -390,17 +400,18 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
     }
 
 
-def _placebo_row(model: ModelContamination) -> dict[str, Any] | None:
+def _placebo_row(model: ModelContamination) -> Row | None:
     if model.placebos is None:
         return None
     drops = []
     for drop in model.placebos:
-        row = _named(
-            drop._asdict(), n_pre="n_before", n_post="n_after", difference="drop"
-        )
-        day, side = row.pop("day"), row.pop("side")
-        row["last_day_before"] = date.fromordinal(day).isoformat()
-        row["among"] = "unseen" if side else "seen"
+        row = {
+            "n_before": drop.n_pre,
+            "n_after": drop.n_post,
+            "drop": drop.difference,
+            "last_day_before": date.fromordinal(drop.day).isoformat(),
+            "among": "unseen" if drop.side else "seen",
+        }
         drops.append(row)
     return {
         "dates": len(model.placebos),
@@ -409,7 +420,7 @@ def _placebo_row(model: ModelContamination) -> dict[str, Any] | None:
     }
 
 
-def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:
+def arms_rows(arms: Iterable[BookArm]) -> list[Row]:
     """Open book against closed, a row for each pair of runs."""
     rows = []
     for arm in arms:

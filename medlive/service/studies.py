@@ -29,12 +29,10 @@ from medlive.instance.paths import report_path
 from medlive.statistics.case_ratings import (
     ASPECTS,
     AspectQuality,
-    RatedItem,
     aspect_figures,
 )
 from medlive.statistics.raters import (
     ABSENT,
-    Panel,
     Reliability,
     agreed_codes,
     code_of,
@@ -325,14 +323,15 @@ async def evaluate(session: Session, study: Study) -> Results:
                 if rating.rating is not None:
                     decided.setdefault(item.item, {})[rater] = rating.rating
     disagreements, overturned = _compare_raters(study, items, by_item)
-    rated = [RatedItem(item.item, item.case_id, item.aspect) for item in items]
-    figures = aspect_figures(rated, decided, study.raters)
-    wanted = ASPECTS_OF[study.kind]
+    aspects = []
+    for aspect in ASPECTS_OF[study.kind]:
+        cases = {item.item: item.case_id for item in items if item.aspect == aspect}
+        aspects.append(aspect_figures(aspect, cases, decided, study.raters))
     answered = [i for i in items if i.item in decided and i.answer is not None]
     return Results(
         items=len(items),
         progress=progress,
-        aspects=tuple(figure for figure in figures if figure.aspect in wanted),
+        aspects=tuple(aspects),
         grading=_grading(study, answered, by_item) if answered else None,
         disagreements=tuple(disagreements),
         overturned=tuple(overturned),
@@ -375,16 +374,14 @@ def _grading(
 
     codes = np.array([[code(item, rater) for rater in study.raters] for item in items])
     decisions = np.array([code(item, study.adjudicator or "") for item in items])
-    cases = list(dict.fromkeys(item.case_id for item in items))
-    panel = Panel(
-        tuple(study.raters),
+    return reliability(
         codes,
-        np.array([cases.index(item.case_id) for item in items]),
-        tuple(cases),
-        study.grader or "grader",
-        agreed_codes(codes, decisions) if study.adjudicator else None,
+        np.array([code_of(item.verdict) for item in items]),
+        raters=study.raters,
+        cases=[item.case_id for item in items],
+        grader_name=study.grader or "grader",
+        agreed=agreed_codes(codes, decisions) if study.adjudicator else None,
     )
-    return reliability(panel, np.array([code_of(item.verdict) for item in items]))
 
 
 async def close(database: Database, study: Study, *, by: str) -> None:

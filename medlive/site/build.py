@@ -13,7 +13,10 @@ MARK: Final = "assets/site.css"
 """The file by which a folder is known as a site, which a new one may replace."""
 
 
-def write_site(files: Mapping[str, bytes], out: Path) -> None:
+def write_site(
+    files: Mapping[str, bytes],
+    out: Path,
+) -> None:
     """Write files by name into a folder, replacing a site that lies there.
 
     The folder is complete or not there: it is written beside its place and then renamed. A web server of another

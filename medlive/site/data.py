@@ -8,7 +8,7 @@ from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import ADVICE
 from medlive.harm.model import Severity
 from medlive.integrity.digest import canonical_json
-from medlive.site.model import BoardEntry, ModelEntry
+from medlive.site.model import BoardEntry
 
 CODES: Final = {
     False: 0,
@@ -54,7 +54,16 @@ def board_json(board: BoardEntry) -> bytes:
         values[kind] = sorted(set(of_cases) - {None, ""})
         places = {value: place for place, value in enumerate(values[kind])}
         cases[kind] = [places.get(value, -1) for value in of_cases]
-    models = [{"name": model.name, "cutoff": model.cutoff} for model in board.entered]
+    models = []
+    harm = []
+    for model in board.entered:
+        models.append({"name": model.name, "cutoff": model.cutoff})
+        digits = ""
+        for case in board.cases:
+            row = model.score.run.harm_of(case.case_id)
+            is_read = row is not None and row.reading.is_read
+            digits += _HARM[row.reading.worst] if row and is_read else NOT_READ
+        harm.append(digits)
     description = {
         "title": board.title,
         "verdicts": f"{board.slug}.bin",
@@ -62,7 +71,7 @@ def board_json(board: BoardEntry) -> bytes:
         "start": generator_start(board.table.seed),
         "metric": board.table.metric.value,
         "models": models,
-        "harm": [_harm(board, model) for model in board.entered],
+        "harm": harm,
         "cases": cases,
         "values": values,
         "criteria": {
@@ -72,16 +81,6 @@ def board_json(board: BoardEntry) -> bytes:
         },
     }
     return canonical_json(description).encode("utf-8")
-
-
-def _harm(board: BoardEntry, model: ModelEntry) -> str:
-    """What reading each case's answer for harm came to, a digit a case."""
-    codes = ""
-    for case in board.cases:
-        row = model.score.run.harm_of(case.case_id)
-        is_read = row is not None and row.reading.is_read
-        codes += _HARM[row.reading.worst] if row and is_read else NOT_READ
-    return codes
 
 
 def generator_start(seed: int) -> dict[str, str]:

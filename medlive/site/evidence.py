@@ -19,7 +19,9 @@ _OPEN: Final = re.compile(r"(public domain|cc0|cc[- ]by([- ]sa)?[- ]\d|mit$)", r
 
 
 def read_passages(
-    index: Path, cases: Iterable[SnapshotCase], snapshots: Iterable[Snapshot]
+    index: Path,
+    cases: Iterable[SnapshotCase],
+    snapshots: Iterable[Snapshot],
 ) -> dict[str, Passage]:
     """Return the passages that criteria name, by id, of those that an evidence index holds.
 

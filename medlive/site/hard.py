@@ -11,6 +11,7 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from medlive.errors import BadInput, UsageError
+from medlive.evaluation.runs.folder import write_whole
 from medlive.integrity.digest import canonical_json
 
 HARD: Final = "hard.json"
@@ -25,7 +26,7 @@ class HardWeek:
     by_others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each model that had: as all the others chose."""
 
-    def of(self, model: str) -> tuple[str, ...]:
+    def cases_for(self, model: str) -> tuple[str, ...]:
         """The cases on which a model is scored."""
         return self.by_others.get(model, self.cases)
 
@@ -62,9 +63,7 @@ def fix_hard(path: Path, data: bytes) -> None:
     if data == b"{}" or (path.is_file() and path.read_bytes() == data):
         return
     try:
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_bytes(data)
-        partial.replace(path)
+        write_whole(path, data)
     except OSError as exc:
         raise UsageError(
             f"the hard cases cannot be fixed: {path}: {exc.strerror}",

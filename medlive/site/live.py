@@ -26,7 +26,9 @@ class LiveSite:
     _files: Mapping[str, bytes] | None = None
 
     def files(
-        self, given_out: Mapping[str, str], checked: frozenset[str]
+        self,
+        given_out: Mapping[str, str],
+        checked: frozenset[str],
     ) -> Mapping[str, bytes] | None:
         """The files by name; None where they cannot be made, and the log says why.
 

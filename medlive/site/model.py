@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.metrics import CaseScore
+from medlive.evaluation.scoring.metrics import CaseScore, Verdicts
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.site.hard import HardWeeks
@@ -41,11 +41,7 @@ class Week:
         return unknown_note(self.manifest.unknown)
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
     """A model on one board."""
 
@@ -61,7 +57,7 @@ class ModelEntry:
     """Of prompts and answers; None where the bundle does not say."""
     trust: str
     answered: frozenset[str]
-    verdicts: Mapping[str, Mapping[str, bool | None]]
+    verdicts: Mapping[str, Verdicts]
     """Case id → criterion id → met."""
 
     @property
@@ -76,11 +72,7 @@ class ModelEntry:
         return None if cutoff is None else cutoff.day.isoformat()
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BoardEntry:
     """Models on the same cases, with the same template and grader."""
 
@@ -107,11 +99,7 @@ class BoardEntry:
         return tuple(objection.why for objection in self.table.overridden)
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """Everything that the site shows."""
 

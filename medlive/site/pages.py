@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
 
 from medlive import __version__
+from medlive.evaluation.scoring.metrics import Verdicts
 from medlive.integrity.digest import canonical_json
 from medlive.site.data import FILTERS, board_json, verdict_bytes
 from medlive.site.hard import HARD, hard_bytes
@@ -39,10 +40,10 @@ Results = Sequence[tuple[BoardEntry, Sequence[tuple[ModelEntry, Sequence[str]]]]
 class SitePage(Page):
     """The context of every template: what surrounds a page, what the site shows, and what the page is about."""
 
-    name: str = ""
-    template: str = ""  # type: ignore[misc]
-    title: str = ""
-    section: str = ""
+    name: str
+    template: str  # type: ignore[misc]
+    title: str
+    section: str
     """The page that the navigation marks."""
     content: Content
     scales: Sequence[SharedScale]
@@ -59,7 +60,11 @@ class SitePage(Page):
     lists: Sequence[str] = ()
     """The addresses of all pages of the list."""
 
-    def ability(self, board: BoardEntry, model: ModelEntry) -> float | None:
+    def ability(
+        self,
+        board: BoardEntry,
+        model: ModelEntry,
+    ) -> float | None:
         """What a model of a board would score on all cases of all weeks."""
         (shared,) = (scale for scale in self.scales if board.slug in scale.boards)
         return shared.abilities[model.name].value
@@ -100,30 +105,35 @@ def site_files(
     releases = [week.release for week in content.weeks if week.release is not None]
     made["feed.xml"] = feed_xml(releases, downloads, content.errata)
 
-    base = SitePage(
-        content=content,
-        scales=scales,
-        links=links,
-        downloads=downloads,
-    )
-    pages = []
+    def add(
+        name: str,
+        template: str,
+        title: str,
+        section: str,
+        **about: Any,
+    ) -> None:
+        page = SitePage(
+            name=name,
+            template=template,
+            title=title,
+            section=section,
+            content=content,
+            scales=scales,
+            links=links,
+            downloads=downloads,
+            **about,
+        )
+        made[name] = page.render()
+
     for name, _, title in SECTIONS:
         if name != "cases.html":
-            page = replace(
-                base,
-                name=name,
-                template=name,
-                title=title,
-                section=name,
-            )
-            pages.append(page)
+            add(name, name, title, name)
     starts = range(0, max(1, len(cases)), CASES_A_PAGE)
     lists = ["cases.html"]
     lists += [f"lists/cases-{n}.html" for n in range(2, len(starts) + 1)]
     for number, (name, start) in enumerate(zip(lists, starts, strict=True), start=1):
-        page = replace(
-            base,
-            name=name,
+        add(
+            name,
             template="cases.html",
             title="Cases" if number == 1 else f"Cases, page {number}",
             section="cases.html",
@@ -131,33 +141,26 @@ def site_files(
             number=number,
             lists=lists,
         )
-        pages.append(page)
     for board in content.boards:
         for model in board.models:
-            page = replace(
-                base,
-                name=f"models/{board.slug}-{model.slug}.html",
+            add(
+                f"models/{board.slug}-{model.slug}.html",
                 template="model.html",
                 title=model.name,
                 section="leaderboard.html",
                 board=board,
                 model=model,
             )
-            pages.append(page)
     results = _results(content)
     for case in content.cases.values():
-        page = replace(
-            base,
-            name=case_page(case),
+        add(
+            case_page(case),
             template="case.html",
             title=case.case_id,
             section="cases.html",
             case=case,
             results=results[case.case_id],
         )
-        pages.append(page)
-    for page in pages:
-        made[page.name] = page.render()
     return made
 
 
@@ -184,7 +187,7 @@ def _results(content: Content) -> dict[str, Results]:
 def _mark(
     criterion: SnapshotCriterion,
     asked: Mapping[str, str],
-    met: Mapping[str, bool | None],
+    met: Verdicts,
 ) -> str:
     """How a model did on a criterion; `asked` are those of the board's run: id → text."""
     if asked.get(criterion.criterion_id) != criterion.criterion:
@@ -209,7 +212,10 @@ def case_page(case: SnapshotCase) -> str:
 
 def list_order(content: Content) -> list[SnapshotCase]:
     """The cases as they are listed: the latest posted first."""
-    cases = sorted(content.cases.values(), key=lambda case: case.case_id)
+    cases = sorted(
+        content.cases.values(),
+        key=lambda case: case.case_id,
+    )
     return sorted(
         cases,
         key=lambda case: case.posted_at,

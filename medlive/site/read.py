@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,11 +43,7 @@ WORST: Final = 10
 """Cases listed as a model's worst."""
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """The folders and files that a site is made from."""
 
@@ -96,8 +92,7 @@ def read_content(inputs: Inputs) -> Content:
     snapshots = _snapshots(inputs, left_out)
     errata_file: Path | None = inputs.errata or inputs.snapshots / ERRATA
     errata = Errata()
-    if inputs.errata or (errata_file and errata_file.is_file()):
-        assert errata_file is not None
+    if errata_file and (inputs.errata or errata_file.is_file()):
         errata = load_errata(errata_file, is_named=True)
     else:
         errata_file = None
@@ -105,33 +100,38 @@ def read_content(inputs: Inputs) -> Content:
     passages = {}
     if inputs.evidence is not None:
         try:
-            passages = read_passages(inputs.evidence, cases.values(), snapshots)
+            passages = read_passages(
+                inputs.evidence,
+                cases.values(),
+                snapshots,
+            )
         except EvidenceUnavailable as exc:
             left_out.append(("titles of passages", _why(exc, inputs.evidence)))
     reports = _reports(inputs, snapshots, errata_file, left_out)
-    content = Content(
+    boards = _boards(inputs, reports, cases, left_out)
+    reasons: dict[str, None] = {}
+    for snapshot in snapshots:
+        manifest = snapshot.manifest
+        if not manifest.publishable:
+            why = "; ".join(manifest.why_not) or "no reason given"
+            reasons[f"snapshot {manifest.version}: {why}"] = None
+    for board in boards:
+        reasons |= dict.fromkeys(board.not_publishable)
+    if reasons and not inputs.allow_not_publishable:
+        raise CheckFailed(
+            f"not publishable: {'; '.join(reasons)}",
+            hint="leave it out, or build with --allow-not-publishable, which says so on every page",
+        )
+    return Content(
         weeks=[_week(inputs.snapshots, snapshot) for snapshot in snapshots],
         cases=cases,
         passages=passages,
-        boards=_boards(inputs, reports, cases, left_out),
+        boards=boards,
         left_out=left_out,
         errata=errata,
         hard=load_hard(inputs.hard_file),
+        not_publishable=tuple(reasons),
     )
-    reasons = []
-    for week in content.weeks:
-        manifest = week.manifest
-        if not manifest.publishable:
-            why = "; ".join(manifest.why_not) or "no reason given"
-            reasons.append(f"snapshot {manifest.version}: {why}")
-    for board in content.boards:
-        reasons += board.not_publishable
-    if reasons and not inputs.allow_not_publishable:
-        raise CheckFailed(
-            f"not publishable: {'; '.join(dict.fromkeys(reasons))}",
-            hint="leave it out, or build with --allow-not-publishable, which says so on every page",
-        )
-    return replace(content, not_publishable=tuple(dict.fromkeys(reasons)))
 
 
 def _why(error: MedliveError, path: Path) -> str:
@@ -139,7 +139,10 @@ def _why(error: MedliveError, path: Path) -> str:
     return error.message.replace(str(path), "it")[:300]
 
 
-def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot]:
+def _snapshots(
+    inputs: Inputs,
+    left_out: list[tuple[str, str]],
+) -> list[Snapshot]:
     """The verified snapshots, the newest first."""
     shown = inputs.versions and set(map(folder_name, inputs.versions))
     snapshots = []
@@ -151,22 +154,29 @@ def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot
             snapshots.append(open_snapshot(folder))
         except MedliveError as exc:
             left_out.append((folder.name, _why(exc, folder)))
-    snapshots.sort(key=lambda release: release.version, reverse=True)
-    return snapshots
+    return sorted(
+        snapshots,
+        key=lambda release: release.version,
+        reverse=True,
+    )
 
 
-def _cases(snapshots: Iterable[Snapshot], errata: Errata) -> dict[str, SnapshotCase]:
+def _cases(
+    snapshots: Iterable[Snapshot],
+    errata: Errata,
+) -> dict[str, SnapshotCase]:
     """The latest revision of each case that was not withdrawn, without withdrawn criteria."""
-    withdrawn = set()
-    for erratum in errata.standing:
-        withdrawn.add(erratum.criterion_id or erratum.case_id)
+    withdrawn = {entry.criterion_id or entry.case_id for entry in errata.standing}
     cases: dict[str, SnapshotCase] = {}
     for snapshot in snapshots:
         for case in snapshot:
             if case.case_id in withdrawn or case.case_id in cases:
                 continue
             kept = [c for c in case.criteria if c.criterion_id not in withdrawn]
-            cases[case.case_id] = replace(case, criteria=tuple(kept))
+            cases[case.case_id] = replace(
+                case,
+                criteria=tuple(kept),
+            )
     return dict(sorted(cases.items()))
 
 
@@ -178,8 +188,7 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
         # What a damaged one does not say is shown as unknown.
         with suppress(ValueError, OSError):
             _, sections = read_ledger(snapshot.path, ledger)
-            for name, entries in sections.items():
-                changed[name] = len(entries)
+            changed |= {name: len(entries) for name, entries in sections.items()}
     release = read_release(FolderTarget(root), snapshot.version, sums)
     return Week(snapshot.manifest, snapshot.digest, changed, release)
 
@@ -216,8 +225,8 @@ def _reports(
             if _is_checked(report, inputs.checked):
                 # Its name would tell the raters whose answers they rate.
                 left_out.append(("a bundle", WITHHELD))
-                continue
-            reports.append(report)
+            else:
+                reports.append(report)
         except MedliveError as exc:
             left_out.append((path.name, _why(exc, path)))
     return reports
@@ -237,15 +246,18 @@ def _is_withdrawn(report: BundleReport) -> bool:
     if report.run is None or report.withdrawn is None:
         return False
     gone = {*report.withdrawn.cases, *report.withdrawn.emptied}
-    return gone.issuperset(case.case_id for case in report.run.run.cases)
+    return gone.issuperset(case.case_id for case in report.run.cases)
 
 
 def _is_checked(report: BundleReport, checked: Collection[str]) -> bool:
     """Whether people check verdicts on a bundle's answers blind."""
     if report.run is None or not checked:
         return False
-    items = items_of(report.run.run.cases, report.run.answers)
-    return any(item.id in checked for item in items)
+    items = items_of(
+        report.run.cases,
+        report.run.answers,
+    )
+    return not items.keys().isdisjoint(checked)
 
 
 def _boards(
@@ -271,21 +283,8 @@ def _boards(
         trust = {}
         for report in ranking.ranked:
             if report.run is not None:
-                trust[report.run.run.info.model] = report.trust.value
-        ordinary = Counter[float]()
-        for model_case in ranking.table.models[0].run.run.cases:
-            case = cases.get(model_case.case_id)
-            if case is not None and case.ordinary is not None:
-                ordinary[case.ordinary] += 1
-        headroom = headroom_of(ordinary)
-        notes = []
-        if headroom.is_little:
-            notes.append(
-                "these rubrics leave little room above an ordinary answer: they hardly tell good models apart"
-            )
-        if headroom.words:
-            notes.append(headroom.words)
-        notes += ranking.notes
+                trust[report.run.info.model] = report.trust.value
+        notes = [*_headroom_notes(ranking.table, cases), *ranking.notes]
         board = board_of(
             ranking.table,
             slug=f"board-{place}",
@@ -297,6 +296,23 @@ def _boards(
         else:
             boards.append(board)
     return boards
+
+
+def _headroom_notes(
+    table: ScoreTable,
+    cases: Mapping[str, SnapshotCase],
+) -> Iterator[str]:
+    """How much room the cases leave above an ordinary answer, where that is known."""
+    ordinary = Counter[float]()
+    for own in table.models[0].run.cases:
+        case = cases.get(own.case_id)
+        if case is not None and case.ordinary is not None:
+            ordinary[case.ordinary] += 1
+    headroom = headroom_of(ordinary)
+    if headroom.is_little:
+        yield "these rubrics leave little room above an ordinary answer: they hardly tell good models apart"
+    if headroom.words:
+        yield headroom.words
 
 
 def board_of(
@@ -316,23 +332,23 @@ def board_of(
     """
     # Ranked is what no model can have seen.
     ranked = table.models if table.fresh is None else table.fresh.models
-    standings = {scored.label: scored.standing for scored in ranked}
+    standings = {model.label: model.standing for model in ranked}
     models = []
     for place, model in enumerate(table.models, start=1):
         run = model.run
-        worst = [case for case in model.cases if case.score is not None]
-        worst.sort(key=lambda scored: (scored.score, scored.case.case_id))
+        scored = [case for case in model.cases if case.score is not None]
+        scored.sort(key=lambda case: (case.score, case.case_id))
         answered = {a.case_id for a in run.answers.values() if a.gradable}
         entry = ModelEntry(
             slug=f"m{place}",
             score=model,
             standing=standings.get(model.label),
             drop=table.drops.get(model.label),
-            worst=tuple(worst[:WORST]),
+            worst=tuple(scored[:WORST]),
             tokens=_tokens(run),
-            trust=(trust or {}).get(run.run.info.model, ""),
+            trust=(trust or {}).get(run.info.model, ""),
             answered=frozenset(answered),
-            verdicts={c.case_id: run.verdicts(c.case_id) for c in run.run.cases},
+            verdicts={c.case_id: run.verdicts(c.case_id) for c in run.cases},
         )
         models.append(entry)
     first = models[0].score.run

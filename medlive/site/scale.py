@@ -10,7 +10,7 @@ from medlive.evaluation.scoring.ability import AbilityTable, abilities
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.site.hard import HardWeek, HardWeeks
 from medlive.site.model import BoardEntry
-from medlive.statistics.bootstrap import Floats, Standing
+from medlive.statistics.bootstrap import Standing
 from medlive.statistics.items import LEAST_MODELS, hardest
 from medlive.statistics.scale import Ability
 
@@ -43,14 +43,15 @@ class SharedScale:
         own_scores = self.scores[model]
         hard_scores = []
         for week in self.hard.values():
-            for case in week.of(model):
+            for case in week.cases_for(model):
                 if case in own_scores:
                     hard_scores.append(own_scores[case])
         return fmean(hard_scores) if hard_scores else None
 
 
 def shared_scales(
-    boards: Iterable[BoardEntry], fixed: HardWeeks | None = None
+    boards: Iterable[BoardEntry],
+    fixed: HardWeeks | None = None,
 ) -> list[SharedScale]:
     """One scale for each grader and template.
 
@@ -66,7 +67,10 @@ def shared_scales(
     for title, group in by_title.items():
         scored = _scored(group)
         names = sorted(scored)
-        table = abilities(names, [list(scored[name].values()) for name in names])
+        table = abilities(
+            names,
+            [list(scored[name].values()) for name in names],
+        )
         scores: dict[str, dict[str, float]] = {name: {} for name in names}
         for name in names:
             for case_id, case in scored[name].items():
@@ -90,7 +94,7 @@ def _scored(boards: Sequence[BoardEntry]) -> dict[str, dict[str, CaseScore]]:
         for model in board.models:
             own = scored.setdefault(model.name, {})
             for case in model.score.cases:
-                own.setdefault(case.case.case_id, case)
+                own.setdefault(case.case_id, case)
     return scored
 
 
@@ -104,7 +108,8 @@ def hard_weeks(scales: Iterable[SharedScale], fixed: HardWeeks) -> HardWeeks:
 
 
 def choose_hard(
-    table: AbilityTable, scores: Mapping[str, Mapping[str, float]]
+    table: AbilityTable,
+    scores: Mapping[str, Mapping[str, float]],
 ) -> dict[str, HardWeek]:
     """The hard cases of each week that enough models answered: `LEAST_MODELS` beside the one that is left out."""
     on_scale = {}
@@ -118,27 +123,18 @@ def choose_hard(
     chosen = {}
     for week, cases in weeks.items():
         models = [name for name in on_scale if scores[name].keys() & set(cases)]
-        if len(models) > LEAST_MODELS:
-            levels = np.array([on_scale[name] for name in models])
-            chosen[week] = _choose(cases, models, levels, scores)
+        if len(models) <= LEAST_MODELS:
+            continue
+        ids = np.array(cases)
+        levels = np.array([on_scale[name] for name in models])
+        values = np.empty((len(cases), len(models)))
+        for column, name in zip(values.T, models, strict=True):
+            column[:] = [scores[name].get(case, np.nan) for case in cases]
+        by_others = {}
+        for place, name in enumerate(models):
+            others = np.delete(values, place, axis=1)
+            hard = hardest(others, np.delete(levels, place))
+            by_others[name] = tuple(ids[hard].tolist())
+        everybody = tuple(ids[hardest(values, levels)].tolist())
+        chosen[week] = HardWeek(everybody, by_others)
     return chosen
-
-
-def _choose(
-    cases: Sequence[str],
-    models: Sequence[str],
-    levels: Floats,
-    scores: Mapping[str, Mapping[str, float]],
-) -> HardWeek:
-    """The hard ones of a week's cases by the scores of models of these abilities."""
-    rows = []
-    for case in cases:
-        rows.append([scores[name].get(case, np.nan) for name in models])
-    values = np.array(rows)
-    by_others = {}
-    for column, name in enumerate(models):
-        others = np.delete(values, column, axis=1)
-        places = hardest(others, np.delete(levels, column))
-        by_others[name] = tuple(cases[place] for place in places)
-    everybody = tuple(cases[place] for place in hardest(values, levels))
-    return HardWeek(everybody, by_others)

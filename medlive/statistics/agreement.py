@@ -5,69 +5,102 @@ counts gives every draw of a bootstrap.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.intervals import Floats, Places, quotient
 
 
-def rater_sums(codes: NDArray[np.int_], categories: int) -> Floats:
+def rater_sums(
+    codes: Places,
+    categories: int,
+) -> Floats:
     """What AC1 of several raters adds up over items: (items x 3 + categories).
 
     `codes` is (items x raters), 0 to categories-1, or -1 for no rating. The columns are: the share of equal pairs,
     whether there is a pair, whether there is a rating, and the share of the ratings that are each category.
     """
-    counts = np.stack(
-        [(codes == q).sum(axis=1) for q in range(categories)], axis=1
-    ).astype(np.float64)
+    counts = np.zeros((len(codes), categories))
+    for category in range(categories):
+        counts[:, category] = (codes == category).sum(axis=1)
     rated = counts.sum(axis=1)
     paired = rated >= 2
-    pairs = np.where(paired, rated * (rated - 1), 1.0)
-    equal = np.where(paired, (counts * (counts - 1)).sum(axis=1) / pairs, 0.0)
-    shares = counts / np.maximum(rated, 1.0)[:, None]
-    return np.column_stack([equal, paired, rated >= 1, shares])
+    pairs = np.where(
+        paired,
+        rated * (rated - 1),
+        1.0,
+    )
+    equal_pairs = (counts * (counts - 1)).sum(axis=1)
+    return np.column_stack(
+        [
+            np.where(paired, equal_pairs / pairs, 0.0),
+            paired,
+            rated >= 1,
+            counts / np.maximum(rated, 1.0)[:, None],
+        ]
+    )
 
 
 def ac1_of_sums(sums: Floats) -> Floats:
     """AC1 of several raters from sums of `rater_sums` along the last axis; NaN where no item has a pair."""
-    with np.errstate(all="ignore"):
-        return _ac1(sums[..., 0] / sums[..., 1], sums[..., 3:] / sums[..., 2:3])
+    return _ac1(
+        equal=quotient(sums[..., 0], sums[..., 1]),
+        shares=quotient(sums[..., 3:], sums[..., 2:3]),
+    )
 
 
 def _ac1(equal: Floats, shares: Floats) -> Floats:
     """AC1 by the share of equal pairs, and that of each category; 1 with one category."""
     categories = shares.shape[-1]
     if categories < 2:
-        return np.where(np.isnan(equal), np.nan, 1.0)
-    with np.errstate(all="ignore"):
-        chance = (shares * (1 - shares)).sum(axis=-1) / (categories - 1)
-        return np.asarray((equal - chance) / (1 - chance))
+        return np.where(
+            np.isnan(equal),
+            np.nan,
+            1.0,
+        )
+    by_category = shares * (1 - shares)
+    chance = by_category.sum(axis=-1) / (categories - 1)
+    return quotient(equal - chance, 1 - chance)
 
 
 def equal_of_tables(tables: Floats) -> Floats:
     """The share of equal ratings of tables (… x Q x Q), first rater by second; NaN for an empty one."""
-    with np.errstate(all="ignore"):
-        return np.asarray(
-            np.trace(tables, axis1=-2, axis2=-1) / tables.sum(axis=(-2, -1))
-        )
+    equal = np.trace(tables, axis1=-2, axis2=-1)
+    return quotient(
+        equal,
+        tables.sum(axis=(-2, -1)),
+    )
 
 
 def ac1_of_tables(tables: Floats) -> Floats:
     """AC1 of tables (… x Q x Q) of at least two categories; NaN for an empty one."""
-    both = tables.sum(axis=-1) + tables.sum(axis=-2)
-    with np.errstate(all="ignore"):
-        return _ac1(equal_of_tables(tables), both / both.sum(axis=-1, keepdims=True))
+    ratings = tables.sum(axis=-1) + tables.sum(axis=-2)
+    return _ac1(
+        equal=equal_of_tables(tables),
+        shares=quotient(ratings, ratings.sum(axis=-1, keepdims=True)),
+    )
 
 
 def kappa_of_tables(tables: Floats) -> Floats:
     """Cohen's kappa of tables (… x Q x Q); NaN for an empty one and where both use one category alone."""
     n = tables.sum(axis=(-2, -1))
-    with np.errstate(all="ignore"):
-        chance = (tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1) / n**2
-        value = (equal_of_tables(tables) - chance) / (1 - chance)
-    return np.where(np.isclose(chance, 1.0, rtol=0, atol=1e-12), np.nan, value)
+    by_first = tables.sum(axis=-1)
+    by_second = tables.sum(axis=-2)
+    expected = (by_first * by_second).sum(axis=-1)
+    chance = quotient(expected, n**2)
+    is_certain = np.isclose(
+        chance,
+        1.0,
+        rtol=0,
+        atol=1e-12,
+    )
+    kappa = quotient(equal_of_tables(tables) - chance, 1 - chance)
+    return np.where(is_certain, np.nan, kappa)
 
 
-def macro_f1_of_tables(tables: Floats, *, occurring: bool = False) -> Floats:
+def macro_f1_of_tables(
+    tables: Floats,
+    *,
+    occurring: bool = False,
+) -> Floats:
     """Macro-F1 of tables (… x labels x said): row the true label, column what was said of it.
 
     Columns beyond the labels are invalid ratings, which are wrong and no rating of a label. As `macro_f1`; NaN for
@@ -75,13 +108,16 @@ def macro_f1_of_tables(tables: Floats, *, occurring: bool = False) -> Floats:
     on a single label is 1 and not 1/2: for tables as small as a case's.
     """
     labels = tables.shape[-2]
-    hits = np.diagonal(tables[..., :labels], axis1=-2, axis2=-1)
-    used = tables.sum(axis=-1) + tables[..., :labels].sum(axis=-2)
-    with np.errstate(all="ignore"):
-        each = np.where(used > 0, 2 * hits / used, 0.0)
-        mean = (
-            each.sum(axis=-1) / (used > 0).sum(axis=-1)
-            if occurring
-            else each.mean(axis=-1)
-        )
-        return np.where(tables.sum(axis=(-2, -1)) > 0, mean, np.nan)
+    valid = tables[..., :labels]
+    hits = np.diagonal(valid, axis1=-2, axis2=-1)
+    uses = tables.sum(axis=-1) + valid.sum(axis=-2)
+    is_used = uses > 0
+    of_label = np.where(
+        is_used,
+        quotient(2 * hits, uses),
+        0.0,
+    )
+    counted = is_used.sum(axis=-1) if occurring else labels
+    mean = quotient(of_label.sum(axis=-1), counted)
+    is_empty = tables.sum(axis=(-2, -1)) <= 0
+    return np.where(is_empty, np.nan, mean)

@@ -29,7 +29,11 @@ class Anchor:
     """The same by this model and all before it in the list."""
 
 
-def rank_anchors(scale: Scale, scores: Floats, cases: int) -> list[Anchor]:
+def rank_anchors(
+    scale: Scale,
+    scores: Floats,
+    cases: int,
+) -> list[Anchor]:
     """Models on the scale, from the one that tells most of a new week's difficulty down.
 
     Args:
@@ -37,11 +41,14 @@ def rank_anchors(scale: Scale, scores: Floats, cases: int) -> list[Anchor]:
         scores: What it was made of, (cases x models).
         cases: Of the new week, all of which each model would answer.
     """
-    columns = [at for at, a in enumerate(scale.abilities) if a.value is not None]
-    spread = np.nanstd(scale.expected[:, columns], axis=0)
+    columns = _columns_of(scale)
+    spread = np.nanstd(
+        scale.expected[:, columns],
+        axis=0,
+    )
     # A model near the ceiling tells little: it moves less with difficulty than others do
     follows = np.maximum(spread / spread.mean(), 1e-6)
-    known = []
+    variances = {}
     for column, share in zip(columns, follows, strict=True):
         ability = scale.abilities[column]
         assert ability.low is not None
@@ -50,23 +57,28 @@ def rank_anchors(scale: Scale, scores: Floats, cases: int) -> list[Anchor]:
         noise = _variance_of(scale, scores, [column])
         own = noise * ability.n / len(scores) ** 2  # Other answers of it differ too
         variance = (noise / cases + own + link**2) / share**2
-        known.append((float(variance), column, ability.name))
-    anchors, weight = [], 0.0
-    for variance, column, name in sorted(known):
-        weight += 1 / max(variance, 1e-12)
-        anchors.append(
-            Anchor(
-                name=name,
-                column=column,
-                error=math.sqrt(variance),
-                together=math.sqrt(1 / weight),
-            )
+        variances[column] = float(variance)
+    anchors = []
+    weight = 0.0
+    for column in sorted(columns, key=variances.__getitem__):
+        weight += 1 / max(variances[column], 1e-12)
+        anchor = Anchor(
+            name=scale.abilities[column].name,
+            column=column,
+            error=math.sqrt(variances[column]),
+            together=math.sqrt(1 / weight),
         )
+        anchors.append(anchor)
     return anchors
 
 
 def kept_cases_needed(
-    scale: Scale, scores: Floats, cases: int, *, models: int, error: float
+    scale: Scale,
+    scores: Floats,
+    cases: int,
+    *,
+    models: int,
+    error: float,
 ) -> int | None:
     """How many old cases the models of a new week have to answer beside the new ones, if none is asked again.
 
@@ -80,7 +92,7 @@ def kept_cases_needed(
     Returns:
         None where no number of old cases is enough, or there are not so many.
     """
-    columns = [at for at, a in enumerate(scale.abilities) if a.value is not None]
+    columns = _columns_of(scale)
     variance = _variance_of(scale, scores, columns)
     answered = (~np.isnan(scores[:, columns])).sum(axis=1)
     answers = float(answered[answered > 0].mean())
@@ -88,10 +100,25 @@ def kept_cases_needed(
     if room <= 0:
         return None
     needed = math.ceil(variance * (1 / models + 1 / answers) / room)
-    return needed if needed <= int((answered > 0).sum()) else None
+    existing = int((answered > 0).sum())
+    return needed if needed <= existing else None
 
 
-def _variance_of(scale: Scale, scores: Floats, columns: Sequence[int]) -> float:
+def _columns_of(scale: Scale) -> list[int]:
+    """The models that are on the scale."""
+    columns = []
+    for column, ability in enumerate(scale.abilities):
+        if ability.value is not None:
+            columns.append(column)
+    return columns
+
+
+def _variance_of(
+    scale: Scale,
+    scores: Floats,
+    columns: Sequence[int],
+) -> float:
     """Mean variance of the scores that these models have, around their expectations."""
     known = ~np.isnan(scores[:, columns])
-    return float(np.nanmean(scale.variance[:, columns][known]))
+    variances = scale.variance[:, columns]
+    return float(np.nanmean(variances[known]))

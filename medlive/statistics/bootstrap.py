@@ -4,24 +4,25 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Final, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
+from medlive.statistics.intervals import Flags as Flags
 from medlive.statistics.intervals import Floats as Floats
+from medlive.statistics.intervals import Places as Places
 from medlive.statistics.intervals import (
     gap_bounds,
     mean_bounds,
     quantiles,
+    quotient,
     sign_p,
     standard_error,
     too_few,
     two_sided_p,
     wilson,
 )
-
-Places = NDArray[np.int_]
 
 
 class Draws(TypedDict, total=False):
@@ -38,7 +39,6 @@ class Resampling(Draws, total=False):
     """Each item's cluster, from 0; None: each is its own."""
 
 
-_TAILS: Final = (2.5, 97.5)
 _CHUNK: Final = 16_000_000
 """Weights held at a time, so that memory stays flat however many clusters there are."""
 
@@ -60,7 +60,11 @@ class Estimate:
     """Two-sided, of a correlation under none."""
 
 
-def weight_chunks(clusters: int | Places, draws: int, seed: int) -> Iterator[Floats]:
+def weight_chunks(
+    clusters: int | Places,
+    draws: int,
+    seed: int,
+) -> Iterator[Floats]:
     """Rows of resampling weights, (some draws x items), `draws` rows in all: how often a draw, with replacement,
     takes each item's cluster.
 
@@ -69,7 +73,7 @@ def weight_chunks(clusters: int | Places, draws: int, seed: int) -> Iterator[Flo
     """
     place = np.arange(clusters) if isinstance(clusters, int) else clusters
     if len(place) * draws <= _CHUNK:
-        yield _kept(place.astype(np.int64).tobytes(), draws, seed)
+        yield weight_matrix(place.astype(np.int64).tobytes(), draws, seed)
         return
     rng = np.random.default_rng(seed)
     step = max(1, _CHUNK // len(place))
@@ -78,22 +82,38 @@ def weight_chunks(clusters: int | Places, draws: int, seed: int) -> Iterator[Flo
 
 
 @lru_cache(maxsize=1)
-def _kept(place: bytes, draws: int, seed: int) -> Floats:
+def weight_matrix(
+    place: bytes,
+    draws: int,
+    seed: int,
+) -> Floats:
     """The one matrix of a table, made once for its models, slices and pairs."""
     clusters = np.frombuffer(place, dtype=np.int64)
-    return _rows(np.random.default_rng(seed), draws, clusters)
+    return _rows(
+        np.random.default_rng(seed),
+        draws,
+        clusters,
+    )
 
 
-def _rows(rng: np.random.Generator, rows: int, place: Places) -> Floats:
+def _rows(
+    rng: np.random.Generator,
+    rows: int,
+    place: Places,
+) -> Floats:
     count = int(place.max(initial=-1)) + 1
-    out = np.empty((rows, count))
+    weights = np.empty((rows, count))
     for row in range(rows):
-        out[row] = np.bincount(rng.integers(0, count, size=count), minlength=count)
+        drawn = rng.integers(0, count, size=count)
+        weights[row] = np.bincount(drawn, minlength=count)
     # An item's weights side by side: groups of items are taken out of it again and again.
-    return np.asfortranarray(out[:, place])
+    return np.asfortranarray(weights[:, place])
 
 
-def cluster_counts(known: NDArray[np.bool_], clusters: Places | None) -> Places:
+def cluster_counts(
+    known: Flags,
+    clusters: Places | None,
+) -> Places:
     """How many clusters have a known item, by column of `known` (items x columns); None: each item is its own."""
     counts = cluster_sums(known.astype(np.float64), clusters)
     return np.asarray((counts > 0).sum(axis=0))
@@ -108,7 +128,10 @@ def cluster_sums(values: Floats, clusters: Places | None) -> Floats:
     return np.asarray(np.add.reduceat(values[order], starts, axis=0))
 
 
-def bootstrap_means(values: Floats, **how: Unpack[Resampling]) -> Floats:
+def bootstrap_means(
+    values: Floats,
+    **how: Unpack[Resampling],
+) -> Floats:
     """The mean of each column in each draw: (draws x columns).
 
     `values` is (items x columns), NaN where a column lacks an item; such items are left out of that column's mean.
@@ -119,7 +142,10 @@ def bootstrap_means(values: Floats, **how: Unpack[Resampling]) -> Floats:
 
 
 def bootstrap_groups(
-    values: Floats, groups: Places, count: int, **how: Unpack[Resampling]
+    values: Floats,
+    groups: Places,
+    count: int,
+    **how: Unpack[Resampling],
 ) -> Floats:
     """The mean of each column within each group in each draw: (draws x count x columns).
 
@@ -127,8 +153,13 @@ def bootstrap_groups(
     that figures of different groups are paired. Otherwise as `bootstrap_means`.
     """
     present = ~np.isnan(values)
-    above, below = np.where(present, values, 0.0), present.astype(np.float64)
-    return bootstrap_ratios(above, below, groups, count, **how)
+    return bootstrap_ratios(
+        np.where(present, values, 0.0),
+        present.astype(np.float64),
+        groups,
+        count,
+        **how,
+    )
 
 
 def bootstrap_ratios(
@@ -147,61 +178,83 @@ def bootstrap_ratios(
     """
     both = np.concatenate([above, below], axis=1)
     members = [np.flatnonzero(groups == group) for group in range(count)]
-    out = np.full((draws, count, above.shape[1]), np.nan)
+    drawn_from = len(above) if clusters is None else clusters
+    ratios = np.full(
+        (draws, count, above.shape[1]),
+        np.nan,
+    )
     start = 0
-    for weights in weight_chunks(
-        len(above) if clusters is None else clusters, draws, seed
-    ):
+    for weights in weight_chunks(drawn_from, draws, seed):
         end = start + len(weights)
         for group, rows in enumerate(members):
-            if len(rows):
-                own = weights if len(rows) == len(above) else weights[:, rows]
-                upper, lower = np.split(own @ both[rows], 2, axis=1)
-                with np.errstate(all="ignore"):
-                    out[start:end, group] = upper / lower
+            if not len(rows):
+                continue
+            is_whole = len(rows) == len(above)
+            own = weights if is_whole else weights[:, rows]
+            sums = own @ both[rows]
+            upper, lower = np.split(sums, 2, axis=1)
+            ratios[start:end, group] = quotient(upper, lower)
         start = end
-    return out
+    return ratios
 
 
-def interval(drawn: Floats) -> tuple[float, float] | None:
-    """The 95 % percentile interval of a column of drawn means; None when no draw has a value."""
+def interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:
+    """The 95 % percentile interval of a column of drawn means; None twice when no draw has a value."""
     known = drawn[~np.isnan(drawn)]
     if not len(known):
-        return None
-    low, high = np.percentile(known, _TAILS)
+        return None, None
+    low, high = np.percentile(known, (2.5, 97.5))
     return float(low), float(high)
 
 
 def bounds_of(
-    values: Floats, drawn: Floats, clusters: Places | None = None
+    values: Floats,
+    drawn: Floats,
+    clusters: Places | None = None,
 ) -> tuple[Floats, Floats]:
     """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN where there are `too_few_for_mean`.
 
     `values` is (items x columns), NaN where there is none; `drawn` is (draws x columns), their means.
     """
     known = ~np.isnan(values)
-    with np.errstate(all="ignore"):
-        mean = np.nansum(values, axis=0) / known.sum(axis=0)
-    unit = ((values >= 0) & (values <= 1) | ~known).all(axis=0)
+    is_share = (values >= 0) & (values <= 1)
     low, high = mean_bounds(
-        mean, spread_of(drawn), cluster_counts(known, clusters), unit
+        mean=quotient(np.nansum(values, axis=0), known.sum(axis=0)),
+        spread=spread_of(drawn),
+        clusters=cluster_counts(known, clusters),
+        unit=(is_share | ~known).all(axis=0),
     )
-    few = np.array([bool(why) for why in too_few_for_mean(values, clusters)])
+    few = np.array(too_few_for_mean(values, clusters)) != ""
     return np.where(few, np.nan, low), np.where(few, np.nan, high)
 
 
-def mean_estimate(values: Floats, **how: Unpack[Resampling]) -> Estimate:
+def mean_estimate(
+    values: Floats,
+    **how: Unpack[Resampling],
+) -> Estimate:
     """The mean of the known values of a column, with its interval by `bounds_of`."""
     known = values[~np.isnan(values)]
     if not len(known):
         return Estimate(None)
     column = values[:, None]
-    low, high = bounds_of(column, bootstrap_means(column, **how), how.get("clusters"))
-    ends = known_or_none(low[0]), known_or_none(high[0])
-    return Estimate(float(known.mean()), *ends, n=len(known))
+    drawn = bootstrap_means(column, **how)
+    low, high = bounds_of(
+        column,
+        drawn,
+        how.get("clusters"),
+    )
+    return Estimate(
+        value=float(known.mean()),
+        low=known_or_none(low[0]),
+        high=known_or_none(high[0]),
+        n=len(known),
+    )
 
 
-def too_few_for_mean(values: Floats, clusters: Places | None = None) -> list[str]:
+def too_few_for_mean(
+    values: Floats,
+    clusters: Places | None = None,
+) -> list[str]:
     """Why means of (items x columns) have no interval, "" where they have; NaN where a column lacks an item.
 
     What counts is how far values lie from the nearer end of [0, 1]. Of values beyond it, how far from 0: their
@@ -209,10 +262,15 @@ def too_few_for_mean(values: Floats, clusters: Places | None = None) -> list[str
     """
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
-    n = np.maximum(known.sum(axis=0), 1)
+    half = np.maximum(known.sum(axis=0), 1) / 2
     # As in `too_few`, the order of a sum must not decide.
-    low_half = (filled.sum(axis=0) <= n / 2 + 1e-9) | (filled > 1).any(axis=0)
-    distance = np.where(low_half, np.abs(filled), np.where(known, 1 - filled, 0.0))
+    is_low = filled.sum(axis=0) <= half + 1e-9
+    is_beyond = (filled > 1).any(axis=0)
+    distance = np.where(
+        is_low | is_beyond,
+        np.abs(filled),
+        np.where(known, 1 - filled, 0.0),
+    )
     sums = cluster_sums(distance, clusters)
     return too_few(sums, cluster_counts(known, clusters))
 
@@ -237,10 +295,18 @@ class Comparison:
 
     def turned(self) -> "Comparison":
         """The same pair, second minus first."""
-        values = self.difference, self.high, self.low
-        difference, low, high = (None if x is None else -x for x in values)
-        turned = replace(self, first=self.second, second=self.first)
-        return replace(turned, difference=difference, low=low, high=high)
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            difference=_negative(self.difference),
+            low=_negative(self.high),
+            high=_negative(self.low),
+        )
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
 
 
 LEAST_PAIRED: Final = 6
@@ -250,7 +316,9 @@ LEAST_PAIRS: Final = 10
 
 
 def compare(
-    names: Sequence[str], values: Floats, **how: Unpack[Resampling]
+    names: Sequence[str],
+    values: Floats,
+    **how: Unpack[Resampling],
 ) -> list[Comparison]:
     """Every pair of columns of `values` (items x columns, NaN where absent), paired on common items.
 
@@ -259,28 +327,29 @@ def compare(
     Intervals and p are those of `medlive.statistics.intervals.paired`: a percentile of 1,000 draws is too coarse
     for Holm's correction over many pairs.
     """
-    pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
+    pairs = list(combinations(range(len(names)), 2))
     # A block of columns at a time: 703 pairs of 38 models over 200,000 cases would not fit.
     block = max(1, 2_000_000 // max(1, len(values)))
     compared: list[Comparison] = []
     for start in range(0, len(pairs), block):
         part = pairs[start : start + block]
-        differences = np.stack([values[:, i] - values[:, j] for i, j in part], axis=1)
+        gaps = [values[:, first] - values[:, second] for first, second in part]
+        differences = np.stack(gaps, axis=1)
         figures = compare_paired(differences, **how)
         counts = (~np.isnan(differences)).sum(axis=0)
         reasons = too_few_for_pair(differences, how.get("clusters"))
-        for k, (i, j) in enumerate(part):
-            mean, low, high = (known_or_none(x) for x in figures[:3, k])
+        for place, (first, second) in enumerate(part):
+            mean, low, high, p = figures[:, place]
             pair = Comparison(
-                first=names[i],
-                second=names[j],
-                n=int(counts[k]),
-                difference=mean,
-                low=low,
-                high=high,
-                p=float(figures[3, k]),
+                first=names[first],
+                second=names[second],
+                n=int(counts[place]),
+                difference=known_or_none(mean),
+                low=known_or_none(low),
+                high=known_or_none(high),
+                p=float(p),
                 p_holm=1.0,
-                why=reasons[k] if counts[k] else "",
+                why=reasons[place] if counts[place] else "",
             )
             compared.append(pair)
     return with_holm(compared)
@@ -297,7 +366,10 @@ def known_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def compare_paired(differences: Floats, **how: Unpack[Resampling]) -> Floats:
+def compare_paired(
+    differences: Floats,
+    **how: Unpack[Resampling],
+) -> Floats:
     """The mean, low, high and p of each column of differences (items x columns, NaN for absent): (4 x columns).
 
     A difference is what was gained less what was lost, each with Wilson's interval, combined by MOVER; of
@@ -307,59 +379,86 @@ def compare_paired(differences: Floats, **how: Unpack[Resampling]) -> Floats:
     """
     clusters = how.get("clusters")
     known = ~np.isnan(differences)
-    sizes = np.where(known, np.abs(differences), 0.0)
-    sides = [np.maximum(differences, 0.0), np.maximum(-differences, 0.0)]
-    both = np.concatenate(sides, axis=1)
-    drawn = bootstrap_means(both, **how).reshape(-1, 2, differences.shape[1])
+    sizes = np.where(
+        known,
+        np.abs(differences),
+        0.0,
+    )
+    both = np.concatenate(
+        [
+            np.maximum(differences, 0.0),
+            np.maximum(-differences, 0.0),
+        ],
+        axis=1,
+    )
+    drawn = bootstrap_means(both, **how)
+    drawn = drawn.reshape(-1, 2, differences.shape[1])
     k = cluster_counts(known, clusters)
     differing = cluster_counts(sizes > 0, clusters)
     # Few differences show too little of their spread: their number less one is Student's freedom.
-    counted = np.minimum(np.where(differing > 0, differing, k), k)
+    counted = np.where(differing > 0, differing, k)
     counted = np.minimum(np.maximum(counted, LEAST_PAIRED), k)
-    unit = (sizes <= 1).all(axis=0)
-    spread = spread_of(drawn)
+    is_unit = (sizes <= 1).all(axis=0)
     with np.errstate(all="ignore"):
-        gains, losses = (np.nansum(both, axis=0)).reshape(2, -1) / known.sum(axis=0)
+        totals = np.nansum(both, axis=0).reshape(2, -1)
+        gains, losses = totals / known.sum(axis=0)
+        gap = gains - losses
         # What an unseen difference may be: as those that were seen, 1 where none was.
-        size = (sizes**2).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1e-300)
-        size = np.where(sizes.any(axis=0), np.minimum(size, 1.0), 1.0)
-        error = standard_error(spread, k)
-        apart_by = spread_of(drawn[:, 0] - drawn[:, 1])
-        whole = standard_error(apart_by, k)
-        covariance = ((spread**2).sum(axis=0) - apart_by**2) / 2
+        squares = (sizes**2).sum(axis=0)
+        size = squares / np.maximum(sizes.sum(axis=0), 1e-300)
+        size = np.where(
+            sizes.any(axis=0),
+            np.minimum(size, 1.0),
+            1.0,
+        )
+        spread = spread_of(drawn)
+        gain_error, loss_error = standard_error(spread, k)
+        gap_spread = spread_of(drawn[:, 0] - drawn[:, 1])
+        gap_error = standard_error(gap_spread, k)
+        covariance = ((spread**2).sum(axis=0) - gap_spread**2) / 2
         together = np.maximum(spread[0] * spread[1], 1e-18)
         # Never above 0, so that an interval only widens with its level.
         correlation = np.minimum(covariance / together, 0.0)
 
         def ends(t: Floats) -> Floats:
             """The interval at a quantile."""
-            low, high = gap_bounds(
-                (gains, *wilson(gains, error[0], k, t, size)),
-                (losses, *wilson(losses, error[1], k, t, size)),
+            by_sides = gap_bounds(
+                (gains, *wilson(gains, gain_error, k, t, size)),
+                (losses, *wilson(losses, loss_error, k, t, size)),
                 correlation,
             )
-            gap = gains - losses
-            return np.where(unit, [low, high], [gap - t * whole, gap + t * whole])
+            far = t * gap_error
+            return np.where(
+                is_unit,
+                by_sides,
+                [gap - far, gap + far],
+            )
 
         low, high = ends(quantiles(counted))
-        below, above = np.zeros_like(gains), np.full_like(gains, 1e3)
+        below = np.zeros_like(gains)
+        above = np.full_like(gains, 1e3)
         for _ in range(50):
             middle = (below + above) / 2
-            inner = ends(middle)
-            apart = (inner[0] > 0) | (inner[1] < 0)
-            below = np.where(apart, middle, below)
-            above = np.where(apart, above, middle)
+            inner_low, inner_high = ends(middle)
+            is_apart = (inner_low > 0) | (inner_high < 0)
+            below = np.where(is_apart, middle, below)
+            above = np.where(is_apart, above, middle)
     p = np.ones_like(gains)
     few = too_few_for_pair(differences, clusters)
-    sums = cluster_sums(np.where(known, differences, 0.0), clusters)
+    signed = np.where(known, differences, 0.0)
+    sums = cluster_sums(signed, clusters)
     for column, count in enumerate(k.tolist()):
         if few[column]:
             low[column] = high[column] = np.nan
-            p[column] = sign_p(sums[:, column], how.get("seed", 0))
+            p[column] = sign_p(
+                sums[:, column],
+                how.get("seed", 0),
+            )
         else:
-            p[column] = two_sided_p(below[column], int(counted[column]) - 1)
-            p[column] = max(p[column], 2.0 ** max(1 - count, -1000))
-    return np.stack([gains - losses, low, high, p])
+            freedom = int(counted[column]) - 1
+            least = 2.0 ** max(1 - count, -1000)
+            p[column] = max(two_sided_p(below[column], freedom), least)
+    return np.stack([gap, low, high, p])
 
 
 def spread_of(drawn: Floats) -> Floats:
@@ -370,11 +469,22 @@ def spread_of(drawn: Floats) -> Floats:
         return np.asarray(np.nanstd(drawn, axis=0))
 
 
-def too_few_for_pair(differences: Floats, clusters: Places | None) -> list[str]:
+def too_few_for_pair(
+    differences: Floats,
+    clusters: Places | None,
+) -> list[str]:
     """Why mean differences have no interval; "" where they have."""
     known = ~np.isnan(differences)
-    sums = cluster_sums(np.where(known, np.abs(differences), 0.0), clusters)
-    return too_few(sums, cluster_counts(known, clusters), LEAST_PAIRS)
+    sizes = np.where(
+        known,
+        np.abs(differences),
+        0.0,
+    )
+    return too_few(
+        cluster_sums(sizes, clusters),
+        cluster_counts(known, clusters),
+        LEAST_PAIRS,
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -383,7 +493,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     order = np.argsort(values, kind="stable")
     stepped = values[order] * np.arange(len(values), 0, -1)
     corrected = np.empty_like(values)
-    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
+    rising = np.maximum.accumulate(stepped)
+    corrected[order] = np.minimum(rising, 1.0)
     return list(map(float, corrected))
 
 
@@ -405,7 +516,8 @@ class Standing:
 
 
 def tie_groups(
-    scores: Mapping[str, float], comparisons: Sequence[Comparison]
+    scores: Mapping[str, float],
+    comparisons: Sequence[Comparison],
 ) -> list[Standing]:
     """Models from the best score down; a group holds those not significantly below the group's first.
 
@@ -417,19 +529,32 @@ def tie_groups(
     below = set()
     for pair in comparisons:
         # Signs alone show that two models differ, not which mean is higher.
-        if pair.difference and pair.p_holm < 0.05 and pair.low is not None:
-            worse_first = pair.difference < 0
-            names = (pair.first, pair.second)
-            below.add(names if worse_first else names[::-1])
-    order = sorted(scores, key=lambda name: (-scores[name], name))
+        if not pair.difference or pair.p_holm >= 0.05 or pair.low is None:
+            continue
+        if pair.difference < 0:
+            below.add((pair.first, pair.second))
+        else:
+            below.add((pair.second, pair.first))
+    order = sorted(
+        scores,
+        key=lambda name: (-scores[name], name),
+    )
     standings: list[Standing] = []
-    leader, group = None, 0
+    leader = None
+    group = 0
     for name in order:
         if leader is None or (name, leader) in below:
-            leader, group = name, group + 1
+            leader = name
+            group += 1
         better = sum((name, other) in below for other in order)
         worse = sum((other, name) in below for other in order)
-        standings.append(Standing(name, group, 1 + better, len(order) - worse))
+        standing = Standing(
+            name=name,
+            group=group,
+            rank_best=1 + better,
+            rank_worst=len(order) - worse,
+        )
+        standings.append(standing)
     return standings
 
 
@@ -458,23 +583,45 @@ def estimate(
     items = len(cells) if n is None else n
     if not len(cells):
         return Estimate(None, why="no item")
-    names, place = np.unique(np.asarray(clusters), return_inverse=True)
-    flat = cluster_sums(cells.reshape(len(cells), -1), place)
+    names, place = np.unique(
+        np.asarray(clusters),
+        return_inverse=True,
+    )
     shape = cells.shape[1:]
-    value = float(statistic(flat.sum(axis=0).reshape(shape)))
+    flat = cluster_sums(
+        cells.reshape(len(cells), -1),
+        place,
+    )
+    total = flat.sum(axis=0).reshape(shape)
+    value = float(statistic(total))
     if np.isnan(value):
-        why = "not defined on these items"
-        return Estimate(None, n=items, clusters=len(names), why=why)
+        return Estimate(
+            None,
+            n=items,
+            clusters=len(names),
+            why="not defined on these items",
+        )
     drawn = []
     for weights in weight_chunks(len(names), draws, seed):
-        drawn.append(statistic((weights @ flat).reshape(-1, *shape)))
-    return with_interval(value, np.concatenate(drawn), items, len(names))
+        sums = (weights @ flat).reshape(-1, *shape)
+        drawn.append(statistic(sums))
+    return with_interval(
+        value,
+        np.concatenate(drawn),
+        items,
+        len(names),
+    )
 
 
-def with_interval(value: float, drawn: Floats, n: int, clusters: int) -> Estimate:
+def with_interval(
+    value: float,
+    drawn: Floats,
+    n: int,
+    clusters: int,
+) -> Estimate:
     """A value with the percentile interval of its draws, where they give one."""
     undefined = float(np.isnan(drawn).mean())
-    low, high = interval(drawn) or (None, None)
+    low, high = interval(drawn)
     why = ""
     if clusters < LEAST_CLUSTERS:
         why = f"{clusters} clusters are too few for an interval"
@@ -482,12 +629,16 @@ def with_interval(value: float, drawn: Floats, n: int, clusters: int) -> Estimat
         why = f"not defined in {undefined:.0%} of the draws"
     elif low == high:
         why = "all draws give the same value: too few differ for an interval"
-    if why:
-        low = high = None
-    return Estimate(value, low, high, n=n, clusters=clusters, why=why)
+    return Estimate(
+        value=value,
+        low=None if why else low,
+        high=None if why else high,
+        n=n,
+        clusters=clusters,
+        why=why,
+    )
 
 
 def ratio_of(sums: Floats) -> Floats:
     """The first of two sums by the second, along the last axis; NaN for 0 / 0."""
-    with np.errstate(all="ignore"):
-        return np.asarray(sums[..., 0] / sums[..., 1])
+    return quotient(sums[..., 0], sums[..., 1])

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 WIDTH: Final = 440
@@ -84,14 +85,6 @@ class Bar:
         return self.text or number(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Bars under one heading; an empty heading takes no room. All groups of a chart share one scale."""
-
-    heading: str
-    bars: Sequence[Bar]
-
-
 def number(value: float) -> str:
     """A number for people: `1,568`, `0.472`."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3f}"
@@ -108,39 +101,57 @@ def plain(text: str, most: int = _MOST_TEXT) -> str:
     return _UNSAFE.sub("\ufffd", text)
 
 
-def bars(frame: Frame, groups: Sequence[Group]) -> str:
-    """Horizontal bars, their values behind them and their labels before them, or above where those are long."""
-    every = [bar for group in groups for bar in group.bars]
-    out = _Drawing(frame, every)
+def bars(
+    frame: Frame,
+    groups: Mapping[str, Sequence[Bar]],
+) -> str:
+    """Horizontal bars, their values behind them and their labels before them, or above where those are long.
+
+    `groups` are bars by heading, on one scale; an empty heading takes no room.
+    """
+    every = list(chain.from_iterable(groups.values()))
+    drawing = _Drawing(frame, every)
     if not every:
-        return out.empty()
+        return drawing.empty()
     most = max(bar.value for bar in every)
     behind = max(_width(bar.written, _SIZE) for bar in every) + 8
     before = max(_width(bar.label, _SIZE) for bar in every) + 8
-    beside = _INNER - before - behind >= _INNER / 4
-    left = _PAD + before if beside else _PAD
+    is_beside = _INNER - before - behind >= _INNER / 4
+    left = _PAD + before if is_beside else _PAD
     span = WIDTH - _PAD - behind - left
-    for group in groups:
-        if group.heading:
-            out.heading(group.heading)
-        for bar in group.bars:
-            if beside:
-                out.text(_PAD, out.y + 16, bar.label, room=before)
+    for heading, group in groups.items():
+        if heading:
+            drawing.heading(heading)
+        for bar in group:
+            if is_beside:
+                drawing.text(
+                    _PAD,
+                    drawing.y + 16,
+                    bar.label,
+                    room=before,
+                )
             else:
-                out.y += 19
-                out.text(_PAD, out.y, bar.label, room=_INNER)
-            out.tooltip(bar)
-            out.rect(left, out.y + 5, span, 13, "mc-t")
-            out.rect(left, out.y + 5, _share(bar.value, most) * span, 13, "mc-0")
-            out.end()
-            out.text(WIDTH - _PAD, out.y + 16, bar.written, anchor="end")
-            out.y += _ROW
-        out.y += 6
-    return out.svg()
+                drawing.y += 19
+                drawing.text(_PAD, drawing.y, bar.label, room=_INNER)
+            drawing.tooltip(bar)
+            drawing.rect(left, drawing.y + 5, span, 13, "mc-t")
+            length = _share(bar.value, most) * span
+            drawing.rect(left, drawing.y + 5, length, 13, "mc-0")
+            drawing.end()
+            drawing.text(
+                WIDTH - _PAD,
+                drawing.y + 16,
+                bar.written,
+                anchor="end",
+            )
+            drawing.y += _ROW
+        drawing.y += 6
+    return drawing.svg()
 
 
 def intervals(
-    frame: Frame, rows: Sequence[tuple[str, float, float | None, float | None]]
+    frame: Frame,
+    rows: Sequence[tuple[str, float, float | None, float | None]],
 ) -> str:
     """Values with the ends of their intervals, where they have one: a mark on a line, on one scale that has 0.
 
@@ -167,8 +178,18 @@ def intervals(
 
     for bar, (_, value, low, high) in zip(values, rows, strict=True):
         out.y += 19
-        out.text(_PAD, out.y, bar.label, room=_INNER - _width(bar.written, _SIZE) - 8)
-        out.text(WIDTH - _PAD, out.y, bar.written, anchor="end")
+        out.text(
+            _PAD,
+            out.y,
+            bar.label,
+            room=_INNER - _width(bar.written, _SIZE) - 8,
+        )
+        out.text(
+            WIDTH - _PAD,
+            out.y,
+            bar.written,
+            anchor="end",
+        )
         out.tooltip(bar)
         out.rect(_PAD, out.y + 5, _INNER, 13, "mc-t")
         out.rect(at(0.0), out.y + 5, 1, 13, "mc-5")
@@ -180,7 +201,12 @@ def intervals(
     return out.svg()
 
 
-def columns(frame: Frame, values: Sequence[Bar], *, gap: float = 0.25) -> str:
+def columns(
+    frame: Frame,
+    values: Sequence[Bar],
+    *,
+    gap: float = 0.25,
+) -> str:
     """Upright columns in the order given, such as months; labels under as many of them as there is room for.
 
     `gap`: the share of a column's room that stays empty.
@@ -197,7 +223,13 @@ def columns(frame: Frame, values: Sequence[Bar], *, gap: float = 0.25) -> str:
     for tick in ticks:
         at = upper + tall * (1 - tick / top)
         out.grid_line(left, WIDTH - _PAD, at)
-        out.text(left - 6, at + 4, number(tick), anchor="end", classes="mc-m mc-s")
+        out.text(
+            left - 6,
+            at + 4,
+            number(tick),
+            anchor="end",
+            classes="mc-m mc-s",
+        )
     pitch = (WIDTH - _PAD - left) / len(values)
     # A lone column would fill the whole width and look like a background.
     wide = min(pitch * (1 - gap), 48.0)
@@ -221,13 +253,22 @@ def columns(frame: Frame, values: Sequence[Bar], *, gap: float = 0.25) -> str:
         # The first and last labels would otherwise run over the edge of a narrow column.
         at = min(max(middle, _PAD + half), WIDTH - _PAD - half)
         if place % every == 0 and at - half >= free:
-            out.text(at, upper + tall + 17, label, anchor="middle", classes="mc-m mc-s")
+            out.text(
+                at,
+                upper + tall + 17,
+                label,
+                anchor="middle",
+                classes="mc-m mc-s",
+            )
             free = at + half + 4
     out.y = upper + tall + 26
     return out.svg()
 
 
-def histogram(frame: Frame, counts: Mapping[int, int]) -> str:
+def histogram(
+    frame: Frame,
+    counts: Mapping[int, int],
+) -> str:
     """How often each whole number occurs, the ones between that do not occur included.
 
     Where the numbers span more than 30, neighbours share a column, which its label then says (`0-9`).
@@ -281,7 +322,11 @@ def _width(text: str, size: int) -> float:
     return whole * size / 1000
 
 
-def _fit(text: str, room: float, size: int) -> str:
+def _fit(
+    text: str,
+    room: float,
+    size: int,
+) -> str:
     if _width(text, size) <= room:
         return text
     while text and _width(text + "…", size) > room:
@@ -313,7 +358,11 @@ def _unit(value: float) -> str:
 class _Drawing:
     """SVG as it is put together from the top down; `y` is where the next thing may begin."""
 
-    def __init__(self, frame: Frame, values: Sequence[Bar]) -> None:
+    def __init__(
+        self,
+        frame: Frame,
+        values: Sequence[Bar],
+    ) -> None:
         self._frame, self._values = frame, values
         self._parts: list[str] = []
         self.y = 12.0
@@ -342,7 +391,14 @@ class _Drawing:
             f'<text x="{_unit(x)}" y="{_unit(y)}"{more}>{_escape(shown)}</text>'
         )
 
-    def rect(self, x: float, y: float, wide: float, high: float, classes: str) -> None:
+    def rect(
+        self,
+        x: float,
+        y: float,
+        wide: float,
+        high: float,
+        classes: str,
+    ) -> None:
         """Draw a mark; one of no size is left out, one that would be too thin to see is a unit wide."""
         if wide > 0 and high > 0:
             size = f'width="{_unit(max(wide, 1.0))}" height="{_unit(max(high, 1.0))}"'
@@ -350,7 +406,12 @@ class _Drawing:
                 f'<rect x="{_unit(x)}" y="{_unit(y)}" {size} class="{classes}"/>'
             )
 
-    def grid_line(self, left: float, right: float, y: float) -> None:
+    def grid_line(
+        self,
+        left: float,
+        right: float,
+        y: float,
+    ) -> None:
         """Draw a line of the grid."""
         at = _unit(y)
         self._parts.append(
@@ -370,7 +431,13 @@ class _Drawing:
         """Write the heading of a group."""
         self.y += 17
         # Bold text is wider than the table's.
-        self.text(_PAD, self.y, text, classes="mc-b", room=0.9 * _INNER)
+        self.text(
+            _PAD,
+            self.y,
+            text,
+            classes="mc-b",
+            room=0.9 * _INNER,
+        )
         self.y += 4
 
     def empty(self) -> str:
@@ -388,7 +455,15 @@ class _Drawing:
         tall = math.ceil(self.y + 12)
         title = _escape(plain(self._frame.title))
         metadata = _escape(plain(self._frame.metadata))
-        described = _escape(self._description())
+        description = plain(self._frame.description)
+        if self._values:
+            values = []
+            for bar in self._values[:_MOST_VALUES]:
+                values.append(f"{plain(bar.label)}: {plain(bar.written)}")
+            if len(self._values) > _MOST_VALUES:
+                values.append(f"and {len(self._values) - _MOST_VALUES} more")
+            description += f" {'; '.join(values)}."
+        described = _escape(description)
         # Two charts on one page must not share the ids that name and describe them.
         mark = hashlib.sha256(f"{title}\n{described}".encode()).hexdigest()[:12]
         lines = [
@@ -403,14 +478,3 @@ class _Drawing:
             "</svg>\n",
         ]
         return "\n".join(lines)
-
-    def _description(self) -> str:
-        text = plain(self._frame.description)
-        if not self._values:
-            return text
-        values = []
-        for bar in self._values[:_MOST_VALUES]:
-            values.append(f"{plain(bar.label)}: {plain(bar.written)}")
-        if len(self._values) > _MOST_VALUES:
-            values.append(f"and {len(self._values) - _MOST_VALUES} more")
-        return f"{text} {'; '.join(values)}."

@@ -7,12 +7,12 @@ estimator and says what it assumes.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Final, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.statistics.bootstrap import (
+    Flags,
     Floats,
     Places,
     Resampling,
@@ -22,7 +22,7 @@ from medlive.statistics.bootstrap import (
     mean_estimate,
     weight_chunks,
 )
-from medlive.statistics.intervals import LEAST_CLUSTERS, gap_bounds
+from medlive.statistics.intervals import LEAST_CLUSTERS, gap_bounds, quotient
 
 Sides = Places
 PRE: Final = 0
@@ -50,34 +50,72 @@ class Drop:
 
 
 def drop(
-    values: Floats, sides: Sides, *, permutations: int = 0, **how: Unpack[Resampling]
+    values: Floats,
+    sides: Sides,
+    *,
+    permutations: int = 0,
+    **how: Unpack[Resampling],
 ) -> Drop:
     """The drop between the two sides, with its interval over draws of clusters and, for `permutations` > 0, its p.
 
     The interval combines those of the two means (MOVER); of values that are not all in [0, 1], differences of two
     runs say, it is the percentile of the draws.
     """
-    sides = np.where(np.isnan(values), -1, sides)
-    own = [np.where(sides == side, values, np.nan) for side in (PRE, POST)]
-    pre, post = (mean_estimate(scores, **how) for scores in own)
-    figures = Drop(pre.n, post.n, pre.value, post.value)
+    sides = np.where(
+        np.isnan(values),
+        -1,
+        sides,
+    )
+    pre = mean_estimate(
+        np.where(sides == PRE, values, np.nan),
+        **how,
+    )
+    post = mean_estimate(
+        np.where(sides == POST, values, np.nan),
+        **how,
+    )
+    figures = Drop(
+        pre.n,
+        post.n,
+        pre.value,
+        post.value,
+    )
     if pre.value is None or post.value is None:
         return figures
     low = high = None
     if pre.low is not None and post.low is not None:
         known = values[sides >= 0]
         if known.min() >= 0 and known.max() <= 1:
-            first, second = ((mean.value, mean.low, mean.high) for mean in (pre, post))
-            low, high = map(float, gap_bounds(first, second))
+            ends = gap_bounds(
+                (pre.value, pre.low, pre.high),
+                (post.value, post.low, post.high),
+            )
+            low, high = map(float, ends)
         else:
-            drawn = bootstrap_groups(values[:, None], sides, 2, **how)[:, :, 0]
-            low, high = interval(drawn[:, PRE] - drawn[:, POST]) or (None, None)
-    figures = replace(figures, difference=pre.value - post.value, low=low, high=high)
-    if not permutations:
-        return figures
-    seed, clusters = how.get("seed", 0), how.get("clusters")
-    p = permutation_p(values, sides, permutations, seed, clusters)
-    return replace(figures, p=p)
+            drawn = bootstrap_groups(
+                values[:, None],
+                sides,
+                2,
+                **how,
+            )
+            gaps = drawn[:, PRE, 0] - drawn[:, POST, 0]
+            low, high = interval(gaps)
+    p = None
+    if permutations:
+        p = permutation_p(
+            values,
+            sides,
+            permutations,
+            seed=how.get("seed", 0),
+            clusters=how.get("clusters"),
+        )
+    return replace(
+        figures,
+        difference=pre.value - post.value,
+        low=low,
+        high=high,
+        p=p,
+    )
 
 
 def permutation_p(
@@ -92,30 +130,38 @@ def permutation_p(
     Whole clusters are dealt, and of a cluster on both sides each part; None: each item is its own. Raises ValueError
     without an item on both sides.
     """
-    kept, side = values[sides >= 0], sides[sides >= 0]
-    cluster_of = np.arange(len(kept)) if clusters is None else clusters[sides >= 0]
-    parts, unit = np.unique(2 * cluster_of + side, return_inverse=True)
-    n, chosen = len(parts), int((parts % 2).sum())
-    if not 0 < chosen < n:
+    rows = np.flatnonzero(sides >= 0)
+    kept = values[rows]
+    cluster_of = rows if clusters is None else clusters[rows]
+    parts, unit = np.unique(
+        2 * cluster_of + sides[rows],
+        return_inverse=True,
+    )
+    n = len(parts)
+    chosen = np.flatnonzero(parts % 2)
+    if not 0 < len(chosen) < n:
         raise ValueError("a permutation needs items on both sides")
-    sums, counts = np.bincount(unit, weights=kept), np.bincount(unit)
+    sums = np.bincount(unit, weights=kept)
+    counts = np.bincount(unit)
 
-    def apart(dealt: NDArray[Any]) -> Floats:
+    def apart(dealt: Places) -> Floats:
         """How far apart the means are in each deal, (deals x parts of one side)."""
-        total, count = sums[dealt].sum(axis=1), counts[dealt].sum(axis=1)
+        total = sums[dealt].sum(axis=1)
+        count = counts[dealt].sum(axis=1)
         others = (sums.sum() - total) / (len(kept) - count)
         return np.asarray(np.abs(others - total / count))
 
-    truth = apart(np.flatnonzero(parts % 2)[None])[0] - _EPSILON
+    truth = apart(chosen[None])[0] - _EPSILON
     # The smaller side is dealt: the other is the rest, and the difference is the same but for its sign.
-    small = min(chosen, n - chosen)
+    small = min(len(chosen), n - len(chosen))
     rng = np.random.default_rng(seed)
     hits = 0
-    rows = max(1, _BLOCK // n)
-    for start in range(0, permutations, rows):
-        random = rng.random((min(rows, permutations - start), n))
-        deals = np.argpartition(random, small - 1, axis=1)[:, :small]
-        hits += int((apart(deals) >= truth).sum())
+    step = max(1, _BLOCK // n)
+    for start in range(0, permutations, step):
+        random = rng.random((min(step, permutations - start), n))
+        order = np.argpartition(random, small - 1, axis=1)
+        is_hit = apart(order[:, :small]) >= truth
+        hits += int(is_hit.sum())
     return (1 + hits) / (1 + permutations)
 
 
@@ -135,20 +181,22 @@ class Effect:
 
 
 def seen_effect(
-    values: Floats, seen: NDArray[np.bool_], **how: Unpack[Resampling]
+    values: Floats,
+    seen: Flags,
+    **how: Unpack[Resampling],
 ) -> Effect | None:
     """δ of y(item, model) = ability(model) + difficulty(item) + δ · seen(item, model), by least squares.
 
     `values` is (items x models), NaN for a cell that is left out, and `seen` of the same shape. The interval is by
     a bootstrap over clusters. None where the cells do not tell δ from abilities and difficulties.
     """
+    kept = (~np.isnan(values)).any(axis=0)
+    values = values[:, kept]
     present = ~np.isnan(values)
-    kept = present.any(axis=0)
-    values, present, seen = values[:, kept], present[:, kept], seen[:, kept]
+    seen = seen[:, kept] & present
     models = values.shape[1]
     if models < 2:
         return None
-    seen = seen & present
     # The unknowns are the abilities of all models but the first, whose ability is the items' level, then δ.
     abilities = np.eye(models)[:, 1:]
     step = max(1, _BLOCK // (models * models))
@@ -160,36 +208,57 @@ def seen_effect(
         for start in range(0, len(values), step):
             block = slice(start, start + step)
             here = present[block, :, None]
-            cells = np.broadcast_to(abilities, (len(here), *abilities.shape))
-            design = np.where(here, np.dstack([cells, seen[block]]), 0.0)
-            level = np.where(here, values[block, :, None], 0.0)
-            n = np.maximum(here.sum(axis=1, keepdims=True), 1)
+            cells = np.broadcast_to(
+                abilities,
+                (len(here), *abilities.shape),
+            )
+            unknowns = np.dstack([cells, seen[block]])
+            design = np.where(here, unknowns, 0.0)
+            level = np.where(
+                here,
+                values[block, :, None],
+                0.0,
+            )
+            n = np.maximum(
+                here.sum(axis=1, keepdims=True),
+                1,
+            )
             # Each item's own mean is taken out, and its difficulty with it.
             design -= here * design.sum(axis=1, keepdims=True) / n
             level -= here * level.sum(axis=1, keepdims=True) / n
             across = np.swapaxes(design, 1, 2)
-            own = weights[:, block]
-            gram += own @ (across @ design).reshape(len(here), -1)
-            right += own @ (across @ level)[:, :, 0]
-        return _last_coefficient(gram.reshape(-1, models, models), right)
+            squares = (across @ design).reshape(len(here), -1)
+            products = (across @ level)[:, :, 0]
+            gram += weights[:, block] @ squares
+            right += weights[:, block] @ products
+        return _last_coefficient(
+            gram.reshape(-1, models, models),
+            right,
+        )
 
     effect = solve(np.ones((1, len(values))))[0]
     if np.isnan(effect):
         return None
-    scored, treatments = present.sum(axis=1), seen.sum(axis=1)
-    both = scored > 1
-    mixed = both & (treatments > 0) & (treatments < scored)
+    scored = present.sum(axis=1)
+    treatments = seen.sum(axis=1)
+    is_shared = scored > 1
+    is_mixed = is_shared & (treatments > 0) & (treatments < scored)
     of_interest = present[:, seen.any(axis=0)].any(axis=1)
-    fresh = both & of_interest & (treatments == 0)
+    is_fresh = is_shared & of_interest & (treatments == 0)
     low = high = None
-    if min(mixed.sum(), (both & ~mixed).sum()) >= LEAST_CLUSTERS:
-        low, high = _drawn_interval(solve, len(values), **how)
+    controls = is_shared & ~is_mixed
+    if min(is_mixed.sum(), controls.sum()) >= LEAST_CLUSTERS:
+        low, high = _drawn_interval(
+            solve,
+            len(values),
+            **how,
+        )
     return Effect(
         effect=float(effect),
         low=low,
         high=high,
-        n_pre=int(mixed.sum()),
-        n_post=int(fresh.sum()),
+        n_pre=int(is_mixed.sum()),
+        n_post=int(is_fresh.sum()),
         models=models,
     )
 
@@ -205,7 +274,7 @@ def _drawn_interval(
     """The percentile interval of a figure of weighted items."""
     drawn_from = items if clusters is None else clusters
     drawn = [figure(weights) for weights in weight_chunks(drawn_from, draws, seed)]
-    return interval(np.concatenate(drawn)) or (None, None)
+    return interval(np.concatenate(drawn))
 
 
 def _last_coefficient(gram: Floats, right: Floats) -> Floats:
@@ -215,7 +284,11 @@ def _last_coefficient(gram: Floats, right: Floats) -> Floats:
     # The last row of inverse · gram is a unit vector exactly where the coefficient is determined.
     unit = np.einsum("bq,bqp->bp", inverse[:, -1], gram)
     unit[:, -1] -= 1.0
-    return np.where(np.abs(unit).max(axis=1) < 1e-6, solved, np.nan)
+    return np.where(
+        np.abs(unit).max(axis=1) < 1e-6,
+        solved,
+        np.nan,
+    )
 
 
 class Placebo(NamedTuple):
@@ -233,7 +306,7 @@ class Placebo(NamedTuple):
 def placebos(
     values: Floats,
     sides: Sides,
-    days: NDArray[np.int_],
+    days: Places,
     dates: Sequence[int],
     *,
     least: int = 30,
@@ -246,10 +319,18 @@ def placebos(
     for side in (PRE, POST):
         rows = (sides == side) & ~np.isnan(values)
         for day in dates:
-            before, after = values[rows & (days <= day)], values[rows & (days > day)]
-            if min(len(before), len(after)) >= least:
-                gap = float(before.mean() - after.mean())
-                placebo_drops.append(Placebo(day, side, len(before), len(after), gap))
+            before = values[rows & (days <= day)]
+            after = values[rows & (days > day)]
+            if min(len(before), len(after)) < least:
+                continue
+            placebo = Placebo(
+                day=day,
+                side=side,
+                n_pre=len(before),
+                n_post=len(after),
+                difference=float(before.mean() - after.mean()),
+            )
+            placebo_drops.append(placebo)
     return placebo_drops
 
 
@@ -273,13 +354,19 @@ class Adjusted:
 
 
 def adjusted_drop(
-    values: Floats, sides: Sides, strata: Sequence[str], **how: Unpack[Resampling]
+    values: Floats,
+    sides: Sides,
+    strata: Sequence[str],
+    **how: Unpack[Resampling],
 ) -> Adjusted:
     """The drop when side 1 is re-weighted to side 0's shares of `strata`, each item's; "" for none.
 
     A stratum that one side lacks is left out; in a draw, one that the draw lacks is.
     """
-    names, code = np.unique(np.array(strata, dtype=np.str_), return_inverse=True)
+    names, code = np.unique(
+        np.array(strata, dtype=np.str_),
+        return_inverse=True,
+    )
     used = (sides >= 0) & ~np.isnan(values) & (names[code] != "")
     rows = np.flatnonzero(used)
     cell = 2 * code[rows] + sides[rows]
@@ -287,38 +374,48 @@ def adjusted_drop(
     sizes = np.bincount(cell, minlength=2 * len(names))
     filled = np.flatnonzero(sizes)
     starts = np.cumsum(sizes[filled]) - sizes[filled]
+    scores = np.where(used, values, 0.0)
 
     def by_cell(items: Floats) -> Floats:
         """The sums over each cell, (draws x strata x sides)."""
         sums = np.zeros((len(items), len(sizes)))
         if len(rows):
-            sums[:, filled] = np.add.reduceat(items[:, rows], starts, axis=1)
+            sums[:, filled] = np.add.reduceat(
+                items[:, rows],
+                starts,
+                axis=1,
+            )
         return sums.reshape(len(items), -1, 2)
 
     def means(weights: Floats) -> Floats:
         """The means of both sides with the items weighted so, side 1 at side 0's shares; (sides x draws)."""
-        n, total = by_cell(weights), by_cell(weights * np.where(used, values, 0.0))
-        share = np.where((n > 0).all(axis=2), n[:, :, PRE], 0.0)
-        with np.errstate(all="ignore"):
-            each = np.where(share[:, :, None] > 0, total / n, 0.0)
-            weighted = (share[:, :, None] * each).sum(axis=1) / share.sum(axis=1)[
-                :, None
-            ]
-        return np.asarray(weighted.T)
+        n = by_cell(weights)
+        of_cell = quotient(by_cell(weights * scores), n)
+        is_shared = (n > 0).all(axis=2)
+        share = np.where(is_shared, n[:, :, PRE], 0.0)[:, :, None]
+        weighted = share * np.where(share > 0, of_cell, 0.0)
+        return quotient(weighted.sum(axis=1), share.sum(axis=1)).T
 
     def gap(weights: Floats) -> Floats:
         before, after = means(weights)
         return np.asarray(before - after)
 
     by_stratum = sizes.reshape(-1, 2)
-    shared = (by_stratum > 0).all(axis=1)
-    kept, lost = by_stratum[shared].sum(axis=0), by_stratum[~shared].sum(axis=0)
+    is_shared = (by_stratum > 0).all(axis=1)
+    kept = by_stratum[is_shared].sum(axis=0)
+    lost = by_stratum[~is_shared].sum(axis=0)
     pre, post = means(np.ones((1, len(values))))[:, 0]
     low = high = None
     if kept.min() >= LEAST_CLUSTERS:
-        low, high = _drawn_interval(gap, len(values), **how)
-    counts = dict(zip(names.tolist(), map(tuple, by_stratum.tolist()), strict=True))
-    counts.pop("", None)
+        low, high = _drawn_interval(
+            gap,
+            len(values),
+            **how,
+        )
+    counts = {}
+    for name, (n_pre, n_post) in zip(names, by_stratum.tolist(), strict=True):
+        if name:
+            counts[str(name)] = (n_pre, n_post)
     return Adjusted(
         n_pre=int(kept[PRE]),
         n_post=int(kept[POST]),
@@ -333,11 +430,11 @@ def adjusted_drop(
     )
 
 
-def terciles(values: Floats) -> NDArray[np.int_]:
+def terciles(values: Floats) -> Places:
     """0, 1 or 2 by the thirds of the known values, -1 for NaN; equal values are in one third."""
     known = values[~np.isnan(values)]
     if not len(known):
-        return np.full(len(values), -1, dtype=np.int_)
+        return np.full(len(values), -1)
     cuts = np.percentile(known, [100 / 3, 200 / 3])
     thirds = np.searchsorted(cuts, values, side="left")
     return np.where(np.isnan(values), -1, thirds).astype(np.int_)

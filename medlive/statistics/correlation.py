@@ -17,7 +17,7 @@ from medlive.statistics.bootstrap import (
     weight_chunks,
     with_interval,
 )
-from medlive.statistics.intervals import incomplete_beta
+from medlive.statistics.intervals import incomplete_beta, quotient
 
 LEAST: Final = 3
 """Fewer points lie on a line anyway."""
@@ -45,22 +45,36 @@ def correlate(
     `clusters` gives each item's cluster, any whole numbers; None takes every item for its own.
     """
     both = ~(np.isnan(first) | np.isnan(second))
-    a, b = first[both], second[both]
+    a = first[both]
+    b = second[both]
     n = len(a)
     names = np.arange(len(first)) if clusters is None else np.asarray(clusters)
     groups, place = np.unique(names[both], return_inverse=True)
     k = len(groups)
-    value = _value(_DRAWN[kind], a, b)
+    of_draws = _DRAWN[kind]
+    value = _value(of_draws, a, b)
     if value is None:
         why = "one side is the same for every item"
         if n < LEAST:
             why = f"{n} items are too few"
-        return Estimate(None, n=n, clusters=k, why=why)
+        return Estimate(
+            None,
+            n=n,
+            clusters=k,
+            why=why,
+        )
     drawn = []
     for weights in weight_chunks(k, draws, seed):
-        drawn.append(_DRAWN[kind](a, b, weights[:, place]))
-    figure = with_interval(value, np.concatenate(drawn), n, k)
-    return replace(figure, p=None if kind == "kendall" else pearson_p(value, n))
+        drawn.append(of_draws(a, b, weights[:, place]))
+    figure = with_interval(
+        value,
+        np.concatenate(drawn),
+        n,
+        k,
+    )
+    if kind == "kendall":
+        return figure
+    return replace(figure, p=pearson_p(value, n))
 
 
 def pearson_p(r: float, n: int) -> float:
@@ -68,33 +82,56 @@ def pearson_p(r: float, n: int) -> float:
     degrees of freedom, which for r is exact under normality. 1 below three items."""
     if n < LEAST:
         return 1.0
-    return incomplete_beta((n - 2) / 2, 0.5, (1 - r) * (1 + r))
+    return incomplete_beta(
+        (n - 2) / 2,
+        0.5,
+        (1 - r) * (1 + r),
+    )
 
 
-def residuals(columns: Floats, *groups: Sequence[str]) -> Floats:
+def residuals(
+    columns: Floats,
+    *groups: Sequence[str],
+) -> Floats:
     """What is left of columns (n, k) when the means of every grouping of their n rows are taken out.
 
     Takes out one grouping's means after the other until nothing changes, which is least squares on the groupings'
     indicators, so a table with missing cells is read rightly. A column of which only rounding is left is 0.
     """
     left = columns
-    least = 1e-9 * np.maximum(1.0, np.abs(columns).max(axis=0, initial=0.0))
-    places = [np.unique(np.asarray(group), return_inverse=True)[1] for group in groups]
+    largest = np.abs(columns).max(axis=0, initial=0.0)
+    least = 1e-9 * np.maximum(1.0, largest)
+    places = []
+    for group in groups:
+        _, place = np.unique(
+            np.asarray(group),
+            return_inverse=True,
+        )
+        places.append(place)
     for _ in range(_SWEEPS):
         before = left
         for place in places:
-            sums = np.stack(
-                [np.bincount(place, weights=column) for column in left.T], axis=1
-            )
-            left = left - (sums / np.bincount(place)[:, None])[place]
-        if (np.abs(left - before) <= least * 1e-3).all():
+            sums = [np.bincount(place, weights=column) for column in left.T]
+            counts = np.bincount(place)
+            means = np.stack(sums, axis=1) / counts[:, None]
+            left = left - means[place]
+        change = np.abs(left - before)
+        if (change <= least * 1e-3).all():
             break
-    return np.where(np.abs(left).max(axis=0, initial=0.0) <= least, 0.0, left)
+    largest = np.abs(left).max(axis=0, initial=0.0)
+    return np.where(largest <= least, 0.0, left)
 
 
-def partial(first: Floats, second: Floats, *groups: Sequence[str]) -> float | None:
+def partial(
+    first: Floats,
+    second: Floats,
+    *groups: Sequence[str],
+) -> float | None:
     """Pearson's r of what is left of both without the means of every grouping; None where nothing is."""
-    left = residuals(np.column_stack([first, second]), *groups)
+    left = residuals(
+        np.column_stack([first, second]),
+        *groups,
+    )
     return pearson(left[:, 0], left[:, 1])
 
 
@@ -114,47 +151,75 @@ def kendall(first: Floats, second: Floats) -> float | None:
     return _value(_kendall_drawn, first, second)
 
 
+OfDraws = Callable[[Floats, Floats, Floats], Floats]
+"""Two columns and (draws x items) weights → the correlation in each draw; NaN where a draw has no spread."""
+
+
 def _value(
-    of_draws: Callable[[Floats, Floats, Floats], Floats], first: Floats, second: Floats
+    of_draws: OfDraws,
+    first: Floats,
+    second: Floats,
 ) -> float | None:
     both = ~(np.isnan(first) | np.isnan(second))
-    if both.sum() < LEAST:
+    n = int(both.sum())
+    if n < LEAST:
         return None
-    value = float(of_draws(first[both], second[both], np.ones((1, int(both.sum()))))[0])
+    once = np.ones((1, n))
+    value = float(of_draws(first[both], second[both], once)[0])
     return None if math.isnan(value) else max(-1.0, min(1.0, value))
 
 
-def _pearson_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
-    """Pearson's r of each row of item weights; NaN where a draw has no spread."""
-    a, b = a - a.mean(), b - b.mean()
+def _pearson_drawn(
+    a: Floats,
+    b: Floats,
+    weights: Floats,
+) -> Floats:
+    a = a - a.mean()
+    b = b - b.mean()
+    terms = np.stack(
+        [a, b, a * a, b * b, a * b],
+        axis=1,
+    )
     return _from_moments(
         weights.sum(axis=1),
-        *(weights @ np.stack([a, b, a * a, b * b, a * b], axis=1)).T,
+        *(weights @ terms).T,
     )
 
 
 def _from_moments(
-    n: Floats, a: Floats, b: Floats, aa: Floats, bb: Floats, ab: Floats
+    n: Floats,
+    a: Floats,
+    b: Floats,
+    aa: Floats,
+    bb: Floats,
+    ab: Floats,
 ) -> Floats:
     with np.errstate(all="ignore"):
-        spread_a, spread_b = aa - a * a / n, bb - b * b / n
+        spread_a = aa - a * a / n
+        spread_b = bb - b * b / n
+        together = ab - a * b / n
         # What cancellation leaves of a constant column is no spread.
-        flat = (
-            (spread_a <= 1e-12 * aa)
-            | (spread_b <= 1e-12 * bb)
-            | (spread_a * spread_b < _FLAT**2)
-        )
-        return np.where(flat, np.nan, (ab - a * b / n) / np.sqrt(spread_a * spread_b))
+        is_flat = (spread_a <= 1e-12 * aa) | (spread_b <= 1e-12 * bb)
+        is_flat |= spread_a * spread_b < _FLAT**2
+        correlation = together / np.sqrt(spread_a * spread_b)
+        return np.where(is_flat, np.nan, correlation)
 
 
-def _spearman_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
-    """Spearman's rho of each row of item weights: the items ranked anew as the draw repeats them."""
-    x, y = _weighted_ranks(a, weights), _weighted_ranks(b, weights)
+def _spearman_drawn(
+    a: Floats,
+    b: Floats,
+    weights: Floats,
+) -> Floats:
+    """Spearman's rho: the items ranked anew as the draw repeats them."""
     n = weights.sum(axis=1)
     centre = ((n + 1) / 2)[:, None]
-    x, y = x - centre, y - centre
-    sums = [(weights * term).sum(axis=1) for term in (x, y, x * x, y * y, x * y)]
-    return _from_moments(n, *sums)
+    x = _weighted_ranks(a, weights) - centre
+    y = _weighted_ranks(b, weights) - centre
+    terms = (x, y, x * x, y * y, x * y)
+    return _from_moments(
+        n,
+        *((weights * term).sum(axis=1) for term in terms),
+    )
 
 
 def _weighted_ranks(values: Floats, weights: Floats) -> Floats:
@@ -163,33 +228,47 @@ def _weighted_ranks(values: Floats, weights: Floats) -> Floats:
     return np.asarray(mids[:, place])
 
 
-def _totals(values: Floats, weights: Floats) -> tuple[Places, Floats]:
+def _totals(
+    values: Floats,
+    weights: Floats,
+) -> tuple[Places, Floats]:
     """Each item's place among the distinct values, and the weight of each of these by row."""
     _, place = np.unique(values, return_inverse=True)
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
-    return place, np.asarray(np.add.reduceat(weights[:, order], starts, axis=1))
+    totals = np.add.reduceat(
+        weights[:, order],
+        starts,
+        axis=1,
+    )
+    return place, np.asarray(totals)
 
 
-def _kendall_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
-    """Tau-b of each row of item weights; NaN where a draw has no spread."""
+def _kendall_drawn(
+    a: Floats,
+    b: Floats,
+    weights: Floats,
+) -> Floats:
+    """Tau-b of each row of item weights."""
     agreeing = np.zeros(len(weights))
     step = max(1, _BLOCK // len(a))
     for start in range(0, len(a), step):
         part = slice(start, start + step)
-        signs = np.sign(a[part, None] - a) * np.sign(b[part, None] - b)
-        agreeing += ((weights[:, part] @ signs) * weights).sum(axis=1)
+        order_a = np.sign(a[part, None] - a)
+        order_b = np.sign(b[part, None] - b)
+        by_item = weights[:, part] @ (order_a * order_b)
+        agreeing += (by_item * weights).sum(axis=1)
     spread = np.ones(len(weights))
     for values in (a, b):
-        tied = (_totals(values, weights)[1] ** 2).sum(axis=1)
+        _, totals = _totals(values, weights)
+        tied = (totals**2).sum(axis=1)
         spread *= weights.sum(axis=1) ** 2 - tied
     with np.errstate(all="ignore"):
-        return np.asarray(agreeing / np.sqrt(spread))
+        return quotient(agreeing, np.sqrt(spread))
 
 
-_DRAWN: Final[Mapping[Kind, Callable[[Floats, Floats, Floats], Floats]]] = {
+_DRAWN: Final[Mapping[Kind, OfDraws]] = {
     "pearson": _pearson_drawn,
     "spearman": _spearman_drawn,
     "kendall": _kendall_drawn,
 }
-"""The correlation of each row of item weights."""

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.int_]
+Flags = NDArray[np.bool_]
 
 DOUBT: Final = 0.1
 """How many items' worth of the greatest possible variance, m(1 - m) for each cluster, is added to the draws'. Few
@@ -33,35 +35,47 @@ interval that these values can give."""
 TOO_FEW: Final = "too few to say"
 
 
+def quotient(above: Floats, below: Any) -> Floats:
+    """Above by below; NaN for 0 / 0."""
+    with np.errstate(all="ignore"):
+        return np.asarray(above / below)
+
+
 def too_few(
-    sums: Floats, known: NDArray[Any], least_clusters: int = LEAST_CLUSTERS
+    sums: Floats,
+    known: Places,
+    least_clusters: int = LEAST_CLUSTERS,
 ) -> list[str]:
     """Why each column's mean, or mean difference, has no interval; "" where it has one.
 
     `sums` is what each cluster adds, (clusters x columns), from 0 up; `known` counts clusters.
     docs/builders/measurements/intervals.md has the simulations.
     """
-    total, squares = sums.sum(axis=0), (sums**2).sum(axis=0)
-    units = np.where(squares > 0, total**2 / np.maximum(squares, 1e-300), 0.0)
-    reasons = []
+    totals = sums.sum(axis=0)
+    squares = (sums**2).sum(axis=0)
+    units = np.where(
+        squares > 0,
+        totals**2 / np.maximum(squares, 1e-300),
+        0.0,
+    )
     # Rounded, so that the order of a sum does not decide at a limit: the site's pages add up as well.
-    for clusters, in_effect, points in zip(
-        known, units.round(9), total.round(9), strict=True
-    ):
-        why = ""
+    units = units.round(9)
+    totals = totals.round(9)
+    reasons = []
+    for clusters, in_effect, points in zip(known, units, totals, strict=True):
+        needed: float = least_clusters
         if clusters < least_clusters:
-            why = f"{clusters} threads, an interval needs {least_clusters}"
+            seen = f"{clusters} threads"
         elif points < LEAST_POINTS:
-            why = (
-                f"all that differs adds up to {points:.2g} full scores, "
-                f"an interval needs {LEAST_POINTS:g}"
-            )
+            seen = f"all that differs adds up to {points:.2g} full scores"
+            needed = LEAST_POINTS
         elif in_effect < LEAST_UNITS:
-            why = (
-                f"{in_effect:.1f} threads in effect make the figure, "
-                f"an interval needs {LEAST_UNITS:g}"
-            )
-        reasons.append(f"{TOO_FEW}: {why}" if why else "")
+            seen = f"{in_effect:.1f} threads in effect make the figure"
+            needed = LEAST_UNITS
+        else:
+            reasons.append("")
+            continue
+        reasons.append(f"{TOO_FEW}: {seen}, an interval needs {needed:g}")
     return reasons
 
 
@@ -79,13 +93,22 @@ def sign_p(sums: Floats, seed: int = 0) -> float:
     n = len(differing)
     if not n:
         return 1.0
-    observed = abs(differing.sum()) - 1e-9 * np.abs(differing).max()
+    rounding = 1e-9 * np.abs(differing).max()
+    observed = abs(differing.sum()) - rounding
     if n <= EXACT_SIGNS:
         # The first sign is fixed: turning all of them gives the same size.
-        bits = (np.arange(2 ** (n - 1))[:, None] >> np.arange(n)) & 1
-        return float((np.abs((1 - 2 * bits) @ differing) >= observed).mean())
-    signs = np.random.default_rng(seed).integers(0, 2, (RANDOM_SIGNS, n)) * 2 - 1
-    hits = int((np.abs(signs @ differing) >= observed).sum())
+        numbers = np.arange(2 ** (n - 1))
+        bits = (numbers[:, None] >> np.arange(n)) & 1
+        turned = (1 - 2 * bits) @ differing
+        return float((np.abs(turned) >= observed).mean())
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(
+        0,
+        2,
+        (RANDOM_SIGNS, n),
+    )
+    turned = (bits * 2 - 1) @ differing
+    hits = int((np.abs(turned) >= observed).sum())
     return (1 + hits) / (1 + RANDOM_SIGNS)
 
 
@@ -96,7 +119,10 @@ RANDOM_SIGNS: Final = 4999
 
 
 def mean_bounds(
-    mean: Floats, spread: Floats, clusters: NDArray[Any], unit: Any = True
+    mean: Floats,
+    spread: Floats,
+    clusters: Places,
+    unit: Any = True,
 ) -> tuple[Floats, Floats]:
     """The 95 % interval of means, each of the given number of independent clusters; all arrays of one shape.
 
@@ -114,55 +140,91 @@ def mean_bounds(
         t = quantiles(clusters)
         low, high = wilson(mean, error, clusters, t)
         far = t * error
-        return np.where(unit, low, mean - far), np.where(unit, high, mean + far)
+        return (
+            np.where(unit, low, mean - far),
+            np.where(unit, high, mean + far),
+        )
 
 
-def standard_error(spread: Floats, clusters: NDArray[Any]) -> Floats:
+def standard_error(spread: Floats, clusters: Places) -> Floats:
     """The standard error by the spread of draws of so many clusters; NaN for fewer than two."""
-    k = np.where(clusters > 1, clusters, np.nan)
+    k = np.where(
+        clusters > 1,
+        clusters,
+        np.nan,
+    )
     return np.asarray(spread * np.sqrt(k / (k - 1)))
 
 
 def wilson(
-    mean: Floats, error: Floats, clusters: NDArray[Any], z: Any, size: Any = 1.0
+    mean: Floats,
+    error: Floats,
+    clusters: Places,
+    z: Any,
+    size: Any = 1.0,
 ) -> tuple[Floats, Floats]:
     """Wilson's interval on the effective number of items; `size`: of a value that is not 0, as doubt takes it."""
     mean = np.clip(mean, 0.0, 1.0)
     most = mean * (1 - mean)
     # Constant columns have their clusters alone to go by.
-    n = np.where(error**2 > 1e-18, most / np.maximum(error**2, 1e-18), 0.0 * error)
+    n = np.where(
+        error**2 > 1e-18,
+        most / np.maximum(error**2, 1e-18),
+        0.0 * error,
+    )
     count = np.minimum(mean, 1 - mean) * n
-    seen = np.where(n > 0, count / np.maximum(n, 1e-18), 0.0)
+    seen = np.where(
+        n > 0,
+        count / np.maximum(n, 1e-18),
+        0.0,
+    )
     n = (count + DOUBT) / (seen + DOUBT * size / clusters)
-    centre = (mean * n + z * z / 2) / (n + z * z)
-    half = z / (n + z * z) * np.sqrt(n * most + z * z / 4)
-    return np.clip(centre - half, 0.0, mean), np.clip(centre + half, mean, 1.0)
+    total = n + z * z
+    centre = (mean * n + z * z / 2) / total
+    half = z / total * np.sqrt(n * most + z * z / 4)
+    return (
+        np.clip(centre - half, 0.0, mean),
+        np.clip(centre + half, mean, 1.0),
+    )
 
 
 def gap_bounds(
-    first: Sequence[Any], second: Sequence[Any], correlation: Any = 0.0
+    first: Sequence[Any],
+    second: Sequence[Any],
+    correlation: Any = 0.0,
 ) -> tuple[Floats, Floats]:
     """The interval of first less second by MOVER, of (mean, low, high) each and the correlation of the means."""
-    (a, a_low, a_high), (b, b_low, b_high) = first, second
+    a, a_low, a_high = first
+    b, b_low, b_high = second
 
     def distance(x: Floats, y: Floats) -> Floats:
         squares = x * x + y * y - 2 * correlation * x * y
         return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
-    gap = a - b
-    return gap - distance(a - a_low, b_high - b), gap + distance(a_high - a, b - b_low)
+    below = distance(a - a_low, b_high - b)
+    above = distance(a_high - a, b - b_low)
+    return a - b - below, a - b + above
 
 
 def two_sided_p(t: float, freedom: int) -> float:
     """Student's p of a statistic, two-sided."""
-    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t)) if t else 1.0
+    if not t:
+        return 1.0
+    return incomplete_beta(
+        freedom / 2,
+        0.5,
+        freedom / (freedom + t * t),
+    )
 
 
-def quantiles(clusters: NDArray[Any]) -> Floats:
+def quantiles(clusters: Places) -> Floats:
     """Student's 97.5 % quantile with one degree of freedom less than clusters; NaN for fewer than two clusters."""
     values, place = np.unique(clusters, return_inverse=True)
-    each = np.array([quantile(int(k) - 1) for k in values], dtype=np.float64)
-    return each[place].reshape(clusters.shape)
+    of_value = np.array(
+        [quantile(int(k) - 1) for k in values],
+        dtype=float,
+    )
+    return of_value[place].reshape(clusters.shape)
 
 
 @cache
@@ -180,7 +242,11 @@ def quantile(freedom: int) -> float:
     return high
 
 
-def incomplete_beta(a: float, b: float, x: float) -> float:
+def incomplete_beta(
+    a: float,
+    b: float,
+    x: float,
+) -> float:
     """The regularised incomplete beta function I_x(a, b) for a, b > 0 and x in [0, 1].
 
     By its continued fraction, from the inside out: it converges in O(√max(a, b)) steps where x is below the mean.
@@ -192,10 +258,14 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
         a, b, x = b, a, 1 - x
     fraction = 1.0
     for m in range(50 + 5 * math.isqrt(int(max(a, b))), 0, -1):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd_term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        middle = a + 2 * m
+        even = m * (b - m) * x / ((middle - 1) * middle)
+        odd_term = -(a + m) * (a + b + m) * x
+        odd_term /= middle * (middle + 1)
         fraction = 1 + even / (1 + odd_term / fraction)
-    constant = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    constant = math.lgamma(a + b)
+    constant -= math.lgamma(a)
+    constant -= math.lgamma(b)
     front = math.exp(constant + a * math.log(x) + b * math.log1p(-x))
     value = front / a / (1 - (a + b) * x / (a + 1) / fraction)
     return 1 - value if turned else value

@@ -5,9 +5,8 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.bootstrap import Floats, Places
 
 LEAST_MODELS: Final = 5
 """Models that must have a score on an item before its correlation is looked at."""
@@ -38,7 +37,9 @@ class Item:
 
 
 def analyse_items(
-    scores: Floats, abilities: Floats, own_share: Floats | None = None
+    scores: Floats,
+    abilities: Floats,
+    own_share: Floats | None = None,
 ) -> list[Item]:
     """Each item's figures.
 
@@ -48,51 +49,65 @@ def analyse_items(
         own_share: How much of a model's ability each item is; taken out of it. None: one of all its items.
     """
     known = ~np.isnan(scores) & ~np.isnan(abilities)
-    share = 1 / np.maximum(known.sum(axis=0), 2)
+    shares = np.broadcast_to(
+        1 / np.maximum(known.sum(axis=0), 2),
+        scores.shape,
+    )
     if own_share is not None:
-        share = own_share[:, None] * np.ones(scores.shape[1])
+        shares = np.broadcast_to(own_share[:, None], scores.shape)
     items = []
     for row, at in enumerate(known):
         own = scores[row, at]
-        weights = np.broadcast_to(share, scores.shape)[row, at]
+        share = shares[row, at]
         # A model that answered nothing else has no rest.
-        others = np.where(weights < 1, 1 - weights, np.nan)
-        rest = (abilities[at] - weights * own) / others
+        others = np.where(
+            share < 1,
+            1 - share,
+            np.nan,
+        )
+        rest = (abilities[at] - share * own) / others
         items.append(_item(own, rest))
     correlations = [item.correlation for item in items if item.correlation is not None]
     if not correlations:
         return items
-    # Fisher's z of each against the median item's: most items are sound.
-    usual = np.arctanh(np.clip(np.median(correlations), -0.999, 0.999))
-    out = []
-    for item in items:
-        p = None
+    # Each against the median item: most items are sound.
+    usual = _fisher_z(float(np.median(correlations)))
+    for row, item in enumerate(items):
         if item.correlation is not None:
-            own_z = np.arctanh(np.clip(item.correlation, -0.999, 0.999))
-            p = NormalDist().cdf(float(own_z - usual) * (item.models - 3) ** 0.5)
-        out.append(replace(item, p=p))
-    return out
+            below = _fisher_z(item.correlation) - usual
+            size = (item.models - 3) ** 0.5
+            p = NormalDist().cdf(below * size)
+            items[row] = replace(item, p=p)
+    return items
+
+
+def _fisher_z(correlation: float) -> float:
+    return float(np.arctanh(np.clip(correlation, -0.999, 0.999)))
 
 
 def _item(own: Floats, rest: Floats) -> Item:
+    """What models' scores of an item say, beside their other scores; without p."""
     models = len(own)
-    if not models:
-        return Item(0, None, 0, None, None)
-    middle = (own.min() + own.max()) / 2
+    mean = correlation = None
     deciding = 0
-    if own.min() < own.max():
-        deciding = int(min((own < middle).sum(), (own >= middle).sum()))
-    correlation = None
+    if models:
+        mean = float(own.mean())
+        is_low = own < (own.min() + own.max()) / 2
+        below = int(is_low.sum())
+        deciding = min(below, models - below)
     compared = ~np.isnan(rest)
-    first, second = own[compared], rest[compared]
+    first = own[compared]
+    second = rest[compared]
     if len(first) >= LEAST_MODELS and first.std() > 1e-9 and second.std() > 1e-9:
         correlation = float(np.corrcoef(first, second)[0, 1])
-    return Item(models, float(own.mean()), deciding, correlation, None)
+    return Item(models, mean, deciding, correlation, p=None)
 
 
 def hardest(
-    scores: Floats, abilities: Floats, share: float = 1 / 3
-) -> NDArray[np.int_]:
+    scores: Floats,
+    abilities: Floats,
+    share: float = 1 / 3,
+) -> Places:
     """The places of the hardest `share` of the cases that any model has a score on; on equal terms.
 
     Args:
@@ -103,7 +118,11 @@ def hardest(
     known = ~np.isnan(scores) & ~np.isnan(abilities)
     counts = known.sum(axis=1)
     asked = np.flatnonzero(counts)
-    above = np.where(known, scores - abilities, 0.0).sum(axis=1)
+    above = np.where(
+        known,
+        scores - abilities,
+        0.0,
+    ).sum(axis=1)
     easiness = above[asked] / counts[asked]
     order = asked[np.argsort(easiness, kind="stable")]
     return order[: round(share * len(asked))]

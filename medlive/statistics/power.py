@@ -22,32 +22,44 @@ class Spread:
     """Of a model's scores."""
 
 
-def spread_of(values: Floats, clusters: Places | None = None) -> Spread | None:
+def spread_of(
+    values: Floats,
+    clusters: Places | None = None,
+) -> Spread | None:
     """The median spread over the models of (items x models), and over their pairs; None for fewer than two items.
 
     Cases of a cluster repeat one another: theirs is the spread of the sums. With one model, another of
     the same spread and a correlation of 0.5 is assumed.
     """
     columns = list(values.T)
-    scores = [_spread(column, clusters) for column in columns]
-    gaps = [_spread(a - b, clusters) for a, b in combinations(columns, 2)]
-    known = [spread for spread in scores if spread is not None]
-    if not known:
+    gaps = [first - second for first, second in combinations(columns, 2)]
+    score = _median_spread(columns, clusters)
+    if score is None:
         return None
-    score = float(np.median(known))
-    pairs = [spread for spread in gaps if spread is not None]
-    return Spread(float(np.median(pairs)) if pairs else score, score)
+    difference = _median_spread(gaps, clusters)
+    return Spread(
+        difference=score if difference is None else difference,
+        score=score,
+    )
 
 
-def _spread(values: Floats, clusters: Places | None) -> float | None:
-    known = ~np.isnan(values)
-    n = int(known.sum())
-    places = np.arange(len(values)) if clusters is None else clusters
-    used, place = np.unique(places[known], return_inverse=True)
-    if len(used) < 2:
-        return None
-    sums = np.bincount(place, weights=values[known] - values[known].mean())
-    return float(math.sqrt((sums**2).sum() / n * len(used) / (len(used) - 1)))
+def _median_spread(
+    columns: list[Floats],
+    clusters: Places | None,
+) -> float | None:
+    """The median of the columns' spreads, without those of fewer than two clusters; None where that is all."""
+    spreads = []
+    for column in columns:
+        rows = np.flatnonzero(~np.isnan(column))
+        values = column[rows]
+        places = rows if clusters is None else clusters[rows]
+        used, place = np.unique(places, return_inverse=True)
+        k = len(used)
+        if k > 1:
+            sums = np.bincount(place, weights=values - values.mean())
+            variance = (sums**2).sum() / len(rows) * k / (k - 1)
+            spreads.append(math.sqrt(variance))
+    return float(np.median(spreads)) if spreads else None
 
 
 def _standard_normals(power: float, alpha: float) -> float:
@@ -59,7 +71,11 @@ def _standard_normals(power: float, alpha: float) -> float:
 
 
 def cases_for_pair(
-    difference: float, spread: float, *, power: float = 0.8, alpha: float = 0.05
+    difference: float,
+    spread: float,
+    *,
+    power: float = 0.8,
+    alpha: float = 0.05,
 ) -> int:
     """Cases on which a paired comparison finds a true difference with this probability.
 
@@ -71,12 +87,9 @@ def cases_for_pair(
         ValueError: If alpha and power are not in (0, 1), or power is not above alpha.
     """
     z = _standard_normals(power, alpha)
-    return max(
-        2,
-        math.ceil(
-            (z * spread / difference) ** 2 + _NORMAL.inv_cdf(1 - alpha / 2) ** 2 / 2
-        ),
-    )
+    more = _NORMAL.inv_cdf(1 - alpha / 2) ** 2 / 2
+    cases = (z * spread / difference) ** 2
+    return max(2, math.ceil(cases + more))
 
 
 def cases_for_drop(
@@ -94,8 +107,12 @@ def cases_for_drop(
     """
     z = _standard_normals(power, alpha)
     more = _NORMAL.inv_cdf(1 - alpha / 2) ** 2 / 4
-    variance = (difference / (z * spread)) ** 2 if spread else math.inf
+    variance = math.inf
+    if spread:
+        variance = (difference / (z * spread)) ** 2
     if before is None:
         return max(2, math.ceil(2 / variance + more))
     left = variance - 1 / before
-    return max(2, math.ceil(1 / left + more)) if left > 0 else None
+    if left <= 0:
+        return None
+    return max(2, math.ceil(1 / left + more))

@@ -6,11 +6,10 @@ and not counted for AC1, kappa and rates (docs/method.md §3).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, starmap
 from typing import Final, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.statistics.agreement import (
     ac1_of_sums,
@@ -24,9 +23,11 @@ from medlive.statistics.bootstrap import (
     Draws,
     Estimate,
     Floats,
+    Places,
     estimate,
     ratio_of,
 )
+from medlive.statistics.intervals import quotient
 
 MET: Final = 0
 
@@ -43,27 +44,12 @@ LEAST_ITEMS: Final = 5
 POOR: Final = 0.6
 """Cases with a lower macro-F1 agree poorly (ClinConsensus, appendix I.5)."""
 
-Codes = NDArray[np.int_]
+Codes = Places
 
 
 def code_of(met: bool | None) -> int:
     """The code of a verdict; ABSENT for no decision."""
     return ABSENT if met is None else MET if met else NOT_MET
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """Raters' codes on the same items."""
-
-    raters: tuple[str, ...]
-    people: Codes
-    """(items x raters): MET, NOT_MET or ABSENT."""
-    clusters: Codes
-    """Each item's case, by its place in `cases`."""
-    cases: tuple[str, ...]
-    grader_name: str = "grader"
-    agreed: Codes | None = None
-    """(items): what people agreed on, else the adjudicator's decision; ABSENT: neither. Replaces the majority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,59 +144,125 @@ class Reliability:
     strictness: Strictness | None
 
 
-def reliability(panel: Panel, grader: Codes, **how: Unpack[Draws]) -> Reliability:
-    """Compute every figure of a panel and a grader.
+def reliability(
+    people: Codes,
+    grader: Codes,
+    *,
+    raters: Sequence[str],
+    cases: Sequence[str],
+    grader_name: str = "grader",
+    agreed: Codes | None = None,
+    **how: Unpack[Draws],
+) -> Reliability:
+    """Compute every figure of people and a grader on the same items; intervals are over bootstrap draws of cases.
 
-    `grader` has any of the four codes for each item. Intervals are over bootstrap draws of cases.
+    Args:
+        people: (items x raters): MET, NOT_MET or ABSENT.
+        grader: (items): any of the four codes.
+        raters: The names of the people.
+        cases: Each item's case.
+        grader_name: The grader's name.
+        agreed: (items): what people agreed on, else the adjudicator's decision; ABSENT: neither. Replaces the
+            majority.
+        how: How cases are drawn.
     """
-    name, clusters = panel.grader_name, panel.clusters
-    columns = dict(zip(panel.raters, panel.people.T, strict=True))
-    people = []
+    names = list(dict.fromkeys(cases))
+    places = {name: place for place, name in enumerate(names)}
+    clusters = np.array([places[case] for case in cases], dtype=np.int_)
+    columns = dict(zip(raters, people.T, strict=True))
+    pairs = []
+    among_people = []
     for first, second in combinations(columns, 2):
-        a, b = columns[first], columns[second]
-        people.append(agree(first, second, a, b, clusters, **how))
-    with_grader = []
-    for rater, codes in columns.items():
-        with_grader.append(agree(rater, name, codes, grader, clusters, **how))
-    label, truth = "adjudicated", panel.agreed
-    if truth is None:
-        label, truth = "majority", _majority(panel.people)
+        pair = columns[first], columns[second]
+        pairs.append(pair)
+        among_people.append(agree(first, second, *pair, clusters, **how))
+
+    def with_grader(rater: str, codes: Codes) -> PairAgreement:
+        return agree(rater, grader_name, codes, grader, clusters, **how)
+
+    truth = _majority(people) if agreed is None else agreed
     majority = None
-    if len(panel.raters) > 2 or panel.agreed is not None:
-        majority = agree(label, name, truth, grader, clusters, **how)
-    rated = (panel.people >= MET).sum(axis=1)
-    several = int((rated > 1).sum())
+    if agreed is not None:
+        majority = with_grader("adjudicated", truth)
+    elif len(raters) > 2:
+        majority = with_grader("majority", truth)
+    ratings = (people >= MET).sum(axis=1)
+    is_rated = ratings > 0
+    several = int((ratings > 1).sum())
     people_ac1 = _too_few("items with two raters", several)
     if several >= LEAST_ITEMS:
-        sums = rater_sums(panel.people[rated > 0], 2)
-        own = clusters[rated > 0]
-        people_ac1 = estimate(sums, ac1_of_sums, own, n=several, **how)
+        people_ac1 = estimate(
+            rater_sums(people[is_rated], 2),
+            ac1_of_sums,
+            clusters[is_rated],
+            n=several,
+            **how,
+        )
     against = [(codes, grader) for codes in columns.values()]
-    pairs = list(combinations(columns.values(), 2))
     return Reliability(
-        people=tuple(people),
+        people=tuple(among_people),
         people_ac1=people_ac1,
         people_macro_f1=_mean_over_pairs(pairs, clusters, **how),
-        grader=tuple(with_grader),
+        grader=tuple(starmap(with_grader, columns.items())),
         majority=majority,
-        majority_ties=int(((rated > 0) & (truth == ABSENT)).sum()),
-        grader_ac1=_mean_over_pairs(against, clusters, ac1_of_tables, 2, **how),
+        majority_ties=int((is_rated & (truth == ABSENT)).sum()),
+        grader_ac1=_mean_over_pairs(
+            against,
+            clusters,
+            statistic=ac1_of_tables,
+            width=2,
+            **how,
+        ),
         grader_macro_f1=_mean_over_pairs(against, clusters, **how),
-        by_case=_by_case(panel, grader, **how),
-        strictness=_strictness(panel, grader, **how),
+        by_case=_by_case(people, grader, names, clusters, **how),
+        strictness=_strictness(people, grader, clusters, **how),
     )
 
 
 def _too_few(what: str, n: int) -> Estimate:
-    return Estimate(None, n=n, clusters=0, why=f"{n} {what} are too few")
+    return Estimate(
+        None,
+        n=n,
+        clusters=0,
+        why=f"{n} {what} are too few",
+    )
+
+
+def equal_and_ac1(
+    codes: Codes,
+    categories: int,
+    clusters: Codes,
+    what: str,
+    **how: Unpack[Draws],
+) -> tuple[Estimate, Estimate]:
+    """The mean share of equal pairs of ratings, and AC1 of all raters at once, over items with two ratings.
+
+    Args:
+        codes: (items x raters), 0 to categories-1, or -1 for no rating.
+        categories: How many there are.
+        clusters: Each item's.
+        what: Names such items where they are too few.
+        how: How clusters are drawn.
+    """
+    several = (codes >= 0).sum(axis=1) > 1
+    own = clusters[several]
+    if len(own) < LEAST_ITEMS:
+        few = _too_few(what, len(own))
+        return few, few
+    sums = rater_sums(codes[several], categories)
+    return (
+        estimate(sums[:, :2], ratio_of, own, **how),
+        estimate(sums, ac1_of_sums, own, **how),
+    )
 
 
 def tables(first: Codes, second: Codes) -> Floats:
     """Make a confusion table for each item, (items x 2 x 3); zero where either rater has no code."""
-    out = np.zeros((len(first), 2, 3))
-    rows = np.flatnonzero((first >= MET) & (first <= NOT_MET) & (second != ABSENT))
-    out[rows, first[rows], second[rows]] = 1.0
-    return out
+    counts = np.zeros((len(first), 2, 3))
+    is_decided = (first >= MET) & (first <= NOT_MET)
+    rows = np.flatnonzero(is_decided & (second != ABSENT))
+    counts[rows, first[rows], second[rows]] = 1.0
+    return counts
 
 
 def agree(
@@ -225,26 +277,37 @@ def agree(
     cells = tables(a, b)
     total = cells.sum(axis=0).astype(int)
 
-    def figure(statistic: Callable[[Floats], Floats], width: int = 2) -> Estimate:
+    def figure(
+        statistic: Callable[[Floats], Floats],
+        width: int = 2,
+    ) -> Estimate:
         """A figure of the tables' first columns; with 3 of them invalid replies count as items."""
         columns = cells[..., :width]
         used = columns.any(axis=(1, 2))
-        n = int(used.sum())
+        own_clusters = clusters[used]
+        n = len(own_clusters)
         if n < LEAST_ITEMS:
             few = _too_few("common items", n)
-            return replace(few, clusters=len(set(clusters[used].tolist())))
-        return estimate(columns[used], statistic, clusters[used], **how)
+            return replace(
+                few,
+                clusters=len(np.unique(own_clusters)),
+            )
+        return estimate(columns[used], statistic, own_clusters, **how)
 
     def share_met(counts: Floats, axis: int) -> Floats:
         """The share that is met of the marginals that are left when an axis is summed."""
         marginals = counts.sum(axis=axis)
-        sums = [marginals[..., MET], marginals.sum(axis=-1)]
-        return ratio_of(np.stack(sums, axis=-1))
+        return quotient(
+            marginals[..., MET],
+            marginals.sum(axis=-1),
+        )
 
+    valid = total[:, :2].ravel().tolist()
+    invalid = total[:, INVALID].tolist()
     return PairAgreement(
         first=first,
         second=second,
-        confusion=Confusion(*total[:, :2].ravel().tolist(), *total[:, 2].tolist()),
+        confusion=Confusion(*valid, *invalid),
         equal=figure(equal_of_tables),
         ac1=figure(ac1_of_tables),
         kappa=figure(kappa_of_tables),
@@ -273,47 +336,78 @@ def _mean_over_pairs(
     def mean(counts: Floats) -> Floats:
         return np.asarray(statistic(counts).mean(axis=-1))
 
-    return estimate(stacked[used], mean, clusters[used], **how)
+    return estimate(
+        stacked[used],
+        mean,
+        clusters[used],
+        **how,
+    )
 
 
 def _majority(people: Codes) -> Codes:
-    lead = (people == MET).sum(axis=1) - (people == NOT_MET).sum(axis=1)
-    return np.where(lead > 0, MET, np.where(lead < 0, NOT_MET, ABSENT))
-
-
-def _by_case(panel: Panel, grader: Codes, **how: Unpack[Draws]) -> ByCase:
-    cells = np.stack([tables(column, grader) for column in panel.people.T], axis=1)
-    sums = np.zeros((len(panel.cases), *cells.shape[1:]))
-    np.add.at(sums, panel.clusters, cells)
-    each = macro_f1_of_tables(sums, occurring=True)
-    items = np.bincount(
-        panel.clusters[cells.any(axis=(1, 2, 3))], minlength=len(panel.cases)
+    met = (people == MET).sum(axis=1)
+    lead = met - (people == NOT_MET).sum(axis=1)
+    return np.select(
+        [lead > 0, lead < 0],
+        [MET, NOT_MET],
+        default=ABSENT,
     )
-    places = np.flatnonzero(~np.isnan(each).all(axis=1))
-    values = np.nanmean(each[places], axis=1)
-    labels = (sums.sum(axis=(1, 3)) + sums[..., :2].sum(axis=(1, 2)) > 0).sum(axis=1)
+
+
+def _by_case(
+    people: Codes,
+    grader: Codes,
+    names: Sequence[str],
+    clusters: Codes,
+    **how: Unpack[Draws],
+) -> ByCase:
+    n = len(names)
+    by_rater = [tables(column, grader) for column in people.T]
+    cells = np.stack(by_rater, axis=1)
+    sums = np.zeros((n, *cells.shape[1:]))
+    np.add.at(sums, clusters, cells)
+    of_raters = macro_f1_of_tables(sums, occurring=True)
+    used = cells.any(axis=(1, 2, 3))
+    items = np.bincount(clusters[used], minlength=n)
+    places = np.flatnonzero(~np.isnan(of_raters).all(axis=1))
+    values = np.nanmean(of_raters[places], axis=1)
+    by_people = sums.sum(axis=(1, 3))
+    by_grader = sums[..., :INVALID].sum(axis=(1, 2))
+    labels = (by_people + by_grader > 0).sum(axis=1)
     cases = []
-    for place, value in zip(places, values.tolist(), strict=True):
-        cases.append(CaseAgreement(panel.cases[place], int(items[place]), value))
+    for place, value in zip(places.tolist(), values.tolist(), strict=True):
+        agreement = CaseAgreement(
+            case_id=names[place],
+            n=int(items[place]),
+            macro_f1=value,
+        )
+        cases.append(agreement)
+    is_poor = (values < POOR).astype(np.float64)
     return ByCase(
         threshold=POOR,
         mean=mean_of(values, places, **how),
-        below=mean_of((values < POOR).astype(np.float64), places, **how),
+        below=mean_of(is_poor, places, **how),
         one_label=int((labels[places] == 1).sum()),
         cases=tuple(cases),
     )
 
 
-def _strictness(panel: Panel, grader: Codes, **how: Unpack[Draws]) -> Strictness:
-    rated = (panel.people >= MET).sum(axis=1)
-    both = (grader >= MET) & (grader <= NOT_MET) & (rated > 0)
-    n = int(both.sum())
-    if n < LEAST_ITEMS:
-        none = _too_few("common items", n)
+def _strictness(
+    people: Codes,
+    grader: Codes,
+    clusters: Codes,
+    **how: Unpack[Draws],
+) -> Strictness:
+    ratings = (people >= MET).sum(axis=1)
+    is_graded = (grader >= MET) & (grader <= NOT_MET)
+    both = np.flatnonzero(is_graded & (ratings > 0))
+    if len(both) < LEAST_ITEMS:
+        none = _too_few("common items", len(both))
         return Strictness(none, none, none)
     ours = (grader[both] == MET).astype(np.float64)
-    theirs = (panel.people[both] == MET).sum(axis=1) / rated[both]
-    cases = panel.clusters[both]
+    met = (people[both] == MET).sum(axis=1)
+    theirs = met / ratings[both]
+    cases = clusters[both]
     return Strictness(
         grader=mean_of(ours, cases, **how),
         people=mean_of(theirs, cases, **how),
@@ -322,18 +416,28 @@ def _strictness(panel: Panel, grader: Codes, **how: Unpack[Draws]) -> Strictness
 
 
 def mean_of(
-    values: Floats, clusters: Codes | None = None, **how: Unpack[Draws]
+    values: Floats,
+    clusters: Codes | None = None,
+    **how: Unpack[Draws],
 ) -> Estimate:
     """The mean of one value per item; `clusters` as `cluster_numbers` gives them, None: each is its own."""
-    places = np.arange(len(values)) if clusters is None else clusters
+    n = len(values)
     return estimate(
-        np.column_stack([values, np.ones(len(values))]), ratio_of, places, **how
+        np.column_stack([values, np.ones(n)]),
+        ratio_of,
+        np.arange(n) if clusters is None else clusters,
+        **how,
     )
 
 
 def agreed_codes(codes: Codes, decisions: Codes) -> Codes:
     """The adjudicator's decision, else the unanimous verdict of two or more raters; else ABSENT (items)."""
-    rated = (codes >= MET).sum(axis=1)
+    ratings = (codes >= MET).sum(axis=1)
     verdict = _majority(codes)
-    unanimous = (rated > 1) & ((codes == verdict[:, None]).sum(axis=1) == rated)
-    return np.where(decisions >= MET, decisions, np.where(unanimous, verdict, ABSENT))
+    agreeing = (codes == verdict[:, None]).sum(axis=1)
+    is_unanimous = (ratings > 1) & (agreeing == ratings)
+    return np.select(
+        [decisions >= MET, is_unanimous],
+        [decisions, verdict],
+        default=ABSENT,
+    )

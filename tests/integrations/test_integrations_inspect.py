@@ -6,11 +6,10 @@ import shutil
 import pytest
 
 from medlive import load_snapshot
-from medlive.errors import BadInput
+from medlive.errors import BadInput, CheckFailed
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.refusals import Misleading
 from tests.integrations.conftest import SCORE, UNREADABLE, Place
 
 
@@ -111,7 +110,7 @@ def test_what_must_not_be_published_is_refused(place: Place) -> None:
     manifest = copied / "manifest.json"
     facts = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(facts | {"publishable": False, "why_not": ["x"]}))
-    with pytest.raises(Misleading):
+    with pytest.raises(CheckFailed, match="not publishable"):
         task.medlive(str(copied), verify=False)
     allowed = task.medlive(str(copied), verify=False, allow_not_publishable=True)
     assert allowed.metadata["allowed_not_publishable"] is True

@@ -16,7 +16,7 @@ from medlive.cli.options import ByOption
 from medlive.cli.output import Result, counted, table_of, with_database, with_session
 from medlive.db.curation.reviews import list_disputes
 from medlive.errors import UsageError
-from medlive.evaluation.scoring.ability import Suspect, suspects_of
+from medlive.evaluation.scoring.ability import CaseItem, suspects_of
 from medlive.service.curation.review import dispute_case
 from medlive.service.release.withdraw import check_person_name
 
@@ -40,7 +40,7 @@ def suspects(
             out of the next freeze until somebody resolves it.
     """
     scored = api.score(load_runs(runs, judge), allow=allow or ())
-    rows = [_row(suspect) for suspect in suspects_of(scored)]
+    rows = [_row(*suspect) for suspect in suspects_of(scored)]
     notes = [
         f"{counted(len(rows), 'suspect')} among criteria of {len(scored.models)} models"
     ]
@@ -49,8 +49,8 @@ def suspects(
     return Result(rows, [table_of(rows, _CELLS)], notes)
 
 
-def _row(suspect: Suspect) -> dict[str, Any]:
-    item, figures = suspect.item, suspect.item.figures
+def _row(item: CaseItem, good: list[str], bad: list[str]) -> dict[str, Any]:
+    figures = item.figures
     assert item.criterion is not None
     return {
         "case_id": item.case.case_id,
@@ -60,8 +60,8 @@ def _row(suspect: Suspect) -> dict[str, Any]:
         "correlation": figures.correlation,
         "p": figures.p,
         "criterion": item.criterion.criterion,
-        "good_models": list(suspect.good),
-        "bad_models": list(suspect.bad),
+        "good_models": good,
+        "bad_models": bad,
     }
 
 

@@ -39,7 +39,7 @@ from medlive.evaluation.bundles.public import find_secret
 from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import in_words
-from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
+from medlive.evaluation.scoring.errata import ErrataMode, use_errata
 from medlive.evaluation.scoring.refusals import check_figures, marked
 from medlive.guard.printable import printable
 from medlive.instance.paths import snapshot_folder, snapshots_path
@@ -90,8 +90,7 @@ def bundle(
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
     home = snapshots_path(read_settings())
-    search = ErrataSearch(errata_file, home, lenient=errata is ErrataMode.IGNORE)
-    use = use_errata([run.run], errata, search)
+    use = use_errata([run.run], errata, file=errata_file, home=home)
     for note in use.warnings([run.label]):
         say(note)
     files = make_bundle(

@@ -88,7 +88,7 @@ def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
 def load_checked(
     paths: list[Path], judge: str | None, allow: list[Allow] | None
 ) -> tuple[list[GradedRun], list[Objection]]:
-    """The runs, and what is overridden to show their figures side by side. Raises Misleading."""
+    """The runs, and what is overridden to show their figures side by side. Raises CheckFailed."""
     graded = load_runs(paths, judge)
     return graded, check_figures(graded, allow or ())
 
@@ -273,7 +273,7 @@ class Scoring:
     """
 
     metric: MetricOption = None
-    basis: Annotated[CaseBasis, Option("--cases")] = CaseBasis.OWN
+    basis: Annotated[CaseBasis, Option("--cases")] = "own"
     models: Path | None = None
     judge: JudgeOption = None
     allow: AllowOption = None

@@ -121,12 +121,10 @@ def plan(
         models: New models that will answer the week, for the number of old cases to keep.
     """
     scored = api.score(load_runs(runs, judge), allow=allow or ())
-    link = plan_link(scored, cases=cases, models=models, error=error / 100)
-    if link.why:
-        raise UsageError(link.why, hint="name graded runs of models with common cases")
+    anchors, kept = plan_link(scored, cases=cases, models=models, error=error / 100)
     rows = []
     enough = None
-    for number, anchor in enumerate(link.anchors, start=1):
+    for number, anchor in enumerate(anchors, start=1):
         if enough is None and 100 * anchor.together <= error:
             enough = number
         usd = cost_per_case(runs[anchor.column])
@@ -139,7 +137,6 @@ def plan(
             "usd": None if usd is None else round(usd * cases, 4),
         }
         rows.append(row)
-    kept = link.kept_cases
     value = {
         "cases": cases,
         "wanted_error": error,

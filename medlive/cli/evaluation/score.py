@@ -29,7 +29,7 @@ from medlive.evaluation.scoring.estimates import (
     ScoreEstimate,
 )
 from medlive.evaluation.scoring.refusals import marked
-from medlive.evaluation.scoring.score import CaseBasis, ModelScore, ScoreTable
+from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
 from medlive.report.html import format_p
 from medlive.report.tables import HARM_RATES, WRITERS, scores_json, write_whole
@@ -54,7 +54,7 @@ def scored(runs: list[Path], how: Scoring) -> ScoreTable:
         metric=how.metric,
         since=how.since,
         until=how.until,
-        common=how.basis is CaseBasis.COMMON,
+        common=how.basis == "common",
         models=registry,
         errata=how.errata,
         errata_file=how.errata_file,
@@ -313,7 +313,7 @@ def _title(table: ScoreTable) -> str:
     equal = " (every criterion rests on advice: complete = paper)" if same else ""
     graders = rests_on(model.run for model in table.models)
     return marked(
-        f"{table.metric.value} metric{equal} on {graders}; {table.basis.value} cases "
+        f"{table.metric.value} metric{equal} on {graders}; {table.basis} cases "
         f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}",
         table.overridden,
     )

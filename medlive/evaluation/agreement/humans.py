@@ -24,15 +24,15 @@ from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, rea
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes, some
 
-_WORDS: Final[Mapping[bool | None, tuple[str, ...]]] = {
-    True: ("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"),
-    False: (
+_MET: Final = ["true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"]
+_NOT_MET: Final = (
+    "not met",
+    *[
         "false",
         "0",
         "0.0",
         "no",
         "n",
-        "not met",
         "not_met",
         "unmet",
         "否",
@@ -40,8 +40,12 @@ _WORDS: Final[Mapping[bool | None, tuple[str, ...]]] = {
         "不符合",
         "未满足",
         "未达到",
-    ),
-    None: ("", "null", "none"),
+    ],
+)
+_WORDS: Final[Mapping[str, bool | None]] = {
+    **dict.fromkeys(_MET, True),
+    **dict.fromkeys(_NOT_MET, False),
+    **dict.fromkeys(("", "null", "none"), None),
 }
 _KQA_LABELS: Final[Mapping[str, bool | None]] = {
     "Entailment": True,
@@ -78,19 +82,26 @@ class _Rating(NamedTuple):
     """None: the rater could not decide."""
 
 
-def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
+def read_humans(
+    *paths: Path,
+    items: Mapping[str, Place] | None = None,
+) -> HumanRatings:
     """Read human ratings in medlive's own format, or K-QA's CSV of physicians.
 
-    `items` has the criteria of a run's item ids (`items.places_of`).
+    `items` has the criteria of a run's item ids (`items.items_of`).
 
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    return collect_ratings({path.name: read_bytes(path) for path in paths}, items)
+    return collect_ratings(
+        {path.name: read_bytes(path) for path in paths},
+        items,
+    )
 
 
 def collect_ratings(
-    files: Mapping[str, bytes], items: Mapping[str, Place] | None = None
+    files: Mapping[str, bytes],
+    items: Mapping[str, Place] | None = None,
 ) -> HumanRatings:
     """The ratings of files by name. Raises BadInput as `read_humans`.
 
@@ -117,9 +128,8 @@ def collect_ratings(
                 undecided += 1
             else:
                 of_kind = scores if isinstance(rating.about, str) else verdicts
-                by_rater = of_kind.setdefault(rating.about, {})
-                if not _record(by_rater, rating):
-                    faults.append(f"{where}: {_contradiction(rating)}")
+                if fault := _add(of_kind, rating):
+                    faults.append(f"{where}: {fault}")
                 raters[rating.rater] = None
                 lines.setdefault(rating.about, where)
     names = ", ".join(files)
@@ -146,15 +156,17 @@ def collect_ratings(
     )
 
 
-def _record(by_rater: dict[str, Any], rating: _Rating) -> bool:
-    """Note a rating, and whether it agrees with the rater's earlier one."""
+def _add(
+    ratings: dict[Any, dict[str, Any]],
+    rating: _Rating,
+) -> str:
+    """Add a rating; return what is wrong where it contradicts the rater's earlier one, else ""."""
+    by_rater = ratings.setdefault(rating.about, {})
     earlier = by_rater.get(rating.rater)
     if earlier is None:
         by_rater[rating.rater] = rating.value
-    return earlier is None or rating.value in (None, earlier)
-
-
-def _contradiction(rating: _Rating) -> str:
+    if earlier is None or rating.value in (None, earlier):
+        return ""
     what = f"case {rating.about!r}"
     if isinstance(rating.about, tuple):
         case_id, criterion = rating.about
@@ -163,7 +175,9 @@ def _contradiction(rating: _Rating) -> str:
 
 
 def _remarks(
-    foreign: list[str], undecided: int, verdicts: Mapping[Place, Mapping[str, Any]]
+    foreign: list[str],
+    undecided: int,
+    verdicts: Mapping[Place, Mapping[str, Any]],
 ) -> Iterator[str]:
     """What does not count."""
     if foreign:
@@ -178,7 +192,9 @@ def _remarks(
 
 
 def _ratings_of(
-    text: str, name: str, items: Mapping[str, Place] | None
+    text: str,
+    name: str,
+    items: Mapping[str, Place] | None,
 ) -> Iterator[tuple[str, _Rating | str]]:
     """Each rating of a file, or what is wrong with it, with its line. Raises BadInput where none can be read."""
     head = text.split("\n", 1)[0]
@@ -193,7 +209,10 @@ def _ratings_of(
             yield line, str(exc)
 
 
-def _place_of(item: str, items: Mapping[str, Place] | None) -> Place | None:
+def _place_of(
+    item: str,
+    items: Mapping[str, Place] | None,
+) -> Place | None:
     """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
     if items is None:
         raise ValueError(f"item {item[:40]!r} can only be read together with its run")
@@ -201,13 +220,17 @@ def _place_of(item: str, items: Mapping[str, Place] | None) -> Place | None:
 
 
 def _row_ratings(
-    values: Mapping[str, Any] | str, items: Mapping[str, Place] | None
+    values: Mapping[str, Any] | str,
+    items: Mapping[str, Place] | None,
 ) -> Iterator[_Rating]:
     """The ratings of a row. Raises ValueError if it is invalid."""
     if isinstance(values, str):
         raise ValueError(values)
     names = ("rater", "item", "case_id", "criterion_id")
-    rater, item, case_id, criterion = map(_name, map(values.get, names))
+    rater, item, case_id, criterion = map(
+        _name,
+        map(values.get, names),
+    )
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
@@ -233,9 +256,8 @@ def _name(value: object) -> str:
 def _met(value: object) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
-    for met, words in _WORDS.items():
-        if isinstance(value, str) and value.strip().lower() in words:
-            return met
+    if isinstance(value, str) and value.strip().lower() in _WORDS:
+        return _WORDS[value.strip().lower()]
     raise ValueError(f"met must be true, false or null, found {str(value)[:40]!r}")
 
 
@@ -271,7 +293,10 @@ def _number(value: object) -> float:
         return math.nan
 
 
-def _kqa_ratings(text: str, name: str) -> Iterator[tuple[str, _Rating | str]]:
+def _kqa_ratings(
+    text: str,
+    name: str,
+) -> Iterator[tuple[str, _Rating | str]]:
     """The ratings of physicians on whether an answer entails a statement.
 
     Entailment is met; Neutral and Contradiction are not met; an empty label is no decision. Raters are the columns

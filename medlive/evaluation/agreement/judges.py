@@ -6,7 +6,7 @@ A run that two judges graded is a dual judge (seed 001 §4.1); docs/protocols.md
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -107,7 +107,9 @@ class Judges:
 
 
 def compare_judges(
-    runs: Sequence[Path], judges: Sequence[str] = (), **draws: Unpack[Draws]
+    runs: Sequence[Path],
+    judges: Sequence[str] = (),
+    **draws: Unpack[Draws],
 ) -> Judges:
     """Compare the judges of runs, each model's under every judge.
 
@@ -117,9 +119,7 @@ def compare_judges(
         UsageError: If fewer than two judges graded the same answers, or two runs are of the same model and judge.
     """
     models = gradings(runs, judges)
-    names: dict[str, None] = {}
-    for by_judge in models.values():
-        names |= dict.fromkeys(by_judge)
+    names = list(dict.fromkeys(chain.from_iterable(models.values())))
     criteria: list[GroupAgreement] = []
     cases: list[CaseScores] = []
     notes: list[str] = []
@@ -144,14 +144,14 @@ def compare_judges(
         )
     whole = {}
     for model, by_judge in models.items():
-        missing = names.keys() - by_judge.keys()
+        missing = set(names) - by_judge.keys()
         if missing:
             notes.append(
                 f"{model} is not graded by {', '.join(sorted(missing))}: left out of scores and ranks"
             )
         else:
             whole[model] = by_judge
-    scores, rankings = _ranks(whole, list(names), **draws)
+    scores, rankings = _ranks(whole, names, **draws)
     return Judges(
         models=tuple(models),
         judges=tuple(names),
@@ -164,26 +164,37 @@ def compare_judges(
 
 
 def _ranks(
-    models: Gradings, judges: Sequence[str], **draws: Unpack[Draws]
+    models: Gradings,
+    judges: Sequence[str],
+    **draws: Unpack[Draws],
 ) -> tuple[list[JudgedModel], list[RankAgreement]]:
     """Models that every judge graded, and their order under every two of them."""
     scores: list[JudgedModel] = []
     rankings: list[RankAgreement] = []
-    if models:
-        values, clusters = _common_scores(models, judges)
-        for judge, own in zip(judges, values, strict=True):
-            for model, column in zip(models, own.T, strict=True):
-                mean = mean_of(column, clusters, **draws)
-                scores.append(JudgedModel(model, judge, mean))
-        for pair in combinations(range(len(judges)), 2) if len(models) > 1 else ():
-            names = judges[pair[0]], judges[pair[1]]
-            both = values[list(pair)]
-            ranks = compare_ranks(names, list(models), both, clusters, **draws)
+    if not models:
+        return scores, rankings
+    values, clusters = _common_scores(models, judges)
+    for judge, own in zip(judges, values, strict=True):
+        for model, column in zip(models, own.T, strict=True):
+            mean = mean_of(column, clusters, **draws)
+            scores.append(JudgedModel(model, judge, mean))
+    if len(models) > 1:
+        for first, second in combinations(range(len(judges)), 2):
+            ranks = compare_ranks(
+                (judges[first], judges[second]),
+                list(models),
+                values[[first, second]],
+                clusters,
+                **draws,
+            )
             rankings.append(ranks)
     return scores, rankings
 
 
-def gradings(runs: Sequence[Path], judges: Sequence[str]) -> Gradings:
+def gradings(
+    runs: Sequence[Path],
+    judges: Sequence[str],
+) -> Gradings:
     """The runs' gradings by these judges. Raises UsageError as `compare_judges`."""
     settings: dict[tuple[str, ...], dict[str, GradedRun]] = {}
     unused = set(judges)
@@ -196,7 +207,7 @@ def gradings(runs: Sequence[Path], judges: Sequence[str]) -> Gradings:
             unused -= matching
             if not (matching if judges else grader.engine != SETTLED):
                 continue
-            info = run.run.info
+            info = run.info
             how = ", ".join(filter(None, (info.template.name, info.arm)))
             by_judge = settings.setdefault((info.model, how), {})
             other = by_judge.setdefault(grader.name, run)
@@ -228,48 +239,53 @@ def _by_group(
 ) -> Iterator[GroupAgreement]:
     """The agreement on all criteria, by sign and by axis; a case's criteria are drawn together over all models."""
     criteria: list[EvaluationCriterion] = []
-    case_of_each: list[EvaluationCase] = []
-    codes: tuple[list[int], list[int]] = ([], [])
-    for pair in pairs:
-        for case in comparable(*pair):
-            criteria += case.criteria
-            case_of_each += [case] * len(case.criteria)
-            for own, run in zip(codes, pair, strict=True):
-                met = run.verdicts(case.case_id)
-                own += [code_of(met.get(criterion.id)) for criterion in case.criteria]
+    cases: list[EvaluationCase] = []
+    codes: list[tuple[int, int]] = []
+    for run, other in pairs:
+        for case in comparable(run, other):
+            met = run.verdicts(case.case_id)
+            met_by_other = other.verdicts(case.case_id)
+            for criterion in case.criteria:
+                criteria.append(criterion)
+                cases.append(case)
+                code = code_of(met.get(criterion.id))
+                codes.append((code, code_of(met_by_other.get(criterion.id))))
     if not criteria:
         return
-    a, b = np.array(codes)
-    clusters = _clusters(case_of_each)
+    a, b = np.array(codes).T
+    clusters = _clusters(cases)
     points = np.array([criterion.points for criterion in criteria])
     axes = np.array([criterion.axis or "" for criterion in criteria])
-    groups = {"all": points == points, "positive": points > 0, "negative": points < 0}
+    groups = {
+        "all": points == points,
+        "positive": points > 0,
+        "negative": points < 0,
+    }
     for axis in sorted(set(axes.tolist()) - {""}):
         groups[axis] = axes == axis
     for group, kept in groups.items():
-        if kept.any():
-            agreement = agree(first, second, a[kept], b[kept], clusters[kept], **draws)
-            undecided = int((kept & ((a < 0) | (b < 0))).sum())
-            yield GroupAgreement(group, agreement, undecided)
-
-
-def _asked(run: GradedRun) -> dict[str, tuple[object, ...]]:
-    """What a judge decides about, by case: question, criteria and the answer's digest."""
-    asked: dict[str, tuple[object, ...]] = {}
-    for case in run.run.cases:
-        answer = run.answers.get(case.case_id)
-        if answer is not None:
-            asked[case.case_id] = case.question, case.criteria, answer.digest
-    return asked
+        if not kept.any():
+            continue
+        own, other_codes = a[kept], b[kept]
+        yield GroupAgreement(
+            group=group,
+            pair=agree(first, second, own, other_codes, clusters[kept], **draws),
+            undecided=int(((own < 0) | (other_codes < 0)).sum()),
+        )
 
 
 def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
     """The cases that both runs have with the same question, criteria and answer."""
-    own, other = _asked(first), _asked(second)
+    others = {case.case_id: case for case in second.run.cases}
     cases = []
     for case in first.run.cases:
-        asked = own.get(case.case_id)
-        if asked is not None and asked == other.get(case.case_id):
+        other = others.get(case.case_id)
+        answer = first.answers.get(case.case_id)
+        other_answer = second.answers.get(case.case_id)
+        if other is None or answer is None or other_answer is None:
+            continue
+        asked = case.question, case.criteria, answer.digest
+        if asked == (other.question, other.criteria, other_answer.digest):
             cases.append(case)
     return cases
 
@@ -302,23 +318,26 @@ def _clusters(cases: Sequence[EvaluationCase]) -> Codes:
     return np.arange(len(cases)) if numbers is None else numbers
 
 
-def _common_scores(models: Gradings, judges: Sequence[str]) -> tuple[Floats, Codes]:
+def _common_scores(
+    models: Gradings,
+    judges: Sequence[str],
+) -> tuple[Floats, Codes]:
     """Scores of the cases that every judge graded whole for every model, (judges x cases x models), and clusters."""
     columns = []
-    common: set[str] | None = None
+    shared: list[set[str]] = []
     for by_judge in models.values():
         runs = [by_judge[judge] for judge in judges]
-        scores = [run.whole_scores() for run in runs]
-        same = [{case.case_id for case in comparable(runs[0], run)} for run in runs]
-        own = set.intersection(*map(set, scores), *same)
-        common = own if common is None else common & own
-        columns.append(scores)
-    cases = [case for case in runs[0].run.cases if case.case_id in (common or ())]
-    values = np.empty((len(judges), len(cases), len(models)))
-    for place, scores in enumerate(columns):
-        for of_judge, by_case in zip(values, scores, strict=True):
-            of_judge[:, place] = [by_case[case.case_id] for case in cases]
-    return values, _clusters(cases)
+        for run in runs:
+            scores = run.whole_scores()
+            columns.append(scores)
+            shared.append(set(scores))
+            shared.append({case.case_id for case in comparable(runs[0], run)})
+    common = set.intersection(*shared)
+    cases = [case for case in runs[0].run.cases if case.case_id in common]
+    values = np.empty((len(models), len(judges), len(cases)))
+    for row, scores in zip(values.reshape(-1, len(cases)), columns, strict=True):
+        row[:] = [scores[case.case_id] for case in cases]
+    return np.ascontiguousarray(values.transpose(1, 2, 0)), _clusters(cases)
 
 
 def compare_ranks(
@@ -330,12 +349,26 @@ def compare_ranks(
     seed: int = 0,
 ) -> RankAgreement:
     """Compare two judges' scores, (2 x cases x models)."""
-    n, k = values.shape[1], len(set(clusters.tolist()))
+    n = values.shape[1]
+    k = len(np.unique(clusters))
     if not n:
         none = Estimate(None, clusters=0, why="no common case")
-        return RankAgreement(*names, len(models), 0, none, none, none, none, (), {})
+        return RankAgreement(
+            *names,
+            models=len(models),
+            cases=0,
+            shift=none,
+            mean_absolute_difference=none,
+            spearman=none,
+            kendall=none,
+            reversed=(),
+            top={},
+        )
     means = values.mean(axis=1)
-    flat = np.concatenate([*values, np.ones((n, 1))], axis=1)
+    flat = np.concatenate(
+        [*values, np.ones((n, 1))],
+        axis=1,
+    )
     chunks = weight_chunks(clusters, draws, seed)
     sums = np.concatenate([weights @ flat for weights in chunks])
     drawn = (sums[:, :-1] / sums[:, -1:]).reshape(-1, 2, len(models))
@@ -346,19 +379,29 @@ def compare_ranks(
             why = "a judge scores all models the same"
             if len(models) < LEAST:
                 why = f"{len(models)} models are too few"
-            return Estimate(None, n=len(models), clusters=k, why=why)
-        each = np.array([statistic(*pair) for pair in drawn], dtype=np.float64)
-        return with_interval(value, each, len(models), k)
+            return Estimate(
+                None,
+                n=len(models),
+                clusters=k,
+                why=why,
+            )
+        of_draws = np.array(
+            [statistic(*pair) for pair in drawn],
+            dtype=np.float64,
+        )
+        return with_interval(value, of_draws, len(models), k)
 
     def best(scores: Floats, size: int) -> set[int]:
         """The best models, equal scores in the order of their names."""
-        return set(np.lexsort((np.array(models), -scores))[:size].tolist())
+        order = np.lexsort((np.array(models), -scores))
+        return set(order[:size].tolist())
 
     changed = []
-    for pair in combinations(range(len(models)), 2):
-        order = np.sign(np.round(np.diff(means[:, pair]), 12))
+    for first, second in combinations(range(len(models)), 2):
+        gaps = means[:, second] - means[:, first]
+        order = np.sign(np.round(gaps, 12))
         if order[0] != order[1]:
-            changed.append((models[pair[0]], models[pair[1]]))
+            changed.append((models[first], models[second]))
     top = {}
     for size in _TOPS:
         if size < len(models):

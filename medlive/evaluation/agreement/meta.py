@@ -12,7 +12,7 @@ import numpy as np
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, read_humans
-from medlive.evaluation.agreement.items import items_of, places_of
+from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.agreement.stability import Repeated, repeated
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
@@ -30,7 +30,6 @@ from medlive.statistics.raters import (
     MET,
     NOT_MET,
     Codes,
-    Panel,
     Reliability,
     agreed_codes,
     code_of,
@@ -127,29 +126,35 @@ def meta_run(
         allow: What would make figures mislead and is overridden; the result says so.
 
     Raises:
-        Misleading: If the figures would mislead, and `allow` does not override why.
+        CheckFailed: If the figures would mislead, and `allow` does not override why.
         UsageError: If nothing is graded, there is nothing to compare, or people settled the grading itself.
         BadInput: If a file cannot be read.
     """
     run = load_graded(run_dir, judge=judge)
-    grader, info = run.known_grader, run.run.info
+    grader, info = run.known_grader, run.info
     if grader.engine == SETTLED and human:
         raise UsageError(
             f"{grader.model} holds people's own verdicts",
             hint="--judge names one of its two judges",
         )
     overridden = check_figures([run], allow)
-    notes = [*(objection.why for objection in overridden), *run.notes]
+    notes = [objection.why for objection in overridden]
+    notes += run.notes
     how: Draws = {"draws": draws, "seed": seed}
-    people = read_people(
-        [human] if isinstance(human, Path) else human, adjudicator, run
-    )
-    coverage, criteria, about = None, None, None
+    files = [human] if isinstance(human, Path) else human
+    people = read_people(files, adjudicator, run)
+    coverage = criteria = about = None
     levels: list[CaseLevel] = []
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
         scores, origin = _people_scores(run, people, adjudicator)
-        counts, criteria = _criteria(run, people, adjudicator, notes, **how)
+        counts, criteria = _criteria(
+            run,
+            people,
+            adjudicator,
+            notes,
+            **how,
+        )
         coverage = RatedCoverage(
             **counts,
             cases_scored_by_people=len(scores),
@@ -161,9 +166,9 @@ def meta_run(
         direct = read_direct(run_dir)
         if direct is not None:
             notes += direct.notes
-        if direct is not None and scores:
-            by_direct = direct.model, direct.scores
-            levels.append(_level(scores, "direct", *by_direct, notes, **how))
+            if scores:
+                by_direct = direct.model, direct.scores
+                levels.append(_level(scores, "direct", *by_direct, notes, **how))
         about = {
             "file": people.name,
             "digest": people.digest,
@@ -172,7 +177,11 @@ def meta_run(
         }
     again = None
     if (run_dir / REPEATS).exists():
-        again = repeated(run, read_rounds(run_dir, grader.judge), **how)
+        again = repeated(
+            run,
+            read_rounds(run_dir, grader.judge),
+            **how,
+        )
     if people is None and again is None:
         raise UsageError(
             f"{run_dir} has no ratings and one round of its grader: nothing to compare",
@@ -186,7 +195,7 @@ def meta_run(
             "template": info.template.name,
             "cases": info.cases.name,
             "cases_digest": info.cases.digest,
-            "n": len(run.run.cases),
+            "n": len(run.cases),
         },
         grader={**asdict(grader), "name": grader.name},
         human=about,
@@ -202,7 +211,9 @@ def meta_run(
 
 
 def read_people(
-    files: Sequence[Path], adjudicator: str | None, run: GradedRun
+    files: Sequence[Path],
+    adjudicator: str | None,
+    run: GradedRun,
 ) -> HumanRatings | None:
     """People's ratings of a run, if there are files. Raises UsageError for an adjudicator who has none."""
     if not files:
@@ -211,7 +222,10 @@ def read_people(
                 "an adjudicator needs a file of human ratings", hint="add --human FILE"
             )
         return None
-    people = read_humans(*files, items=places_of(items_of(run.run.cases, run.answers)))
+    people = read_humans(
+        *files,
+        items=items_of(run.cases, run.answers),
+    )
     if adjudicator not in (None, *people.raters):
         raise UsageError(
             f"{people.name} has no ratings by {adjudicator!r}; its raters are {', '.join(people.raters)}"
@@ -228,7 +242,7 @@ def _criteria(
 ) -> tuple[dict[str, int], Reliability | None]:
     """Counts of criteria, and the figures of those that people rated."""
     known: list[Place] = []
-    for case in run.run.cases:
+    for case in run.cases:
         known += [(case.case_id, criterion.id) for criterion in case.criteria]
     _note_unknown(run, people, set(known), notes)
     places = _rated_places(run, people, known, notes)
@@ -236,31 +250,36 @@ def _criteria(
     raters = tuple(rater for rater in people.raters if rater in decided_by)
     codes = codes_of(people, places, raters)
     decisions = codes_of(people, places, [adjudicator or ""])[:, 0]
-    grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
-    cases: dict[str, int] = {}
-    numbers = [cases.setdefault(case_id, len(cases)) for case_id, _ in places]
-    clusters = np.array(numbers, dtype=np.int_)
-    counts = {"criteria": len(known), **_counts(codes, grader, decisions, clusters)}
+    grader = np.array(
+        [_grader_code(run, place) for place in places],
+        dtype=np.int_,
+    )
+    cases = [case_id for case_id, _ in places]
+    counts = {"criteria": len(known), **_counts(codes, grader, decisions, cases)}
     if not counts["rated"]:
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
         return counts, None
-    panel = Panel(
+    figures = reliability(
+        codes,
+        grader,
         raters=raters,
-        people=codes,
-        clusters=clusters,
-        cases=tuple(cases),
+        cases=cases,
         grader_name=run.known_grader.name,
         agreed=None if adjudicator is None else agreed_codes(codes, decisions),
+        **draws,
     )
-    return counts, reliability(panel, grader, **draws)
+    return counts, figures
 
 
 def _rated_places(
-    run: GradedRun, people: HumanRatings, known: list[Place], notes: list[str]
+    run: GradedRun,
+    people: HumanRatings,
+    known: list[Place],
+    notes: list[str],
 ) -> list[Place]:
     """The run's criteria that people rated, of cases with an answer."""
-    answered = {case.case_id for case, _ in gradable(run.run.cases, run.answers)}
+    answered = {case.case_id for case, _ in gradable(run.cases, run.answers)}
     rated = [place for place in known if place in people.verdicts]
     places = [place for place in rated if place[0] in answered]
     if unanswered := len(rated) - len(places):
@@ -271,28 +290,38 @@ def _rated_places(
 
 
 def _counts(
-    codes: Codes, grader: Codes, decisions: Codes, clusters: Codes
+    codes: Codes,
+    grader: Codes,
+    decisions: Codes,
+    cases: Sequence[str],
 ) -> dict[str, int]:
     ratings = (codes >= MET).sum(axis=1)
+    is_rated = ratings > 0
     kinds = {
-        "rated": ratings > 0,
+        "rated": is_rated,
         "rated_twice": ratings > 1,
         "graded": (grader >= MET) & (grader <= NOT_MET),
         "invalid": grader == INVALID,
         "ungraded": grader == ABSENT,
         "adjudicated": decisions >= MET,
     }
-    counts = {"cases_rated": len(set(clusters[ratings > 0].tolist()))}
-    for kind, which in kinds.items():
-        counts[kind] = int((which & (ratings > 0)).sum())
+    rated_cases = {case for case, rated in zip(cases, is_rated, strict=True) if rated}
+    counts = {"cases_rated": len(rated_cases)}
+    for kind, is_kind in kinds.items():
+        counts[kind] = int((is_kind & is_rated).sum())
     return counts
 
 
 def codes_of(
-    people: HumanRatings, places: Sequence[Place], raters: Sequence[str]
+    people: HumanRatings,
+    places: Sequence[Place],
+    raters: Sequence[str],
 ) -> Codes:
     """The verdicts of raters (places x raters)."""
-    codes = np.empty((len(places), len(raters)), dtype=np.int_)
+    codes = np.empty(
+        (len(places), len(raters)),
+        dtype=np.int_,
+    )
     for row, place in enumerate(places):
         by_rater = people.verdicts[place]
         codes[row] = [code_of(by_rater.get(rater)) for rater in raters]
@@ -300,10 +329,13 @@ def codes_of(
 
 
 def _note_unknown(
-    run: GradedRun, people: HumanRatings, known: set[Place], notes: list[str]
+    run: GradedRun,
+    people: HumanRatings,
+    known: set[Place],
+    notes: list[str],
 ) -> None:
     """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
-    ids = {case.case_id for case in run.run.cases}
+    ids = {case.case_id for case in run.cases}
     cases = []
     for case_id in people.scores.keys() - ids:
         cases.append(f"{case_id!r} ({people.lines[case_id]})")
@@ -331,14 +363,16 @@ def _grader_code(run: GradedRun, place: Place) -> int:
 
 
 def _people_scores(
-    run: GradedRun, people: HumanRatings, adjudicator: str | None
+    run: GradedRun,
+    people: HumanRatings,
+    adjudicator: str | None,
 ) -> tuple[dict[str, float], str]:
     """People's mean score of each case, in the run's order and whether they are "given" or "derived".
 
     The scores are those that people gave, or if there are none, Equation 1 from the verdicts of those who decided
     every criterion of a case. The adjudicator is left out.
     """
-    by_case: dict[str, list[float]] = {case.case_id: [] for case in run.run.cases}
+    by_case: dict[str, list[float]] = {case.case_id: [] for case in run.cases}
     for case_id, scores in by_case.items():
         by_rater = dict(people.scores.get(case_id, {}))
         by_rater.pop(adjudicator or "", None)

@@ -144,57 +144,72 @@ def _row(
     )
 
 
-def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedRun]:
+def two_judges(
+    run_dir: Path,
+    judges: Sequence[str],
+) -> tuple[GradedRun, GradedRun]:
     """A run under its two judges, in the order of the log. Raises UsageError for more or fewer."""
-    runs_by_judge: dict[str, GradedRun] = {}
+    runs: dict[str, GradedRun] = {}
     for by_judge in gradings([run_dir], judges).values():
-        runs_by_judge |= by_judge
-    if len(runs_by_judge) != 2:
-        named = ", ".join(runs_by_judge) or "none"
-        hint = (
-            "medlive eval grade --grader asks another; --judge A --judge B chooses two"
+        runs |= by_judge
+    if len(runs) != 2:
+        raise UsageError(
+            f"expected two judges of {run_dir}, found {', '.join(runs) or 'none'}",
+            hint="medlive eval grade --grader asks another; --judge A --judge B chooses two",
         )
-        raise UsageError(f"expected two judges of {run_dir}, found {named}", hint=hint)
-    first, second = runs_by_judge.values()
+    first, second = runs.values()
     return first, second
 
 
-def read_sheet(run_dir: Path, judges: Sequence[str] = ()) -> GraderSheet:
+def read_sheet(
+    run_dir: Path,
+    judges: Sequence[str] = (),
+) -> GraderSheet:
     """A run's verdicts for people to check; of two judges, what they decided differently, by the first.
 
     Raises UsageError if nothing is graded, or there are not two such judges.
     """
+    other = against = None
     if judges:
         run, other = two_judges(run_dir, judges)
         against = other.known_grader.model
     else:
-        run, other, against = load_graded(run_dir), None, None
+        run = load_graded(run_dir)
+    cases = {case.case_id: case for case in run.cases}
     verdicts = []
-    for item in items_of(run.run.cases, run.answers):
-        case_id, criterion_id = item.case.case_id, item.criterion.id
+    for item, (case_id, criterion_id) in items_of(run.cases, run.answers).items():
         met = run.verdicts(case_id).get(criterion_id)
         if met is None:
             continue
         if other and other.verdicts(case_id).get(criterion_id) is not (not met):
             continue
-        verdicts.append(
-            CheckedVerdict(
-                id=item.id,
-                case_id=case_id,
-                question=item.case.question,
-                criterion_id=criterion_id,
-                answer=item.answer.response,
-                met=met,
-            )
+        verdict = CheckedVerdict(
+            id=item,
+            case_id=case_id,
+            question=cases[case_id].question,
+            criterion_id=criterion_id,
+            answer=run.answers[case_id].response,
+            met=met,
         )
-    return GraderSheet(run.known_grader.model, against, tuple(verdicts))
+        verdicts.append(verdict)
+    return GraderSheet(
+        run.known_grader.model,
+        against,
+        tuple(verdicts),
+    )
 
 
-def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, bool]:
+def _settled_by(
+    ratings: HumanRatings,
+    adjudicator: str | None,
+) -> dict[Place, bool]:
     """The criteria that people settled: by the adjudicator, else by two raters or more who agree."""
     places = list(ratings.verdicts)
     decisions = codes_of(ratings, places, [adjudicator or ""])[:, 0]
-    codes = agreed_codes(codes_of(ratings, places, ratings.raters), decisions)
+    codes = agreed_codes(
+        codes_of(ratings, places, ratings.raters),
+        decisions,
+    )
     settled = {}
     for place, code in zip(places, codes.tolist(), strict=True):
         if code != ABSENT:
@@ -202,7 +217,11 @@ def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, b
     return settled
 
 
-def _add(run_dir: Path, judge: str, rows: Sequence[Grade]) -> int:
+def _add(
+    run_dir: Path,
+    judge: str,
+    rows: Sequence[Grade],
+) -> int:
     """Write the rows that say something new; how many."""
     with open_log(run_dir / GRADES) as log:
         known: dict[str, Grade] = {}

@@ -7,9 +7,8 @@ import numpy as np
 
 from medlive.evaluation.grading.repeats import Rounds
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.statistics.agreement import ac1_of_sums, rater_sums
-from medlive.statistics.bootstrap import Draws, Estimate, estimate, ratio_of
-from medlive.statistics.raters import ABSENT, LEAST_ITEMS, MET, code_of, mean_of
+from medlive.statistics.bootstrap import Draws, Estimate
+from medlive.statistics.raters import ABSENT, MET, code_of, equal_and_ac1, mean_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +33,41 @@ class Repeated:
     """The mean of highest minus lowest score over the rounds, for cases fully graded in every round."""
 
 
-def repeated(run: GradedRun, rounds: Rounds, **draws: Unpack[Draws]) -> Repeated | None:
+def repeated(
+    run: GradedRun,
+    rounds: Rounds,
+    **draws: Unpack[Draws],
+) -> Repeated | None:
     """Compute the stability of the grader of `rounds`; None if it graded only once."""
     if rounds.n < 2:
         return None
     places: dict[str, int] = {}
-    codes = np.empty((len(rounds.verdicts), rounds.n), dtype=np.int_)
-    clusters = np.empty(len(rounds.verdicts), dtype=np.int_)
+    rows = []
+    numbers = []
     by_round: list[dict[str, dict[str, bool | None]]] = [{} for _ in range(rounds.n)]
-    for row, ((case_id, criterion_id), verdicts) in enumerate(rounds.verdicts.items()):
-        clusters[row] = places.setdefault(case_id, len(places))
-        for number, met in enumerate(verdicts):
-            codes[row, number] = code_of(met)
-            by_round[number].setdefault(case_id, {})[criterion_id] = met
-    decided, met_rounds = (codes >= MET).sum(axis=1), (codes == MET).sum(axis=1)
+    for (case_id, criterion_id), verdicts in rounds.verdicts.items():
+        numbers.append(places.setdefault(case_id, len(places)))
+        rows.append([code_of(met) for met in verdicts])
+        for of_round, met in zip(by_round, verdicts, strict=True):
+            of_round.setdefault(case_id, {})[criterion_id] = met
+    codes = np.array(rows, dtype=np.int_).reshape(-1, rounds.n)
+    clusters = np.array(numbers, dtype=np.int_)
+    decided = (codes >= MET).sum(axis=1)
+    met_rounds = (codes == MET).sum(axis=1)
     several = decided >= 2
     unanimous = (met_rounds == decided) | (met_rounds == 0)
-    n = int(several.sum())
     shares: list[float | None] = []
     for column in codes.T:
         graded = column[column >= MET]
         shares.append(float((graded == MET).mean()) if len(graded) else None)
-    why = f"{n} criteria with two rounds are too few"
-    equal = ac1 = Estimate(None, n=n, clusters=0, why=why)
-    if n >= LEAST_ITEMS:
-        sums, kept = rater_sums(codes[several], 2), clusters[several]
-        equal = estimate(sums[:, :2], ratio_of, kept, **draws)
-        ac1 = estimate(sums, ac1_of_sums, kept, **draws)
+    what = "criteria with two rounds"
+    equal, ac1 = equal_and_ac1(
+        codes,
+        2,
+        clusters,
+        what,
+        **draws,
+    )
     scores = [run.whole_scores(met) for met in by_round]
     ranges = []
     for case_id in places:
@@ -69,7 +76,7 @@ def repeated(run: GradedRun, rounds: Rounds, **draws: Unpack[Draws]) -> Repeated
     return Repeated(
         judge=rounds.judge,
         rounds=rounds.n,
-        criteria=n,
+        criteria=int(several.sum()),
         unanimous=int((several & unanimous).sum()),
         invalid=int((codes == ABSENT).sum()),
         met=tuple(shares),

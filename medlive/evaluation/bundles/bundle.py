@@ -42,7 +42,6 @@ from medlive.evaluation.runs.folder import (
 )
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.errata import (
-    FoundErrata,
     RunErrata,
     emptied_cases,
     without,
@@ -53,7 +52,6 @@ from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import EVERYTHING, Allow, check_figures
 from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
-from medlive.snapshot.errata import Errata
 from medlive.snapshot.identity import canary_of
 
 if TYPE_CHECKING:
@@ -134,9 +132,8 @@ def make_bundle(
         allow: The objections to the figures that are overridden.
 
     Raises:
-        Misleading: If the figures would mislead, and `allow` does not override it.
+        CheckFailed: If the figures would mislead, and `allow` does not override it; or errata leave no case.
         UsageError: If nothing is graded, the run is raw, or `draws` is out of range.
-        CheckFailed: If errata leave no case.
     """
     if not 1 <= draws <= MOST_DRAWS:
         raise UsageError(f"expected 1 to {MOST_DRAWS} draws, got {draws}")
@@ -302,7 +299,6 @@ def errata_of(
     known = set(criteria)
     return RunErrata(
         version="",
-        found=FoundErrata(None, Errata()),
         cases=tuple(sorted(withdrawn)),
         criteria=tuple(sorted(known)),
         emptied=emptied_cases(cases, known),

@@ -86,7 +86,7 @@ def rank_bundles(
     with a larger share of cases without a score than `most_unscored` are not ranked.
 
     Raises:
-        Misleading: If bundles must not be published, and `allow` does not override it.
+        CheckFailed: If bundles must not be published, and `allow` does not override it.
     """
     unranked: list[tuple[BundleReport, str]] = []
     entries: list[_Entry] = []

@@ -70,7 +70,6 @@ from medlive.evaluation.runs.templates import (
 )
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
-    ErrataSearch,
     RunErrata,
     use_errata,
 )
@@ -407,9 +406,13 @@ def _gave(pinned: str, model: str) -> bool:
 def check_errata(state: Verification, out: Faults) -> None:
     """Check that what was left out is in the snapshot's errata; note withdrawn parts that were scored."""
     run, info = state.require_run(), _require(state.info, BUNDLE)
-    search = ErrataSearch(state.errata_file, state.snapshots_folder)
     try:
-        (known,) = use_errata([run.run], ErrataMode.APPLY, search).runs
+        use = use_errata(
+            [run.run],
+            ErrataMode.APPLY,
+            file=state.errata_file,
+            home=state.snapshots_folder,
+        )
     except MedliveError as exc:
         why = exc.message[:200]
         if state.errata_file or info.withdrawn_cases or info.withdrawn_criteria:
@@ -417,6 +420,7 @@ def check_errata(state: Verification, out: Faults) -> None:
         else:
             state.add_note(f"the errata beside the snapshot cannot be read: {why}")
         return
+    (known,) = use.runs
     state.withdrawn = known
     undue = [
         f"case {case_id}" for case_id in set(info.withdrawn_cases) - {*known.cases}

@@ -1,19 +1,19 @@
 """Models that answered differing cases on one scale, with their weeks and what each case and criterion tells."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from medlive.errors import UsageError
 from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
     cluster_numbers,
 )
 from medlive.evaluation.scoring.estimates import cases_by_id, matrix
-from medlive.evaluation.scoring.metrics import CaseScore
+from medlive.evaluation.scoring.metrics import Scored
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.bootstrap import Floats
@@ -75,7 +75,10 @@ class AbilityTable:
     def suspects(self) -> list[CaseItem]:
         """Criteria that better models miss more often than worse ones, the clearest first."""
         suspects = [item for item in self.criteria if item.figures.suspect]
-        return sorted(suspects, key=lambda item: item.figures.p or 0.0)
+        return sorted(
+            suspects,
+            key=lambda item: item.figures.p or 0.0,
+        )
 
     @property
     def silent(self) -> int:
@@ -95,19 +98,13 @@ def abilities_of(table: ScoreTable) -> AbilityTable:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """What would link a new week with those before."""
-
-    anchors: tuple[Anchor, ...] = ()
-    """Models to ask again, from the one that tells most down."""
-    kept_cases: int | None = None
-    """Old cases to ask the new week's models too, if no model is asked again; None: no number is enough."""
-    why: str = ""
-    """Why nothing can be said."""
-
-
-def plan_link(table: ScoreTable, *, cases: int, models: int, error: float) -> Link:
+def plan_link(
+    table: ScoreTable,
+    *,
+    cases: int,
+    models: int,
+    error: float,
+) -> tuple[list[Anchor], int | None]:
     """Say what links a new week with those of a score table (docs/scale.md).
 
     Args:
@@ -115,19 +112,37 @@ def plan_link(table: ScoreTable, *, cases: int, models: int, error: float) -> Li
         cases: Of the new week.
         models: New models that will answer it.
         error: Wanted standard error of the week's difficulty, on the scale of scores from 0 to 1.
+
+    Returns:
+        Models to ask again, from the one that tells most down; and how many old cases to ask the new week's models
+        too, if no model is asked again: None where no number is enough.
+
+    Raises:
+        UsageError: If the models are on no scale.
     """
-    scored = [model.cases for model in table.models]
-    scores = np.clip(matrix(scored), 0.0, 1.0)
+    scores = np.clip(
+        matrix([model.cases for model in table.models]),
+        0.0,
+        1.0,
+    )
     on_scale = abilities_of(table).scale
     if on_scale.why:
-        return Link(why=on_scale.why)
-    kept = kept_cases_needed(on_scale, scores, cases, models=models, error=error)
-    return Link(tuple(rank_anchors(on_scale, scores, cases)), kept)
+        raise UsageError(
+            on_scale.why, hint="name graded runs of models with common cases"
+        )
+    kept = kept_cases_needed(
+        on_scale,
+        scores,
+        cases,
+        models=models,
+        error=error,
+    )
+    return rank_anchors(on_scale, scores, cases), kept
 
 
 def abilities(
     labels: Sequence[str],
-    scored: Sequence[Sequence[CaseScore]],
+    scored: Scored,
     *,
     draws: int = 1000,
     seed: int = 0,
@@ -143,73 +158,92 @@ def abilities(
     cases = list(cases_by_id(scored).values())
     scores = np.clip(matrix(scored), 0.0, 1.0)
     on_scale = scale(
-        labels, scores, clusters=cluster_numbers(cases), draws=draws, seed=seed
+        labels,
+        scores,
+        clusters=cluster_numbers(cases),
+        draws=draws,
+        seed=seed,
     )
     values = np.array(
-        [ability.value for ability in on_scale.abilities], dtype=np.float64
+        [a.value for a in on_scale.abilities],
+        dtype=np.float64,
     )
     known = (~np.isnan(scores)).sum(axis=0)
-    means = np.where(known, np.nansum(scores, axis=0) / np.maximum(known, 1), np.nan)
-    levels = np.where(np.isnan(values), means, values)
-    items = analyse_items(scores, levels)
+    totals = np.nansum(scores, axis=0)
+    means = np.where(
+        known,
+        totals / np.maximum(known, 1),
+        np.nan,
+    )
+    levels = np.where(
+        np.isnan(values),
+        means,
+        values,
+    )
+    case_items = []
+    for case, figures in zip(cases, analyse_items(scores, levels), strict=True):
+        case_items.append(CaseItem(case, None, figures))
     criteria, met = _criteria(cases, scored)
-    shares = np.array([abs(criterion.points) for _, criterion in criteria], dtype=float)
+    points = np.array(
+        [criterion.points for _, criterion in criteria],
+        dtype=float,
+    )
+    shares = np.abs(points)
     shares /= max(shares.sum(), 1.0)
+    criterion_items = []
     about = analyse_items(met, levels, shares)
+    for (case, criterion), figures in zip(criteria, about, strict=True):
+        criterion_items.append(CaseItem(case, criterion, figures))
     return AbilityTable(
         scale=on_scale,
         weeks=_weeks(labels, cases, scores, on_scale),
-        cases=tuple(
-            CaseItem(case, None, item) for case, item in zip(cases, items, strict=True)
-        ),
-        criteria=tuple(
-            CaseItem(case, criterion, item)
-            for (case, criterion), item in zip(criteria, about, strict=True)
-        ),
+        cases=tuple(case_items),
+        criteria=tuple(criterion_items),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A criterion that better models miss more often than worse ones."""
+def suspects_of(
+    table: ScoreTable,
+) -> Iterator[tuple[CaseItem, list[str], list[str]]]:
+    """The suspects of a score table, the clearest first, with the models that did well by each and those that did not.
 
-    item: CaseItem
-    good: tuple[str, ...]
-    """Models that did well by it (met it, or kept clear of a penalty), the best first."""
-    bad: tuple[str, ...]
-    """The others that have a verdict, the best first."""
-
-
-def suspects_of(table: ScoreTable) -> list[Suspect]:
-    """The suspects of a score table, the clearest first."""
+    A model does well that met the criterion, or kept clear of a penalty; the best models come first.
+    """
     on_scale = abilities_of(table)
     values = {a.name: a.value or 0.0 for a in on_scale.scale.abilities}
-    order = sorted(table.models, key=lambda model: -values[model.label])
+    order = sorted(
+        table.models,
+        key=lambda model: -values[model.label],
+    )
     verdicts = {}
     for model in order:
-        verdicts[model.label] = {case.case.case_id: case.met for case in model.cases}
-    suspects = []
+        verdicts[model.label] = {case.case_id: case.met for case in model.cases}
     for item in on_scale.suspects:
         assert item.criterion is not None
-        camps: dict[bool, list[str]] = {True: [], False: []}
+        good: list[str] = []
+        bad: list[str] = []
         for label, by_case in verdicts.items():
             met = by_case.get(item.case.case_id, {}).get(item.criterion.id)
             if met is not None:
-                camps[met == (item.criterion.points > 0)].append(label)
-        suspects.append(Suspect(item, tuple(camps[True]), tuple(camps[False])))
-    return suspects
+                is_good = met == (item.criterion.points > 0)
+                (good if is_good else bad).append(label)
+        yield item, good, bad
 
 
 def _criteria(
-    cases: Sequence[EvaluationCase], scored: Sequence[Sequence[CaseScore]]
+    cases: Sequence[EvaluationCase],
+    scored: Scored,
 ) -> tuple[list[tuple[EvaluationCase, EvaluationCriterion]], Floats]:
     """Every criterion with its case, and (criteria x models): 1 for met, for not met where that is good, else 0."""
     criteria = [(case, criterion) for case in cases for criterion in case.criteria]
-    good = np.full((len(criteria), len(scored)), np.nan)
-    verdicts = [{case.case.case_id: case.met for case in own} for own in scored]
-    for row, (case, criterion) in enumerate(criteria):
-        for column, own in enumerate(verdicts):
-            met = own.get(case.case_id, {}).get(criterion.id)
+    good = np.full(
+        (len(criteria), len(scored)),
+        np.nan,
+    )
+    for column, own in enumerate(scored):
+        verdicts = {case.case_id: case.met for case in own}
+        for row, (case, criterion) in enumerate(criteria):
+            met = verdicts.get(case.case_id, {}).get(criterion.id)
             if met is not None:
                 good[row, column] = met == (criterion.points > 0)
     return criteria, good
@@ -225,39 +259,32 @@ def _weeks(
     weeks = []
     for name in np.unique(names):
         rows = np.flatnonzero(names == name)
-        expected = on_scale.expected[rows]
-        own = []
+        models = []
         for column, label in enumerate(labels):
             answered = rows[~np.isnan(scores[rows, column])]
-            week = _model_week(
-                label, str(name), scores, on_scale, answered, column=column
+            n = len(answered)
+            expected = on_scale.expected[answered, column]
+            if not n or np.isnan(expected).any():
+                continue
+            mean = float(expected.mean())
+            variance = float(on_scale.variance[answered, column].sum())
+            error = 1.96 * variance**0.5 / n
+            model = ModelWeek(
+                model=label,
+                week=str(name),
+                n=n,
+                score=float(scores[answered, column].mean()),
+                expected=mean,
+                low=mean - error,
+                high=mean + error,
             )
-            if week is not None:
-                own.append(week)
-        easiness = None if np.isnan(expected).all() else float(np.nanmean(expected))
-        weeks.append(ScaleWeek(str(name), len(rows), easiness, tuple(own)))
+            models.append(model)
+        of_all = on_scale.expected[rows]
+        week = ScaleWeek(
+            name=str(name),
+            cases=len(rows),
+            easiness=None if np.isnan(of_all).all() else float(np.nanmean(of_all)),
+            models=tuple(models),
+        )
+        weeks.append(week)
     return tuple(weeks)
-
-
-def _model_week(
-    label: str,
-    name: str,
-    scores: Floats,
-    on_scale: Scale,
-    rows: NDArray[np.int_],
-    *,
-    column: int,
-) -> ModelWeek | None:
-    if not len(rows) or np.isnan(on_scale.expected[rows, column]).any():
-        return None
-    expected = float(on_scale.expected[rows, column].mean())
-    error = 1.96 * float(on_scale.variance[rows, column].sum()) ** 0.5 / len(rows)
-    return ModelWeek(
-        model=label,
-        week=name,
-        n=len(rows),
-        score=float(scores[rows, column].mean()),
-        expected=expected,
-        low=expected - error,
-        high=expected + error,
-    )

@@ -51,7 +51,14 @@ class BookArm:
         return self.pair.n < FEW
 
 
-def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, ...]:
+def _clip(share: float | None) -> float | None:
+    return None if share is None else min(1.0, max(0.0, share))
+
+
+def score_arms(
+    table: ScoreTable,
+    registry: Registry = EMPTY,
+) -> tuple[BookArm, ...]:
     """Every open-book run of the table against each closed-book run of its model, in the table's order.
 
     A run in the threads' own words is compared with no other kind: it was asked another text.
@@ -66,28 +73,36 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
 
     def mean(values: Floats) -> Estimate:
         estimate = mean_estimate(values, **how)
-        if table.metric.clips_cases or estimate.value is None:
+        if table.metric.clips_cases:
             return estimate
-        value = min(1.0, max(0.0, estimate.value))
-        low, high = (
-            None if end is None else min(1.0, max(0.0, end))
-            for end in (estimate.low, estimate.high)
+        return replace(
+            estimate,
+            value=_clip(estimate.value),
+            low=_clip(estimate.low),
+            high=_clip(estimate.high),
         )
-        return replace(estimate, value=value, low=low, high=high)
 
     def arm(opened: ModelScore, closed: ModelScore) -> BookArm:
-        info = opened.run.run.info
+        info = opened.run.info
         cutoff = registry.cutoff(info.model)
         own, other = columns[opened.label], columns[closed.label]
         both = ~np.isnan(own + other)
         if cutoff is not None:
             both &= sides_of(cutoff, cases) == POST
-        pair_scores = np.where(both, [own, other], np.nan)
-        (pair,) = compare([opened.label, closed.label], pair_scores.T, **how)
+        pair_scores = np.where(
+            both,
+            [own, other],
+            np.nan,
+        )
+        (pair,) = compare(
+            [opened.label, closed.label],
+            pair_scores.T,
+            **how,
+        )
         return BookArm(
             model=info.model,
             pair=pair,
-            closed_template=closed.run.run.info.template.name,
+            closed_template=closed.run.info.template.name,
             open_template=info.template.name,
             cutoff=cutoff,
             baseline=mean(other),
@@ -98,11 +113,11 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
 
     arms = []
     for opened in table.models:
-        info = opened.run.run.info
+        info = opened.run.info
         if not info.open_book:
             continue
         for closed in table.models:
-            other = closed.run.run.info
+            other = closed.run.info
             alike = (other.model, other.raw) == (info.model, info.raw)
             if alike and not other.open_book:
                 arms.append(arm(opened, closed))

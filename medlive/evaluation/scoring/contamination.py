@@ -132,21 +132,35 @@ class _Run:
 
     def on(self, *sides: int) -> Floats:
         """The scores on these sides; NaN on others."""
-        return np.where(np.isin(self.sides, sides), self.values, np.nan)
+        return np.where(
+            np.isin(self.sides, sides),
+            self.values,
+            np.nan,
+        )
 
 
 def contamination(
-    table: ScoreTable, registry: Registry, *, permutations: int = PERMUTATIONS
+    table: ScoreTable,
+    registry: Registry,
+    *,
+    permutations: int = PERMUTATIONS,
 ) -> ContaminationTable:
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
-    study = _Study(table, registry)
-    models = [study.model(run, permutations) for run in study.runs]
+    cases, values = score_matrix(table)
+    runs = []
+    for model, column in zip(table.models, values.T, strict=True):
+        info = model.run.info
+        cutoff = registry.cutoff(info.model)
+        sides = sides_of(cutoff, cases)
+        runs.append(_Run(model.label, info, cutoff, column, sides))
+    study = _Study(table, cases, runs)
+    models = [study.model(run, permutations) for run in runs]
     p_values = [model.drop.p if model.drop else None for model in models]
     corrected = []
-    for model, p in zip(models, holm_of_known(p_values), strict=True):
-        corrected.append(replace(model, p_holm=p))
+    for figures, p in zip(models, holm_of_known(p_values), strict=True):
+        corrected.append(replace(figures, p_holm=p))
     warnings = list(table.warnings)
-    unknown = [model.label for model in models if model.cutoff is None]
+    unknown = [run.label for run in runs if run.cutoff is None]
     if unknown:
         warnings.append(
             f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed"
@@ -168,92 +182,130 @@ def contamination(
 class _Study:
     """The cases and runs of a table, each case on its side of each model's cutoff."""
 
-    def __init__(self, table: ScoreTable, registry: Registry) -> None:
-        self._cases, values = score_matrix(table)
-        self._how: Resampling = {
+    def __init__(
+        self,
+        table: ScoreTable,
+        cases: Sequence[EvaluationCase],
+        runs: Sequence[_Run],
+    ) -> None:
+        self.cases = cases
+        self.runs = runs
+        self.how: Resampling = {
             "draws": table.draws,
             "seed": table.seed,
-            "clusters": cluster_numbers(self._cases),
+            "clusters": cluster_numbers(cases),
         }
-        self.runs: list[_Run] = []
-        for model, column in zip(table.models, values.T, strict=True):
-            info = model.run.run.info
-            cutoff = registry.cutoff(info.model)
-            sides = sides_of(cutoff, self._cases)
-            self.runs.append(_Run(model.label, info, cutoff, column, sides))
 
-    def model(self, run: _Run, permutations: int) -> ModelContamination:
+    def model(
+        self,
+        run: _Run,
+        permutations: int,
+    ) -> ModelContamination:
         """A run's figures."""
+        cutoff = run.cutoff
         scored = int((~np.isnan(run.values)).sum())
-        if run.cutoff is None:
-            notes = ("the cutoff is unknown",)
-            return ModelContamination(run.label, run.cutoff, scored, notes)
-        own = drop(run.values, run.sides, **self._how)
-        enough = min(own.n_pre, own.n_post) >= FEW
-        if enough:
-            own = drop(run.values, run.sides, permutations=permutations, **self._how)
-        undated = scored - own.n_pre - own.n_post
-        controls = self._controls(run, run.cutoff)
-        about = {
-            f"the cutoff is undisclosed: split by the release date, {run.cutoff.text}": (
-                run.cutoff.basis == "released"
-            ),
-            f"fewer than {FEW} cases on a side: no interval and no p-value is computed": (
-                not enough
-            ),
-            f"{undated} cases without a date are on neither side": undated > 0,
-            "no other model has an earlier cutoff: no comparison of the drop": (
-                not controls
-            ),
-        }
-        both_sides = own.difference is not None
+        if cutoff is None:
+            return ModelContamination(
+                label=run.label,
+                cutoff=None,
+                scored=scored,
+                notes=("the cutoff is unknown",),
+            )
+        figures = drop(
+            run.values,
+            run.sides,
+            **self.how,
+        )
+        notes = []
+        if cutoff.basis == "released":
+            notes.append(
+                f"the cutoff is undisclosed: split by the release date, {cutoff.text}"
+            )
+        if min(figures.n_pre, figures.n_post) >= FEW:
+            figures = drop(
+                run.values,
+                run.sides,
+                permutations=permutations,
+                **self.how,
+            )
+        else:
+            notes.append(
+                f"fewer than {FEW} cases on a side: no interval and no p-value is computed"
+            )
+        undated = scored - figures.n_pre - figures.n_post
+        if undated:
+            notes.append(f"{undated} cases without a date are on neither side")
+        controls = self.controls(run, cutoff)
+        if not controls:
+            notes.append(
+                "no other model has an earlier cutoff: no comparison of the drop"
+            )
+        has_both_sides = figures.difference is not None
         return ModelContamination(
             label=run.label,
-            cutoff=run.cutoff,
+            cutoff=cutoff,
             scored=scored,
-            notes=tuple(note for note, applies in about.items() if applies),
+            notes=tuple(notes),
             undated=undated,
-            drop=own,
-            paper=self._paper(run),
-            did=self._beyond(run, controls) if controls else None,
+            drop=figures,
+            paper=self.paper_figure(run),
+            did=self.beyond(run, controls) if controls else None,
             did_against=tuple(control.label for control in controls),
-            placebos=self._placebos(run, run.cutoff) if both_sides else None,
-            mixes=self._mixes(run) if both_sides else {},
+            placebos=self.placebo_drops(run, cutoff) if has_both_sides else None,
+            mixes=self.mixes(run) if has_both_sides else {},
         )
 
-    def _paper(self, run: _Run) -> PaperFigure:
-        columns = np.stack([run.values, run.on(POST)], axis=1)
-        full, post = (mean_estimate(values, **self._how) for values in columns.T)
+    def paper_figure(self, run: _Run) -> PaperFigure:
+        """Cases after the cutoff against all."""
+        columns = np.stack(
+            [run.values, run.on(POST)],
+            axis=1,
+        )
+        full, post = (mean_estimate(values, **self.how) for values in columns.T)
+        figure = PaperFigure(full, post)
         if full.value is None or post.value is None:
-            return PaperFigure(full, post)
-        difference = full.value - post.value
-        if full.low is None or post.low is None:
-            return PaperFigure(full, post, difference)
-        drawn = bootstrap_means(columns, **self._how)
-        ends = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
-        return PaperFigure(full, post, difference, *ends)
+            return figure
+        low = high = None
+        if full.low is not None and post.low is not None:
+            drawn = bootstrap_means(columns, **self.how)
+            low, high = interval(drawn[:, 0] - drawn[:, 1])
+        return replace(
+            figure,
+            difference=full.value - post.value,
+            low=low,
+            high=high,
+        )
 
-    def _controls(self, run: _Run, cutoff: Cutoff) -> list[_Run]:
+    def controls(
+        self,
+        run: _Run,
+        cutoff: Cutoff,
+    ) -> list[_Run]:
         """The runs of other models with an earlier cutoff, asked in the same words, with evidence or without."""
+        info = run.info
         controls = []
         for other in self.runs:
-            info = other.info
-            if info.model == run.info.model or other.cutoff is None:
+            if other.cutoff is None or other.cutoff.day >= cutoff.day:
                 continue
-            asked_alike = info.raw is run.info.raw and (
-                info.open_book is run.info.open_book
+            asked_alike = (other.info.raw, other.info.open_book) == (
+                info.raw,
+                info.open_book,
             )
-            if asked_alike and other.cutoff.day < cutoff.day:
+            if asked_alike and other.info.model != info.model:
                 controls.append(other)
         return controls
 
-    def _beyond(self, run: _Run, controls: Sequence[_Run]) -> Effect | None:
+    def beyond(
+        self,
+        run: _Run,
+        controls: Sequence[_Run],
+    ) -> Effect | None:
         """The run's own cells, and of the controls those that they cannot have seen."""
         columns = [run.on(PRE, POST), *(control.on(POST) for control in controls)]
         cells = np.stack(columns, axis=1)
         seen = np.zeros(cells.shape, dtype=np.bool_)
         seen[:, 0] = run.sides == PRE
-        return seen_effect(cells, seen, **self._how)
+        return seen_effect(cells, seen, **self.how)
 
     def pooled(self) -> Effect | None:
         """One effect over all models whose cutoff is known, asked closed-book with the rewritten cases; of several
@@ -264,39 +316,64 @@ class _Study:
                 first.setdefault(run.info.model, run)
         if not first:
             return None
-        cells = np.stack([run.on(PRE, POST) for run in first.values()], axis=1)
-        seen = np.stack([run.sides == PRE for run in first.values()], axis=1)
-        return seen_effect(cells, seen, **self._how)
+        cells = np.stack(
+            [run.on(PRE, POST) for run in first.values()],
+            axis=1,
+        )
+        seen = np.stack(
+            [run.sides == PRE for run in first.values()],
+            axis=1,
+        )
+        return seen_effect(cells, seen, **self.how)
 
-    def _placebos(self, run: _Run, cutoff: Cutoff) -> tuple[Placebo, ...]:
+    def placebo_drops(
+        self,
+        run: _Run,
+        cutoff: Cutoff,
+    ) -> tuple[Placebo, ...]:
         """The drops at the ends of other months."""
-        days, ends = [], set[int]()
-        for case in self._cases:
+        days = []
+        ends = set()
+        for case in self.cases:
             day = _day(case)
-            days.append(0 if day is None else day.toordinal())
-            if day is not None:
-                ends.add(_month_end(day).toordinal())
-        dates = sorted(ends - {_month_end(cutoff.day).toordinal()})
-        return tuple(placebos(run.values, run.sides, np.array(days), dates, least=FEW))
+            days.append(day.toordinal() if day else 0)
+            if day:
+                ends.add(_month_end(day))
+        ends.discard(_month_end(cutoff.day))
+        drops = placebos(
+            run.values,
+            run.sides,
+            np.array(days),
+            sorted(ends),
+            least=FEW,
+        )
+        return tuple(drops)
 
-    def _mixes(self, run: _Run) -> dict[str, Adjusted]:
-        ways = {
-            "specialty": [case.specialty or "unknown" for case in self._cases],
-            "source": [case.source or "unknown" for case in self._cases],
+    def mixes(self, run: _Run) -> dict[str, Adjusted]:
+        """The drop after both sides were made alike."""
+        strata = {
+            "specialty": [case.specialty or "unknown" for case in self.cases],
+            "source": [case.source or "unknown" for case in self.cases],
         }
-        difficulty = self._difficulty(run)
+        difficulty = self.difficulty(run)
         if difficulty is not None:
-            every = []
-            for strata in zip(*ways.values(), difficulty, strict=True):
+            strata["difficulty"] = difficulty
+            whole = []
+            for parts in zip(*strata.values(), strict=True):
                 # A case that no other model was scored on has no difficulty, and no stratum.
-                every.append(" · ".join(strata) if strata[-1] else "")
-            ways |= {"difficulty": difficulty, "all three": every}
+                whole.append(" · ".join(parts) if parts[-1] else "")
+            strata["all three"] = whole
         mixes = {}
-        for by, names in ways.items():
-            mixes[by] = adjusted_drop(run.values, run.sides, names, **self._how)
+        for kind, names in strata.items():
+            mixes[kind] = adjusted_drop(
+                run.values,
+                run.sides,
+                names,
+                **self.how,
+            )
         return mixes
 
-    def _difficulty(self, run: _Run) -> list[str] | None:
+    def difficulty(self, run: _Run) -> list[str] | None:
         """Each case's third by how the other models did on it, each against its own mean; "" where none was asked.
 
         None where no other model was scored: a model's own score is no measure of a case.
@@ -305,7 +382,7 @@ class _Study:
         for other in self.runs:
             if other.info.model != run.info.model:
                 others.append(other.values)
-        rest = np.array(others).reshape(len(others), len(self._cases)).T
+        rest = np.array(others).reshape(len(others), len(self.cases)).T
         known = ~np.isnan(rest)
         if not known.any():
             return None
@@ -313,17 +390,26 @@ class _Study:
         count = known.sum(axis=1)
         above = np.where(known, rest - level, 0.0).sum(axis=1)
         asked = (count > 0) & ~np.isnan(run.values)
-        ease = np.where(asked, above / np.maximum(count, 1), np.nan)
-        names = np.array(["hard", "middling", "easy", ""])
-        return [str(name) for name in names[terciles(ease)]]
+        ease = np.where(
+            asked,
+            above / np.maximum(count, 1),
+            np.nan,
+        )
+        names = ("hard", "middling", "easy", "")
+        return [names[third] for third in terciles(ease)]
 
     def arms(self) -> Iterator[ArmDrop]:
         """Every run in the threads' own words against each other run of its model that was asked the same way."""
         for raw in self.runs:
             for other in self.runs if raw.info.raw and raw.cutoff else ():
                 if _is_rewritten_twin(raw.info, other.info):
-                    figures = drop(raw.values - other.values, raw.sides, **self._how)
-                    yield ArmDrop(raw.info.model, raw.label, other.label, figures)
+                    gap = raw.values - other.values
+                    yield ArmDrop(
+                        model=raw.info.model,
+                        raw=raw.label,
+                        rewritten=other.label,
+                        drop=drop(gap, raw.sides, **self.how),
+                    )
 
 
 def _is_rewritten_twin(raw: RunInfo, other: RunInfo) -> bool:
@@ -341,5 +427,7 @@ def _day(case: EvaluationCase) -> date | None:
     return None
 
 
-def _month_end(day: date) -> date:
-    return day.replace(day=calendar.monthrange(day.year, day.month)[1])
+def _month_end(day: date) -> int:
+    """The proleptic ordinal of the month's last day."""
+    last = calendar.monthrange(day.year, day.month)[1]
+    return day.replace(day=last).toordinal()

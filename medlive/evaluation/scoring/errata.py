@@ -29,26 +29,18 @@ class ErrataMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundErrata:
-    """The errata that apply to a run."""
+class RunErrata:
+    """The errata that apply to a run, and the parts of it that they affect."""
 
-    path: Path | None
-    errata: Errata
-    """Empty where none were found or they could not be read."""
+    version: str
+    """The snapshot's version, or the name of the file that the cases came from."""
+    path: Path | None = None
+    """None: no errata were found."""
     digest: str | None = None
     key: str | None = None
     """The id of the key whose signature was checked; None: no key was given."""
     problem: str | None = None
     """Why they could not be read; only where errata are ignored."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunErrata:
-    """The parts of one run that errata affect."""
-
-    version: str
-    """The snapshot's version, or the name of the file that the cases came from."""
-    found: FoundErrata
     cases: tuple[str, ...] = ()
     """Withdrawn cases, in the run's order."""
     criteria: tuple[tuple[str, str], ...] = ()
@@ -65,17 +57,17 @@ class RunErrata:
 
     def row(self) -> dict[str, Any]:
         """Return the JSON form; the file is given by name and digest, its path is private."""
-        errata = self.found
+        criteria = []
+        for case_id, criterion_id in self.criteria:
+            criteria.append({"case_id": case_id, "criterion_id": criterion_id})
         return {
             "version": self.version,
-            "file": None if errata.path is None else errata.path.name,
-            "digest": errata.digest,
-            "checked_with": errata.key,
-            "problem": errata.problem,
+            "file": None if self.path is None else self.path.name,
+            "digest": self.digest,
+            "checked_with": self.key,
+            "problem": self.problem,
             "withdrawn_cases": list(self.cases),
-            "withdrawn_criteria": [
-                {"case_id": case, "criterion_id": c} for case, c in self.criteria
-            ],
+            "withdrawn_criteria": criteria,
             "cases_left_without_positive_criterion": list(self.emptied),
             "cases_with_unclear_criteria": list(self.unclear),
         }
@@ -88,7 +80,10 @@ class ErrataUse:
     mode: ErrataMode
     runs: tuple[RunErrata, ...]
 
-    def warnings(self, labels: Sequence[str]) -> list[str]:
+    def warnings(
+        self,
+        labels: Sequence[str],
+    ) -> list[str]:
         """Return the warnings for each labelled run; none where errata are ignored."""
         if self.mode is ErrataMode.IGNORE:
             return []
@@ -96,75 +91,101 @@ class ErrataUse:
         warnings = []
         for label, run in zip(labels, self.runs, strict=True):
             warnings += _warnings(label, run, apply=apply)
-            if apply and not run.concerned and run.found.path is None:
+            if apply and not run.concerned and run.path is None:
                 warnings.append(
                     f"{label}: no errata of {run.version} were found, none are applied"
                 )
         return warnings
 
 
-@dataclass(frozen=True, slots=True)
-class ErrataSearch:
-    """Where to look for errata."""
-
-    file: Path | None = None
-    home: Path | None = None
-    """The folder of snapshots to use where there are no errata beside the run's own snapshot."""
-    public_key: "PublicKey | None" = None
-    """Errata must be signed by this key."""
-    lenient: bool = False
-    """Whether an unusable file is noted as a problem instead of raised as an error."""
-
-    def find(self, run: RunFolder) -> FoundErrata:
-        """Find the errata for a run: `file`, else `errata.json` beside its snapshot, else in `home`.
-
-        Raises:
-            BadInput: If the file is missing or does not contain errata.
-            CheckFailed: If the file is not signed by the key.
-        """
-        folders = [self.home]
-        if run.info.snapshots is not None:
-            folders.insert(0, run.path / run.info.snapshots)
-        path = self.file
-        for folder in folders:
-            if path is None and folder is not None and (folder / ERRATA).is_file():
-                path = folder / ERRATA
-        if path is None:
-            return FoundErrata(None, Errata())
-        is_named = self.file is not None
-        try:
-            errata = load_errata(path, public_key=self.public_key, is_named=is_named)
-            data = read_bytes(path) if is_named else read_found(path)
-        except (BadInput, CheckFailed) as exc:
-            if not self.lenient:
-                raise
-            problem = exc.message.replace(str(path), path.name)
-            return FoundErrata(path, Errata(), problem=problem)
-        key = None if self.public_key is None else self.public_key.id_text()
-        return FoundErrata(path, errata, digest_bytes(data), key)
-
-
 def use_errata(
-    runs: Sequence[RunFolder], mode: ErrataMode, search: ErrataSearch
+    runs: Sequence[RunFolder],
+    mode: ErrataMode,
+    *,
+    file: Path | None = None,
+    home: Path | None = None,
+    public_key: "PublicKey | None" = None,
 ) -> ErrataUse:
     """Find what errata affect in runs that are scored together.
 
     The errata found for any run apply to all of them, and a case withdrawn for one run is withdrawn for all, so
-    that runs of the same cases stay comparable.
+    that runs of the same cases stay comparable. Where errata are ignored, an unusable file is noted as a problem.
+
+    Args:
+        runs: The runs.
+        mode: How errata are handled.
+        file: The errata; None: `errata.json` beside each run's own snapshot, else in `home`.
+        home: The folder of snapshots.
+        public_key: The key that must have signed the errata.
+
+    Raises:
+        BadInput: If a file is missing or does not contain errata.
+        CheckFailed: If a file is not signed by the key.
     """
-    found = [search.find(run) for run in runs]
-    unique: dict[Erratum, None] = {}
-    for errata in found:
-        unique |= dict.fromkeys(errata.errata.standing)
+    about_runs = []
+    errata = []
+    for run in runs:
+        path = file or _errata_beside(run, home)
+        about, own = RunErrata(run.info.cases.name, path), Errata()
+        if path is not None:
+            try:
+                own = load_errata(
+                    path,
+                    public_key=public_key,
+                    is_named=bool(file),
+                )
+                data = read_bytes(path) if file else read_found(path)
+                key = None if public_key is None else public_key.id_text()
+                about = replace(
+                    about,
+                    digest=digest_bytes(data),
+                    key=key,
+                )
+            except (BadInput, CheckFailed) as exc:
+                if mode is not ErrataMode.IGNORE:
+                    raise
+                problem = exc.message.replace(str(path), path.name)
+                about, own = replace(about, problem=problem), Errata()
+        about_runs.append(about)
+        errata.append(own)
+    return ErrataUse(mode, affected_parts(runs, about_runs, errata))
+
+
+def _errata_beside(
+    run: RunFolder,
+    home: Path | None,
+) -> Path | None:
+    folders = [home]
+    if run.info.snapshots is not None:
+        folders.insert(0, run.path / run.info.snapshots)
+    for folder in folders:
+        if folder is not None and (folder / ERRATA).is_file():
+            return folder / ERRATA
+    return None
+
+
+def affected_parts(
+    runs: Sequence[RunFolder],
+    about_runs: Sequence[RunErrata],
+    errata: Sequence[Errata],
+) -> tuple[RunErrata, ...]:
+    """The errata of runs with the parts of each that all of them together withdraw."""
+    entries: dict[Erratum, None] = {}
+    for own in errata:
+        entries |= dict.fromkeys(own.standing)
     withdrawn = set()
     for run in runs:
-        for entry in unique:
+        for entry in entries:
             if entry.criterion_id is None and _is_about(entry, run):
                 withdrawn.add(entry.case_id)
     affected = []
-    for run, errata in zip(runs, found, strict=True):
-        affected.append(_affected(run, errata, unique, withdrawn))
-    return ErrataUse(mode, tuple(affected))
+    for run, about in zip(runs, about_runs, strict=True):
+        named: set[tuple[str, str]] = set()
+        for entry in entries:
+            if entry.criterion_id is not None and _is_about(entry, run):
+                named.add((entry.case_id, entry.criterion_id))
+        affected.append(_affected(run, about, named, withdrawn))
+    return tuple(affected)
 
 
 def _is_about(entry: Erratum, run: RunFolder) -> bool:
@@ -173,17 +194,20 @@ def _is_about(entry: Erratum, run: RunFolder) -> bool:
 
 
 def _affected(
-    run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]
+    run: RunFolder,
+    about: RunErrata,
+    named: set[tuple[str, str]],
+    withdrawn: set[str],
 ) -> RunErrata:
-    named: set[tuple[str, str]] = set()
-    for entry in entries:
-        if entry.criterion_id is not None and _is_about(entry, run):
-            named.add((entry.case_id, entry.criterion_id))
-    kept = [case for case in run.cases if case.case_id not in withdrawn]
-    affected = RunErrata(
-        version=run.info.cases.name,
-        found=found,
-        cases=tuple(c.case_id for c in run.cases if c.case_id in withdrawn),
+    """What these criteria, as (case id, criterion id), and cases are of a run."""
+    gone: list[EvaluationCase] = []
+    kept: list[EvaluationCase] = []
+    for case in run.cases:
+        is_gone = case.case_id in withdrawn
+        (gone if is_gone else kept).append(case)
+    affected = replace(
+        about,
+        cases=tuple(case.case_id for case in gone),
     )
     if run.info.cases.origin != "snapshot":
         doubtful = dict(named)
@@ -194,12 +218,16 @@ def _affected(
         for criterion in case.criteria:
             if (case.case_id, criterion.id) in named:
                 criteria.append((case.case_id, criterion.id))
-    emptied = emptied_cases(kept, set(criteria))
-    return replace(affected, criteria=tuple(criteria), emptied=emptied)
+    return replace(
+        affected,
+        criteria=tuple(criteria),
+        emptied=emptied_cases(kept, set(criteria)),
+    )
 
 
 def emptied_cases(
-    cases: Iterable[EvaluationCase], criteria: set[tuple[str, str]]
+    cases: Iterable[EvaluationCase],
+    criteria: set[tuple[str, str]],
 ) -> tuple[str, ...]:
     """The cases that these (case id, criterion id) leave without a criterion with positive points."""
     emptied = []
@@ -211,7 +239,8 @@ def emptied_cases(
 
 
 def _without_criteria(
-    case: EvaluationCase, withdrawn: set[tuple[str, str]]
+    case: EvaluationCase,
+    withdrawn: set[tuple[str, str]],
 ) -> EvaluationCase:
     return case.with_criteria(lambda c: (case.case_id, c.id) not in withdrawn)
 
@@ -230,7 +259,12 @@ def without(run: RunFolder, errata: RunErrata) -> RunFolder:
     return replace(run, cases=cases)
 
 
-def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
+def _warnings(
+    label: str,
+    run: RunErrata,
+    *,
+    apply: bool,
+) -> list[str]:
     """What errata mean for a run, whether they are applied or not; nothing where they do not affect it."""
     parts = []
     if run.cases:

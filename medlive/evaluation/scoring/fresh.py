@@ -17,7 +17,7 @@ from medlive.evaluation.scoring.estimates import (
     standings_of,
 )
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseScore, Metric
+from medlive.evaluation.scoring.metrics import CaseScore, Metric, Scored
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
@@ -42,8 +42,12 @@ class Window:
 
     def __str__(self) -> str:
         """The window in words."""
-        ends = [f"since {self.since}"] if self.since else []
-        return " ".join([*ends, f"until {self.until}"] if self.until else ends)
+        ends = []
+        if self.since:
+            ends.append(f"since {self.since}")
+        if self.until:
+            ends.append(f"until {self.until}")
+        return " ".join(ends)
 
     def has(self, case: EvaluationCase) -> bool:
         """Whether the case was posted within; one without a day is in no window."""
@@ -53,17 +57,20 @@ class Window:
         since, until = self.since or date.min, self.until or date.max
         return since.isoformat() <= day <= until.isoformat()
 
-    def of(self, runs: Sequence[GradedRun]) -> list[GradedRun]:
+    def narrow(
+        self,
+        runs: Sequence[GradedRun],
+    ) -> list[GradedRun]:
         """The runs with these cases alone. Raises UsageError if a run is left with none."""
-        out = []
+        narrowed = []
         for run in runs:
-            kept = tuple(case for case in run.run.cases if self.has(case))
+            kept = tuple(case for case in run.cases if self.has(case))
             if not kept:
                 raise UsageError(
-                    f"{run.label}: none of its {len(run.run.cases)} cases was posted {self}"
+                    f"{run.label}: none of its {len(run.cases)} cases was posted {self}"
                 )
-            out.append(replace(run, run=replace(run.run, cases=kept)))
-        return out
+            narrowed.append(replace(run, run=replace(run.run, cases=kept)))
+        return narrowed
 
 
 ALWAYS: Final = Window()
@@ -95,7 +102,10 @@ class FreshRanking:
     """Cases that all of them are scored on."""
 
 
-def sides_of(cutoff: Cutoff | None, cases: Iterable[EvaluationCase]) -> Sides:
+def sides_of(
+    cutoff: Cutoff | None,
+    cases: Iterable[EvaluationCase],
+) -> Sides:
     """0 for a case up to the cutoff, 1 for one after it, -1 where that is unknown."""
     sides = []
     for case in cases:
@@ -106,35 +116,45 @@ def sides_of(cutoff: Cutoff | None, cases: Iterable[EvaluationCase]) -> Sides:
 
 def rank_fresh(
     labels: Sequence[str],
-    scored: Sequence[Sequence[CaseScore]],
+    scored: Scored,
     cutoffs: Sequence[Cutoff | None],
     metric: Metric,
     **draws: Unpack[Draws],
 ) -> FreshRanking | None:
     """The ranking on the cases after every model's cutoff; None where none is known."""
-    known = [cutoff for cutoff in cutoffs if cutoff is not None]
-    if not known:
+    last = max(
+        (cutoff for cutoff in cutoffs if cutoff is not None),
+        key=lambda cutoff: cutoff.day,
+        default=None,
+    )
+    if last is None:
         return None
-    last = max(known, key=lambda cutoff: cutoff.day)
-    names, cases = list[str](), []
-    latest, unknown = [], []
+    latest = []
+    unknown = []
+    after: dict[str, list[CaseScore]] = {}
     for label, own, cutoff in zip(labels, scored, cutoffs, strict=True):
         if cutoff is None:
             unknown.append(label)
             continue
         if cutoff.day == last.day:
             latest.append(label)
-        names.append(label)
         sides = sides_of(last, [score.case for score in own])
-        after = [score for score, side in zip(own, sides, strict=True) if side == POST]
-        cases.append(after)
+        after[label] = [own[place] for place in np.flatnonzero(sides == POST).tolist()]
     models: list[FreshScore] = []
     comparisons: list[Comparison] = []
     common = 0
-    if any(cases):
-        grid = ScoreGrid(cases, metric, **draws)
-        comparisons = compare(names, grid.score, **grid.how)
-        overall = dict(zip(names, grid.overall(), strict=True))
+    if any(after.values()):
+        grid = ScoreGrid(
+            list(after.values()),
+            metric,
+            **draws,
+        )
+        comparisons = compare(
+            list(after),
+            grid.score,
+            **grid.how,
+        )
+        overall = dict(zip(after, grid.overall(), strict=True))
         standings = standings_of(overall, comparisons)
         for name in sorted(overall, key=lambda name: overall[name].rank(name)):
             models.append(FreshScore(name, overall[name], standings.get(name)))
@@ -151,7 +171,7 @@ def rank_fresh(
 
 def significant_drops(
     labels: Sequence[str],
-    scored: Sequence[Sequence[CaseScore]],
+    scored: Scored,
     cutoffs: Sequence[Cutoff | None],
     **draws: Unpack[Draws],
 ) -> Mapping[str, Drop]:
@@ -163,16 +183,23 @@ def significant_drops(
     for label, own, cutoff in zip(labels, scored, cutoffs, strict=True):
         cases = [score.case for score in own]
         sides = sides_of(cutoff, cases)
-        values = np.array([score.score for score in own], dtype=np.float64)
+        values = np.array(
+            [score.score for score in own],
+            dtype=np.float64,
+        )
         how: Resampling = {**draws, "clusters": cluster_numbers(cases)}
-        found = drop(values, sides, **how)
-        if min(found.n_pre, found.n_post) >= FEW:
-            if found.low is not None and found.low > 0:
-                found = drop(values, sides, permutations=PERMUTATIONS, **how)
-            drops[label] = found
-    corrected = holm([1.0 if found.p is None else found.p for found in drops.values()])
+        figures = drop(values, sides, **how)
+        if min(figures.n_pre, figures.n_post) < FEW:
+            continue
+        if figures.low is not None and figures.low > 0:
+            figures = drop(values, sides, permutations=PERMUTATIONS, **how)
+        drops[label] = figures
+    corrected = holm([1.0 if own.p is None else own.p for own in drops.values()])
     significant = {}
     for label, p in zip(drops, corrected, strict=True):
         if p < ALPHA:
-            significant[label] = replace(drops[label], p=p)
+            significant[label] = replace(
+                drops[label],
+                p=p,
+            )
     return significant

@@ -28,6 +28,7 @@ from medlive.evaluation.runs.folder import (
     IMPORTED,
     SETTLED,
     RunFolder,
+    RunInfo,
     grades_of,
     open_run,
 )
@@ -35,6 +36,7 @@ from medlive.evaluation.scoring.metrics import (
     CaseScore,
     CaseState,
     Metric,
+    Verdicts,
     case_score,
     safe_case,
 )
@@ -77,12 +79,22 @@ class GradedRun:
     access."""
     grader: Grader | None
     notes: tuple[str, ...]
-    met: Mapping[str, Mapping[str, bool | None]] | None = None
+    met: Mapping[str, Verdicts] | None = None
     """Case id → criterion id → met, not met, or None for ungraded; None: taken from `grades`."""
     rivals: tuple[str, ...] = ()
     """Other judges with current verdicts, where nobody chose one; none where people settled the verdicts."""
     harm: RunHarm | None = None
     """The readings for harm of the current answers; None: not read for harm."""
+
+    @property
+    def info(self) -> RunInfo:
+        """What the run folder says of the run."""
+        return self.run.info
+
+    @property
+    def cases(self) -> tuple[EvaluationCase, ...]:
+        """The cases, with all their criteria."""
+        return self.run.cases
 
     @property
     def imported(self) -> bool:
@@ -102,7 +114,7 @@ class GradedRun:
         """The reading of one case's answer; None where there is none."""
         return self.harm.rows.get(case_id) if self.harm else None
 
-    def verdicts(self, case_id: str) -> Mapping[str, bool | None]:
+    def verdicts(self, case_id: str) -> Verdicts:
         """Criterion id → verdict, for one case."""
         if self.met is not None:
             return self.met.get(case_id, {})
@@ -121,7 +133,8 @@ class GradedRun:
         return tuple(scores)
 
     def whole_scores(
-        self, met: Mapping[str, Mapping[str, bool | None]] | None = None
+        self,
+        met: Mapping[str, Verdicts] | None = None,
     ) -> dict[str, float]:
         """Equation 1 for every fully graded case, by the run's verdicts or by others: case id → criterion id → met."""
         scores: dict[str, float] = {}
@@ -139,7 +152,10 @@ class _GradeBook(Mapping[str, Mapping[str, Grade]]):
     """The grades of a run, read on first access: their texts would fill the memory when many runs are scored."""
 
     def __init__(
-        self, run: RunFolder, answers: Mapping[str, Answer], judge: str
+        self,
+        run: RunFolder,
+        answers: Mapping[str, Answer],
+        judge: str,
     ) -> None:
         self._run, self._answers, self._judge = run, answers, judge
 
@@ -149,7 +165,12 @@ class _GradeBook(Mapping[str, Mapping[str, Grade]]):
         for grade in grades_of(self._run.path / GRADES, []):
             if grade.judge == self._judge:
                 latest[grade.key] = grade
-        return _current(self._run.cases, self._answers, self._judge, latest)
+        return _current(
+            self._run.cases,
+            self._answers,
+            self._judge,
+            latest,
+        )
 
     def __getitem__(self, case_id: str) -> Mapping[str, Grade]:
         return self._grades[case_id]
@@ -177,7 +198,11 @@ class _JudgeLog:
         return f"{self.last.model} ({self.last.mode} mode, {self.last.judge[:19]})"
 
 
-def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
+def load_graded(
+    path: Path,
+    *,
+    judge: str | None = None,
+) -> GradedRun:
     """Read a run with the verdicts of one grader.
 
     A verdict about an answer or a criterion that has changed since does not count; of several verdicts of one
@@ -210,26 +235,44 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
                 f"{path}: no judge matches {judge!r}", hint="nothing is graded"
             )
         return graded
-    candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]
-    current, counts = {}, {}
+    candidates = list(judges)
+    if judge is not None:
+        candidates = [_find_judge(judges, judge, path)]
+    current = {}
+    counts = {}
     for digest in candidates:
-        met = _current(run.cases, answers, digest, judges[digest].verdicts)
-        current[digest], counts[digest] = met, _count_verdicts(met)
+        met = _current(
+            run.cases,
+            answers,
+            digest,
+            judges[digest].verdicts,
+        )
+        current[digest] = met
+        tally = _tally(met)
+        counts[digest] = tally[True] + tally[False]
     # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
     chosen = max(reversed(counts), key=counts.__getitem__)
-    log, met = judges[chosen], current[chosen]
-    rivals = {j: n for j, n in counts.items() if j != chosen}
-    if rivals:
-        others = [f"{judges[j].name}: {n} verdicts" for j, n in rivals.items()]
-        tied = counts[chosen] in rivals.values()
+    log = judges[chosen]
+    most = counts.pop(chosen)
+    if counts:
+        others = [f"{judges[j].name}: {n} verdicts" for j, n in counts.items()]
+        tied = most in counts.values()
         why = "wrote last of those with the most" if tied else "has the most"
         notes.append(
-            f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: {counts[chosen]} verdicts "
+            f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: {most} verdicts "
             f"on the current answers and criteria; not {'; '.join(others)} (--judge chooses)"
         )
-    notes += _ungraded_notes(_current(run.cases, answers, chosen, log.reasons), met)
+    reasons = _current(
+        run.cases,
+        answers,
+        chosen,
+        log.reasons,
+    )
+    for reason, n in _tally(reasons).most_common(_NAMED):
+        notes.append(f"{n} criteria are ungraded: {reason}")
     # Settling two judges is a choice already.
-    is_settled = log.last.engine == SETTLED
+    if log.last.engine == SETTLED:
+        counts.clear()
     return replace(
         graded,
         grades=_GradeBook(run, answers, chosen),
@@ -242,30 +285,17 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
             judge=chosen,
         ),
         notes=tuple(notes),
-        met=met,
-        rivals=tuple(judges[j].name for j, n in rivals.items() if n and not is_settled),
+        met=current[chosen],
+        rivals=tuple(judges[j].name for j, n in counts.items() if n),
     )
 
 
-def _count_verdicts(met: Mapping[str, Mapping[str, bool | None]]) -> int:
-    total = 0
-    for verdicts in met.values():
-        total += sum(verdict is not None for verdict in verdicts.values())
-    return total
-
-
-def _ungraded_notes(
-    reasons: Mapping[str, Mapping[str, str]],
-    met: Mapping[str, Mapping[str, bool | None]],
-) -> list[str]:
-    """The commonest reasons why criteria have no verdict."""
-    counts: Counter[str] = Counter()
-    for case_id, by_criterion in reasons.items():
-        for criterion_id, reason in by_criterion.items():
-            if met[case_id][criterion_id] is None:
-                counts[reason] += 1
-    common = counts.most_common(_NAMED)
-    return [f"{n} criteria are ungraded: {reason}" for reason, n in common]
+def _tally(values: Mapping[str, Mapping[str, T]]) -> Counter[T]:
+    """How many criteria have each value."""
+    tally: Counter[T] = Counter()
+    for by_criterion in values.values():
+        tally.update(by_criterion.values())
+    return tally
 
 
 def _first_notes(*kinds: Sequence[str]) -> list[str]:
@@ -278,10 +308,15 @@ def _first_notes(*kinds: Sequence[str]) -> list[str]:
     return notes
 
 
-def _find_judge(judges: Mapping[str, _JudgeLog], wanted: str, path: Path) -> str:
+def _find_judge(
+    judges: Mapping[str, _JudgeLog],
+    wanted: str,
+    path: Path,
+) -> str:
     """The judge with that digest or prefix, or the only one with that model."""
     matching = [j for j in judges if j.startswith((wanted, f"sha256:{wanted}"))]
-    matching = matching or [j for j in judges if judges[j].last.model == wanted]
+    if not matching:
+        matching = [j for j in judges if judges[j].last.model == wanted]
     if len(matching) == 1:
         return matching[0]
     names = "; ".join(log.name for log in judges.values())
@@ -291,7 +326,10 @@ def _find_judge(judges: Mapping[str, _JudgeLog], wanted: str, path: Path) -> str
     )
 
 
-def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
+def _read_judges(
+    path: Path,
+    notes: list[str],
+) -> dict[str, _JudgeLog]:
     """The judges of a log by digest, the one that wrote last at the end."""
     judges: dict[str, _JudgeLog] = {}
     for grade in grades_of(path, notes):
@@ -301,6 +339,7 @@ def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
         if grade.grader:
             log.models.add(grade.grader)
         log.verdicts[grade.key] = grade.met
+        log.reasons.pop(grade.key, None)
         if grade.met is None:
             log.reasons[grade.key] = kind_of(grade.reason)
     return judges

@@ -1,6 +1,6 @@
 """A case's score and its bounds (LiveMedBench, Equation 1; docs/method.md §2)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -72,6 +72,10 @@ class CaseState(StrEnum):
     """No criterion has positive points: equation 1 divides by nothing."""
 
 
+Verdicts = Mapping[str, bool | None]
+"""Criterion id → met, not met, or None for ungraded."""
+
+
 @dataclass(frozen=True, slots=True)
 class CaseScore:
     """One case's score under one metric, with its bounds over all possible verdicts of ungraded criteria."""
@@ -79,8 +83,8 @@ class CaseScore:
     case: EvaluationCase
     state: CaseState
     answer: AnswerState | None
-    met: Mapping[str, bool | None]
-    """Criterion id → met, not met, or None for ungraded; empty when unanswered."""
+    met: Verdicts
+    """Empty when unanswered."""
     score: float | None
     """None unless scored (but under the published metric)."""
     low: float
@@ -88,6 +92,11 @@ class CaseScore:
     non_finite: float | None = None
     """The published script's figure if it is NaN, infinite or beyond 1e100: it counts in the script's mean, and
     `score` is None."""
+
+    @property
+    def case_id(self) -> str:
+        """The case's."""
+        return self.case.case_id
 
     @property
     def unscorable(self) -> bool:
@@ -107,10 +116,14 @@ class CaseScore:
         return sum(1 for met in self.met.values() if met is None)
 
 
+Scored = Sequence[Sequence[CaseScore]]
+"""Each model's cases, no case twice."""
+
+
 def case_score(
     case: EvaluationCase,
     answer: Answer | None,
-    met: Mapping[str, bool | None],
+    met: Verdicts,
     metric: Metric,
 ) -> CaseScore:
     """Score a case from its verdicts.
@@ -148,14 +161,19 @@ def case_score(
     low = max(least, min(greatest, (sure + loss) / most))
     high = max(least, min(greatest, (sure + gain) / most))
     score = low if state is CaseState.SCORED else None
-    scored = replace(scored, score=score, low=low, high=high)
+    scored = replace(
+        scored,
+        score=score,
+        low=low,
+        high=high,
+    )
     # Figures that had to be cut, and NaN, are the published script's and not computed with.
     if published and score != sure / most:
         return with_figure(scored, sure / most)
     return scored
 
 
-def _graded_state(most: float, known: Mapping[str, bool | None]) -> CaseState:
+def _graded_state(most: float, known: Verdicts) -> CaseState:
     if most <= 0:
         return CaseState.UNSCORABLE
     if None in known.values():
@@ -164,7 +182,9 @@ def _graded_state(most: float, known: Mapping[str, bool | None]) -> CaseState:
 
 
 def _points(
-    case: EvaluationCase, known: Mapping[str, bool | None], met: bool | None
+    case: EvaluationCase,
+    known: Verdicts,
+    met: bool | None,
 ) -> list[float]:
     """The points of the criteria with this verdict."""
     return [c.points for c in case.criteria if known.get(c.id) is met]
@@ -178,11 +198,21 @@ def safe_case(scored: CaseScore, harm: HarmRow | None) -> CaseScore:
         state = scored.state
         if state is CaseState.SCORED:
             state = CaseState.NOT_READ
-        return replace(scored, state=state, score=None, low=min(scored.low, 0.0))
+        return replace(
+            scored,
+            state=state,
+            score=None,
+            low=min(scored.low, 0.0),
+        )
     worst = harm.reading.worst
     score = None if scored.score is None else safe_score(scored.score, worst)
     low, high = safe_score(scored.low, worst), safe_score(scored.high, worst)
-    return replace(scored, score=score, low=low, high=high)
+    return replace(
+        scored,
+        score=score,
+        low=low,
+        high=high,
+    )
 
 
 def core_case(case: EvaluationCase) -> EvaluationCase:
@@ -195,6 +225,18 @@ def with_figure(scored: CaseScore, figure: float) -> CaseScore:
     if not abs(figure) <= MOST:
         return replace(scored, score=None, non_finite=figure)
     if scored.state in (CaseState.SCORED, CaseState.UNSCORABLE):
-        return replace(scored, score=figure, low=figure, high=figure, non_finite=None)
+        return replace(
+            scored,
+            score=figure,
+            low=figure,
+            high=figure,
+            non_finite=None,
+        )
     low, high = min(scored.low, figure), max(scored.high, figure)
-    return replace(scored, score=figure, low=low, high=high, non_finite=None)
+    return replace(
+        scored,
+        score=figure,
+        low=low,
+        high=high,
+        non_finite=None,
+    )

@@ -13,6 +13,7 @@ from medlive.evaluation.scoring.score import (
 )
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import LEAST as LEAST_MODELS
+from medlive.statistics.intervals import quotient
 
 WORST: Final = 100
 """How many of its lowest cases a model's worst are."""
@@ -66,14 +67,16 @@ def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
     left_out: list[str] = []
     for value in sorted(rows):
         own = scores[rows[value]]
-        if ((~np.isnan(own)).sum(axis=0) >= LEAST).all():
+        counts = (~np.isnan(own)).sum(axis=0)
+        if (counts >= LEAST).all():
             means[value] = np.nanmean(own, axis=0)
         else:
             left_out.append(value)
-    columns = np.array(list(means.values())).reshape(len(means), scores.shape[1])
-    between = np.full((len(means), len(means)), np.nan)
+    n, models = len(means), scores.shape[1]
+    columns = np.array(list(means.values())).reshape(n, models)
+    between = np.full((n, n), np.nan)
     varied = np.flatnonzero(np.ptp(columns, axis=1) > _FLAT)
-    if len(varied) and scores.shape[1] >= LEAST_MODELS:
+    if len(varied) and models >= LEAST_MODELS:
         between[np.ix_(varied, varied)] = np.corrcoef(columns[varied])
     return Profiles(
         kind=kind,
@@ -104,6 +107,9 @@ def worst_cases(table: ScoreTable) -> WorstCases:
         chosen[place, lowest] = 1
         worst[model.label] = ids[lowest].tolist()
     shared = chosen @ chosen.T
-    with np.errstate(invalid="ignore"):
-        jaccard = shared / (2 * k - shared)
-    return WorstCases(k=k, common=len(ids), cases=worst, jaccard=jaccard)
+    return WorstCases(
+        k=k,
+        common=len(ids),
+        cases=worst,
+        jaccard=quotient(shared, 2 * k - shared),
+    )

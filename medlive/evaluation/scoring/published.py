@@ -30,11 +30,11 @@ class MonthTable:
 
     def tsv(self) -> str:
         """`Date`, the models, `# case`; a row a month, then `Overall`; four decimals."""
-        lines = ["\t".join(["Date", *self.models, "# case"])]
+        lines = [["Date", *self.models, "# case"]]
         for month, scores, n in (*self.rows, ("Overall", self.overall, self.cases)):
             cells = ["NA" if score is None else f"{score:.4f}" for score in scores]
-            lines.append("\t".join([month, *cells, str(n)]))
-        return "\n".join(lines) + "\n"
+            lines.append([month, *cells, str(n)])
+        return "".join("\t".join(line) + "\n" for line in lines)
 
 
 CaseFigure = tuple[str, str | None, float]
@@ -72,12 +72,15 @@ def table_of_figures(
 
 def published_mean(figures: Sequence[float]) -> float:
     """The clipped mean of unclipped figures, added up in their order; of none 0, and with a NaN among them 1."""
+    if not figures:
+        return 0.0
     # min before max, as published: a NaN comes out as 1.
-    return max(0.0, min(1.0, sum(figures) / len(figures))) if figures else 0.0
+    return max(0.0, min(1.0, sum(figures) / len(figures)))
 
 
 def case_figures(
-    benchmark: Sequence[Any], entries: Sequence[Mapping[str, Any]]
+    benchmark: Sequence[Any],
+    entries: Sequence[Mapping[str, Any]],
 ) -> list[CaseFigure]:
     """The figure of every case that the gradings name, in the order in which a mean adds them up.
 
@@ -91,24 +94,28 @@ def case_figures(
             rubrics[str(case["case_id"])] = rubric
     figures: dict[Any, CaseFigure] = {}
     for entry in entries:
-        case_id, evaluations = entry.get("case_id"), entry.get("evaluations", {})
-        if (
-            case_id
-            and not isinstance(case_id, list | dict)
-            and isinstance(evaluations, dict)
-        ):
-            post_time, items = rubrics.get(str(case_id), ("", []))
-            value = _figure(evaluations, items if isinstance(items, list) else [])
+        case_id = entry.get("case_id")
+        evaluations = entry.get("evaluations", {})
+        is_name = case_id and not isinstance(case_id, list | dict)
+        if is_name and isinstance(evaluations, dict):
+            post_time, items = rubrics.get(
+                str(case_id),
+                ("", []),
+            )
+            value = _figure(evaluations, items)
             figures[case_id] = (str(case_id), month_of(post_time), value)
     return list(figures.values())
 
 
-def _figure(evaluations: Mapping[str, Any], rubric: Sequence[Any]) -> float:
+def _figure(
+    evaluations: Mapping[str, Any],
+    rubric: object,
+) -> float:
     # Criteria whose text is not in the rubric do not count. Any value that is not empty is a "text" to the script:
     # 5, 5.0 and "5" are two.
     known = set()
     positive = []
-    for item in rubric:
+    for item in rubric if isinstance(rubric, list) else ():
         if isinstance(item, dict):
             positive.append(max(0.0, _number(item.get("points", 0))))
             if _has_text(item):
@@ -136,7 +143,12 @@ def _number(value: object) -> float:
         return 0.0
 
 
-def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
+def keep_files(
+    run: Path,
+    judge: str,
+    benchmark: Path,
+    grades: Path,
+) -> None:
     """Keep the files that a run's verdicts of `judge` (`Grade.judge`) came from. Raises BadInput.
 
     The published script counts entries that a run folder does not keep, such as failed answers.
@@ -146,7 +158,10 @@ def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
         "benchmark": read_json(benchmark),
         "gradings": read_grades(grades),
     }
-    data = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    data = json.dumps(content, ensure_ascii=False).encode(
+        "utf-8",
+        "backslashreplace",
+    )
     place = _place(run, judge)
     with writing(place):
         place.parent.mkdir(exist_ok=True)
@@ -154,20 +169,22 @@ def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
 
 
 def kept_files(
-    run: Path, judge: str | None
+    run: Path,
+    judge: str | None,
 ) -> tuple[list[Any], list[dict[str, Any]]] | None:
     """The benchmark and the gradings of a run's verdicts of `judge`; None if they came from elsewhere.
 
     A run without any verdict (None) has those of its only import with grades: none of these could be read as one.
     """
-    places = (
-        list((run / _FOLDER).glob("*.json")) if judge is None else [_place(run, judge)]
-    )
+    places = list((run / _FOLDER).glob("*.json"))
+    if judge is not None:
+        places = [_place(run, judge)]
     if len(places) != 1 or not places[0].is_file():
         return None
     content = read_json(places[0], given=False)
     if isinstance(content, dict) and judge in (None, content.get("judge")):
-        benchmark, gradings = content.get("benchmark"), content.get("gradings")
+        benchmark = content.get("benchmark")
+        gradings = content.get("gradings")
         if isinstance(benchmark, list) and isinstance(gradings, list):
             return benchmark, gradings
     raise BadInput(f"{places[0]} does not contain LiveMedBench files")
@@ -178,17 +195,21 @@ def _place(run: Path, judge: str) -> Path:
 
 
 def scores_of_files(
-    run: GradedRun, in_run: Sequence[CaseScore]
+    run: GradedRun,
+    in_run: Sequence[CaseScore],
 ) -> tuple[CaseScore, ...] | None:
     """A run's cases as the published script has them of the files it was imported from; None without such files.
 
     In the script's order: those that the gradings name and no others, cases that the benchmark lacks among them.
     `in_run` are the cases as scored from the run folder, for states, verdicts and bounds.
     """
-    files = kept_files(run.run.path, run.grader.judge if run.grader else None)
+    files = kept_files(
+        run.run.path,
+        run.grader.judge if run.grader else None,
+    )
     if files is None:
         return None
-    known = {score.case.case_id: score for score in in_run}
+    known = {score.case_id: score for score in in_run}
     scores: dict[str, CaseScore] = {}
     for name, month, value in case_figures(*files):
         score, case_id = known.get(name), name
@@ -196,10 +217,20 @@ def scores_of_files(
         while case_id in scores:
             case_id += "′"
         if score is None:
-            case = EvaluationCase(case_id, "", "", "", "", (), "", month)
-            score = CaseScore(case, CaseState.UNSCORABLE, None, {}, None, 0.0, 0.0)
+            score = CaseScore(
+                case=EvaluationCase(case_id, "", "", "", "", (), "", month),
+                state=CaseState.UNSCORABLE,
+                answer=None,
+                met={},
+                score=None,
+                low=0.0,
+                high=0.0,
+            )
         elif case_id != name:
-            score = replace(score, case=replace(score.case, case_id=case_id))
+            score = replace(
+                score,
+                case=replace(score.case, case_id=case_id),
+            )
         scores[case_id] = with_figure(score, value)
     return tuple(scores.values())
 
@@ -207,17 +238,18 @@ def scores_of_files(
 def as_published(
     runs: Sequence[GradedRun],
     in_runs: Sequence[tuple[CaseScore, ...]],
-    given: Sequence[tuple[EvaluationCase, ...]],
+    whole_cases: Sequence[tuple[EvaluationCase, ...]],
 ) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
     """Return each run's cases as the published script scores them, and warnings where that is not possible.
 
-    `given` has each run's cases as they were before any were left out.
+    `whole_cases` has each run's cases as they were before any were left out.
     """
     scored, warnings = [], []
-    for run, cases, before in zip(runs, in_runs, given, strict=True):
-        from_files, why = None, "withdrawn cases are left out"
+    for run, cases, before in zip(runs, in_runs, whole_cases, strict=True):
+        from_files = None
+        why = "withdrawn cases are left out"
         # The imported files still contain what was withdrawn since.
-        if run.run.cases == before:
+        if run.cases == before:
             from_files = scores_of_files(run, cases)
             why = "its folder has no LiveMedBench files"
         own = cases if from_files is None else from_files
@@ -237,7 +269,7 @@ def _figure_warnings(
     from_files: Sequence[CaseScore] | None,
 ) -> Iterator[str]:
     """Warn about what the published mean counts otherwise; `from_files` are the cases of the published files."""
-    if invalid := [c.case.case_id for c in scored if c.non_finite is not None]:
+    if invalid := [c.case_id for c in scored if c.non_finite is not None]:
         yield (
             f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "
             "script's, without an interval"
@@ -245,7 +277,7 @@ def _figure_warnings(
     if from_files is None:
         return
     known = {case.case_id for case in before}
-    graded = [score.case.case_id for score in from_files]
+    graded = [score.case_id for score in from_files]
     unknown = [case_id for case_id in graded if case_id not in known]
     if unknown:
         yield (

@@ -22,10 +22,6 @@ class Allow(StrEnum):
     """A run that several judges graded, where nobody chose one."""
 
 
-class Misleading(CheckFailed):
-    """A figure would mislead."""
-
-
 class Objection(NamedTuple):
     """A reason against a figure."""
 
@@ -40,7 +36,8 @@ EVERYTHING: Final = frozenset(Allow)
 
 
 def check_figures(
-    runs: Sequence[GradedRun], allowed: Collection[Allow]
+    runs: Sequence[GradedRun],
+    allowed: Collection[Allow],
 ) -> list[Objection]:
     """Check that figures of these runs, side by side, do not mislead.
 
@@ -52,12 +49,16 @@ def check_figures(
         What is overridden, to be printed with the figures.
 
     Raises:
-        Misleading: If an objection is not overridden; the hint names the options that would.
+        CheckFailed: If an objection is not overridden; the hint names the options that would.
     """
     return override(list(objections(runs)), allowed)
 
 
-def check_before(cases: CaseSet, grader: str, allowed: Collection[Allow]) -> None:
+def check_before(
+    cases: CaseSet,
+    grader: str,
+    allowed: Collection[Allow],
+) -> None:
     """Check before money is spent that figures on these cases would not mislead.
 
     Args:
@@ -66,7 +67,7 @@ def check_before(cases: CaseSet, grader: str, allowed: Collection[Allow]) -> Non
         allowed: The objections that are overridden.
 
     Raises:
-        Misleading: If an objection is not overridden.
+        CheckFailed: If an objection is not overridden.
     """
     reasons = list(_case_reasons(cases))
     if grader == "rules":
@@ -77,7 +78,11 @@ def check_before(cases: CaseSet, grader: str, allowed: Collection[Allow]) -> Non
     override(objections, allowed)
 
 
-def check_harness(cases: CaseSet, allowed: bool, option: str) -> None:
+def check_harness(
+    cases: CaseSet,
+    allowed: bool,
+    option: str,
+) -> None:
     """Check in a harness, which prints one figure and no reasons, that the cases may be published.
 
     Args:
@@ -86,19 +91,20 @@ def check_harness(cases: CaseSet, allowed: bool, option: str) -> None:
         option: How the user does so.
 
     Raises:
-        Misleading: If the cases must not be published and it is not allowed.
+        CheckFailed: If the cases must not be published and it is not allowed.
     """
     reasons = "; ".join(_case_reasons(cases))
     if reasons and not allowed:
-        raise Misleading(
+        raise CheckFailed(
             f"not publishable: {reasons}", hint=f"{option} asks all the same"
         )
 
 
 def override(
-    objections: Sequence[Objection], allowed: Collection[Allow]
+    objections: Sequence[Objection],
+    allowed: Collection[Allow],
 ) -> list[Objection]:
-    """Return the objections, all of them allowed. Raises Misleading for any that is not."""
+    """Return the objections, all of them allowed. Raises CheckFailed for any that is not."""
     refused = [objection for objection in objections if objection.allow not in allowed]
     if refused:
         names = dict.fromkeys(objection.allow for objection in refused)
@@ -107,7 +113,7 @@ def override(
         if Allow.SEVERAL_JUDGES in names or Allow.MIXED_GRADERS in names:
             hint = f"choose one grader with --judge; or {hint}"
         reasons = "; ".join(objection.why for objection in refused)
-        raise Misleading(f"the figures would mislead: {reasons}", hint=hint)
+        raise CheckFailed(f"the figures would mislead: {reasons}", hint=hint)
     return list(objections)
 
 
@@ -162,8 +168,8 @@ def _case_reasons(cases: CaseSet | CasesUse) -> Iterator[str]:
 
 def unpublishable_reasons(run: GradedRun) -> Iterator[str]:
     """Why a run's figures must not be published."""
-    yield from _case_reasons(run.run.info.cases)
+    yield from _case_reasons(run.info.cases)
     if run.grader is not None and run.grader.engine == "rules":
         yield _BY_RULES
-    if run.run.info.engine == "rules":
+    if run.info.engine == "rules":
         yield "answered by the rules engine"

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
@@ -36,7 +35,7 @@ from medlive.evaluation.scoring.fresh import (
 )
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.harm_rates import HarmRates, harm_rates
-from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
+from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, Scored
 from medlive.evaluation.scoring.published import (
     MonthTable,
     as_published,
@@ -64,14 +63,8 @@ from medlive.statistics.bootstrap import (
 )
 from medlive.statistics.contamination import Drop
 
-
-class CaseBasis(StrEnum):
-    """Which cases a table scores."""
-
-    OWN = "own"
-    """Each model on the cases of its own run."""
-    COMMON = "common"
-    """Every model on the cases that all of them have a score for."""
+CaseBasis = Literal["own", "common"]
+"""Which cases a table scores: each model's those of its own run, or every model's those that all have a score for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +85,10 @@ class Rates:
     @property
     def shares(self) -> dict[str, float | None]:
         """The share of ungraded criteria, and of cases for the other counts; None where the total is 0."""
-        shares = {"ungraded": self.ungraded / self.criteria if self.criteria else None}
-        for name in _OF_CASES:
-            shares[name] = getattr(self, name) / self.cases if self.cases else None
+        shares: dict[str, float | None] = {}
+        for name in ("ungraded", *_OF_CASES):
+            total = self.cases if name in _OF_CASES else self.criteria
+            shares[name] = getattr(self, name) / total if total else None
         return shares
 
 
@@ -129,7 +123,11 @@ class ModelScore:
     harm: HarmRates
     cutoff: Cutoff | None = None
 
-    def slice(self, kind: str, value: str) -> ScoreEstimate | None:
+    def slice(
+        self,
+        kind: str,
+        value: str,
+    ) -> ScoreEstimate | None:
         """The estimate of one slice; None where the model has no such slice."""
         for part in self.slices:
             if (part.kind, part.value) == (kind, value):
@@ -155,7 +153,7 @@ class ScoreTable:
     errata: ErrataUse | None = None
     """How errata were handled, in the order of the given runs; None: errata were not looked up."""
     labels: tuple[str, ...] = ()
-    basis: CaseBasis = CaseBasis.OWN
+    basis: CaseBasis = "own"
     coverage: tuple[ScoredCases, ...] = ()
     """Of each model, in that order, before a restriction to common cases."""
     fresh: FreshRanking | None = None
@@ -186,7 +184,7 @@ def score_runs(
     draws: int = 1000,
     seed: int = 0,
     errata: ErrataUse | None = None,
-    basis: CaseBasis = CaseBasis.OWN,
+    basis: CaseBasis = "own",
     registry: Registry = EMPTY,
     window: Window = ALWAYS,
     allow: Collection[Allow] = (),
@@ -207,10 +205,9 @@ def score_runs(
         allow: What would make figures mislead and is overridden; the table says so.
 
     Raises:
-        Misleading: If the figures would mislead, and `allow` does not override why.
+        CheckFailed: If the figures would mislead, and `allow` does not override why; or errata leave no case of a run.
         UsageError: If there is no run, the runs' graders are of different engines, or the models have no case in
             common.
-        CheckFailed: If errata leave no case of a run.
     """
     if not runs:
         raise UsageError("expected at least one run to score")
@@ -218,31 +215,44 @@ def score_runs(
     metric = metric or headline(runs)
     runs = labelled(runs)
     overridden = tuple(check_figures(runs, allow))
-    given = [run.run.cases for run in runs]
+    whole_cases = [run.cases for run in runs]
     if errata is not None and errata.mode is ErrataMode.APPLY:
         runs = [
             replace(run, run=without(run.run, withdrawn))
             for run, withdrawn in zip(runs, errata.runs, strict=True)
         ]
     if window != ALWAYS:
-        runs = window.of(runs)
+        runs = window.narrow(runs)
     labels = [run.label for run in runs]
     in_runs = [run.case_scores(metric) for run in narrow_runs(runs, metric.counted)]
-    scored, notes = in_runs, list[str]()
+    scored = in_runs
+    notes: list[str] = []
     if metric is Metric.PUBLISHED:
-        scored, notes = as_published(runs, in_runs, given)
-    coverage = _coverage(runs, in_runs, scored)
-    if basis is CaseBasis.COMMON:
+        scored, notes = as_published(runs, in_runs, whole_cases)
+    coverage = _coverage(labels, in_runs, scored)
+    if basis == "common":
         shared = _common_ids(labels, scored)
-        scored, in_runs = _only(shared, scored), _only(shared, in_runs)
+        scored = _only(shared, scored)
+        in_runs = _only(shared, in_runs)
     how: Draws = {"draws": draws, "seed": seed}
     grid = ScoreGrid(scored, metric, **how)
     comparisons = compare(labels, grid.score, **grid.how)
-    cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
-    overall, sliced, axes = grid.overall(), grid.slices(cutoffs), grid.axis_errors()
-    standings = standings_of(dict(zip(labels, overall, strict=True)), comparisons)
+    cutoffs = [registry.cutoff(run.info.model) for run in runs]
+    overall = grid.overall()
+    slices = grid.slices(cutoffs)
+    axes = grid.axis_errors()
+    standings = standings_of(
+        dict(zip(labels, overall, strict=True)),
+        comparisons,
+    )
     complete = complete_scores(runs, scored)
-    companions, lengths = beside(runs, scored, complete, metric, **how)
+    companions, lengths = beside(
+        runs,
+        scored,
+        complete,
+        metric,
+        **how,
+    )
     harm = harm_rates(runs, complete, **how)
     models = []
     for i, label in enumerate(labels):
@@ -252,7 +262,7 @@ def score_runs(
             overall=overall[i],
             standing=standings.get(label),
             rates=_rates(in_runs[i]),
-            slices=tuple(sliced[i]),
+            slices=tuple(slices[i]),
             axes=axes[i],
             cases=scored[i],
             companions=companions[i],
@@ -303,19 +313,19 @@ def _check_engines(runs: Sequence[GradedRun]) -> None:
     """Raise UsageError for graders of several engines; who made imported verdicts is unknown."""
     engines = {run.grader.engine for run in runs if run.grader} - {IMPORTED}
     if len(engines) > 1:
-        names = ", ".join(sorted(engines))
         raise UsageError(
-            f"the runs were graded by different engines: {names}",
+            f"the runs were graded by different engines: {', '.join(sorted(engines))}",
             hint="score them apart, or choose one grader with --judge",
         )
 
 
 def _only(
-    shared: set[str], scored: Sequence[Sequence[CaseScore]]
+    shared: set[str],
+    scored: Scored,
 ) -> list[tuple[CaseScore, ...]]:
     out = []
     for cases in scored:
-        kept = [score for score in cases if score.case.case_id in shared]
+        kept = [score for score in cases if score.case_id in shared]
         out.append(tuple(kept))
     return out
 
@@ -335,25 +345,33 @@ def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
 
 
 def _scored_ids(scored: Sequence[CaseScore]) -> dict[str, None]:
-    return dict.fromkeys(s.case.case_id for s in scored if s.score is not None)
+    return dict.fromkeys(s.case_id for s in scored if s.score is not None)
 
 
 def _coverage(
-    runs: Sequence[GradedRun],
-    in_runs: Sequence[Sequence[CaseScore]],
-    scored: Sequence[Sequence[CaseScore]],
+    labels: Sequence[str],
+    in_runs: Scored,
+    scored: Scored,
 ) -> tuple[ScoredCases, ...]:
-    anyone = _scored_ids([score for own in scored for score in own])
+    anyone: dict[str, None] = {}
+    for own in scored:
+        anyone |= _scored_ids(own)
     coverage = []
-    for run, cases, own in zip(runs, in_runs, scored, strict=True):
+    for label, cases, own in zip(labels, in_runs, scored, strict=True):
         ids = _scored_ids(own)
-        missing = tuple(case_id for case_id in anyone if case_id not in ids)
-        coverage.append(ScoredCases(run.label, len(cases), len(ids), missing))
+        covered = ScoredCases(
+            label=label,
+            cases=len(cases),
+            scored=len(ids),
+            missing=tuple(case_id for case_id in anyone if case_id not in ids),
+        )
+        coverage.append(covered)
     return tuple(coverage)
 
 
 def _common_ids(
-    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]
+    labels: Sequence[str],
+    scored: Scored,
 ) -> set[str]:
     ids = [set(_scored_ids(own)) for own in scored]
     shared = set.intersection(*ids)
@@ -391,7 +409,12 @@ def month_table(table: ScoreTable) -> MonthTable:
     by_label = {model.label: model for model in table.models}
     if table.metric is Metric.PUBLISHED:
         # The script counts the cases of the first model given.
-        figures = {label: _figures(by_label[label]) for label in table.labels}
+        figures: dict[str, list[tuple[str | None, float]]] = {}
+        for label in table.labels:
+            own = figures[label] = []
+            for case in by_label[label].cases:
+                if case.figure is not None:
+                    own.append((case.case.month, case.figure))
         return table_of_figures(figures)
     models = [by_label[label] for label in sorted(by_label)]
     # `# case` counts the month's cases that every model of the row could have, not one model's.
@@ -410,10 +433,6 @@ def month_table(table: ScoreTable) -> MonthTable:
         overall=tuple(model.overall.value for model in models),
         cases=len(cases),
     )
-
-
-def _figures(model: ModelScore) -> list[tuple[str | None, float]]:
-    return [(c.case.month, c.figure) for c in model.cases if c.figure is not None]
 
 
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:

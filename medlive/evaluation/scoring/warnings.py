@@ -6,19 +6,23 @@ from medlive.evaluation.asking.run import note_thinking
 from medlive.evaluation.harm import NOT_READ
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.harm_rates import HarmRates
-from medlive.evaluation.scoring.metrics import CaseScore, Metric
+from medlive.evaluation.scoring.metrics import Metric, Scored
 from medlive.evaluation.scoring.refusals import judge_of, unpublishable_reasons
 from medlive.integrity.log import some
 from medlive.statistics.bootstrap import Comparison
 
 
-def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
+def run_warnings(
+    runs: Sequence[GradedRun],
+    common: int,
+    union: int,
+) -> list[str]:
     """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
-    alike: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}
     for run in runs:
         for why in dict.fromkeys(_single_run_warnings(run)):
-            alike.setdefault(why, []).append(run.label)
-    warnings = [f"{some(labels)}: {why}" for why, labels in alike.items()]
+            labels.setdefault(why, []).append(run.label)
+    warnings = [f"{some(own)}: {why}" for why, own in labels.items()]
     if len(runs) > 1:
         warnings += _comparison_warnings(runs)
         if common < union:
@@ -29,20 +33,7 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
 
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
-    yield from _case_warnings(run)
-    yield from note_thinking(run.answers.values())
-    if run.grader is None:
-        yield "nothing is graded"
-    for why in unpublishable_reasons(run):
-        yield f"not publishable: {why}"
-    if run.grader is not None:
-        answered_by = run.grader.answered_by
-        if any(name != run.grader.model for name in answered_by):
-            yield f"graded by {', '.join(answered_by)} instead of the pinned model"
-
-
-def _case_warnings(run: GradedRun) -> Iterator[str]:
-    cases = run.run.info.cases
+    cases = run.info.cases
     if cases.newer:
         yield f"{cases.origin} {cases.name}: {cases.newer}"
     if cases.publishable is not False and cases.notes:
@@ -55,15 +46,24 @@ def _case_warnings(run: GradedRun) -> Iterator[str]:
             values = value if isinstance(value, list | tuple) else [value]
             parts.append(f"{name} {some(list(map(str, values)))}")
         part = ", ".join(parts)
-        yield f"only on {len(run.run.cases)} cases of {cases.name}, by {part}"
+        yield f"only on {len(run.cases)} cases of {cases.name}, by {part}"
+    yield from note_thinking(run.answers.values())
+    if run.grader is None:
+        yield "nothing is graded"
+    for why in unpublishable_reasons(run):
+        yield f"not publishable: {why}"
+    if run.grader is not None:
+        answered_by = run.grader.answered_by
+        if any(name != run.grader.model for name in answered_by):
+            yield f"graded by {', '.join(answered_by)} instead of the pinned model"
 
 
 def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
     differing = {
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
-        "cases": {run.run.info.cases.rows for run in runs},
+        "cases": {run.info.cases.rows for run in runs},
         "graders": {judge_of(run.grader) for run in runs if run.grader},
-        "prompt templates": {run.run.info.template.name for run in runs},
+        "prompt templates": {run.info.template.name for run in runs},
     }
     for what, values in differing.items():
         if len(values) > 1:
@@ -81,9 +81,10 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
     """The ids of cases that differ between runs, in the runs' order."""
     first: dict[str, tuple[object, ...]] = {}
     case_ids: dict[str, None] = {}
-    for run in {run.run.info.cases.rows: run for run in reversed(runs)}.values():
-        for case in run.run.cases:
-            asked = (case.question, *((c.criterion, c.points) for c in case.criteria))
+    for run in {run.info.cases.rows: run for run in reversed(runs)}.values():
+        for case in run.cases:
+            rubric = [(c.criterion, c.points) for c in case.criteria]
+            asked = (case.question, *rubric)
             if first.setdefault(case.case_id, asked) != asked:
                 case_ids[case.case_id] = None
     return list(case_ids)
@@ -98,7 +99,9 @@ def pair_warnings(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def unscorable_warnings(
-    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric
+    labels: Sequence[str],
+    scored: Scored,
+    metric: Metric,
 ) -> list[str]:
     """Warn about rubrics without positive points, which have no score by Equation 1."""
     what = "no score by Equation 1"
@@ -106,14 +109,17 @@ def unscorable_warnings(
         what += ", and count as 0 here"
     by_warning: dict[str, list[str]] = {}
     for label, scores in zip(labels, scored, strict=True):
-        ids = [s.case.case_id for s in scores if s.case.positive_points <= 0]
+        ids = [s.case_id for s in scores if s.case.positive_points <= 0]
         if ids:
             warning = f"{len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
             by_warning.setdefault(warning, []).append(label)
     return [f"{', '.join(names)}: {warning}" for warning, names in by_warning.items()]
 
 
-def harm_warnings(harm: Mapping[str, HarmRates], metric: Metric) -> list[str]:
+def harm_warnings(
+    harm: Mapping[str, HarmRates],
+    metric: Metric,
+) -> list[str]:
     """Warn about judges of harm that fail their control, about several, and about runs that were read in part."""
     warnings, unread = [], []
     judges = {(rates.reader, rates.checker) for rates in harm.values() if rates.reader}

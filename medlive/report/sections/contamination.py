@@ -24,28 +24,26 @@ _NO_ARMS: Final = "Whether rewriting hides memorisation is unknown: no model was
 
 def contamination(report: Report) -> Section:
     """The section: drops, differences in differences, placebo dates, adjusted mixes, the paper's own figure."""
-    found = report.contamination
-    if found is None:
+    table = report.contamination
+    if table is None:
         return Section("contamination", _TITLE, [missing(_LACKING)])
     rows = []
-    for model in found.models:
+    for model in table.models:
         if (drop := model.drop) is not None and drop.difference is not None:
-            low = None if drop.low is None else 100 * drop.low
-            high = None if drop.high is None else 100 * drop.high
-            rows.append((model.label, 100 * drop.difference, low, high))
+            rows.append((model.label, drop.difference, drop.low, drop.high))
     figure = missing(_NO_DROP)
     if rows:
         title = report.marked("Drop past the cutoff")
         drawn = picture(title, "points, with 95 % intervals", rows)
         figure = soft(_CAPTION) + drawn
     by_note: dict[str, list[str]] = {}
-    for model in found.models:
+    for model in table.models:
         for note in model.notes:
             by_note.setdefault(note, []).append(model.label)
-    parts = [figure, report.render("contamination.html", found=found)]
+    parts = [figure, report.render("contamination.html", found=table)]
     for note, labels in by_note.items():
         parts.append(soft(f"{upper_first(note)}: {some(labels)}."))
-    parts.append(soft(f"Cutoffs are from {Path(found.registry).name}."))
-    if not found.arms:
+    parts.append(soft(f"Cutoffs are from {Path(table.registry).name}."))
+    if not table.arms:
         parts.append(soft(_NO_ARMS))
     return Section("contamination", _TITLE, parts)

@@ -25,7 +25,7 @@ class CallCosts:
 
     calls: int
     """Those whose tokens are on record."""
-    of: int
+    all_calls: int
     input_tokens: int | None
     output_tokens: int | None
     usd: float | None
@@ -44,7 +44,7 @@ def spent(usages: Iterable[Mapping[str, Any]]) -> CallCosts:
         usd = None if usd is None or price is None else usd + price
     return CallCosts(
         calls=known,
-        of=calls,
+        all_calls=calls,
         input_tokens=input_tokens if known else None,
         output_tokens=output_tokens if known else None,
         usd=usd if calls else None,
@@ -74,7 +74,7 @@ def costs(report: Report) -> Section:
     any_calls = 0
     for model in report.models:
         answers = model.run.answers
-        cases = {score.case.case_id for score in model.cases}
+        cases = {score.case_id for score in model.cases}
         spent_on_answers = spent(
             answers[name].usage for name in answers if name in cases
         )

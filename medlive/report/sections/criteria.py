@@ -35,7 +35,7 @@ def met_by_criterion(report: Report) -> list[CriterionCount]:
             for criterion in score.case.criteria:
                 met = score.met.get(criterion.id)
                 if met is not None:
-                    key = (score.case.case_id, criterion.id)
+                    key = (score.case_id, criterion.id)
                     fresh = CriterionCount(score.case, criterion)
                     count = rated.setdefault(key, fresh)
                     count.met += met

@@ -31,9 +31,7 @@ def ranking(report: Report) -> Section:
     for model in report.models:
         overall = model.overall
         if overall.value is not None:
-            low = None if overall.low is None else 100 * overall.low
-            high = None if overall.high is None else 100 * overall.high
-            rows.append((model.label, 100 * overall.value, low, high))
+            rows.append((model.label, overall.value, overall.low, overall.high))
     figure = missing(_NO_SCORE)
     if rows:
         note = f"{report.table.metric.value} score in %, with 95 % intervals"
@@ -55,15 +53,23 @@ def ranking(report: Report) -> Section:
         beside_heads=heads,
         beside_rows=beside_rows,
     )
-    return Section("ranking", "Ranking", [soft(_CAPTION), fresh, figure, drawn, *notes])
+    return Section(
+        "ranking",
+        "Ranking",
+        [soft(_CAPTION), fresh, figure, drawn, *notes],
+    )
 
 
 def pairs(report: Report) -> Section:
     """The section: every pair on the cases that both are scored on."""
-    found = ordered_pairs(report)
-    if not found:
+    compared = ordered_pairs(report)
+    if not compared:
         return Section("pairs", "Pairs", [missing(ONE_RUN)])
-    return Section("pairs", "Pairs", [report.render("pairs.html", found=found)])
+    return Section(
+        "pairs",
+        "Pairs",
+        [report.render("pairs.html", found=compared)],
+    )
 
 
 def ordered_pairs(report: Report) -> list[Comparison]:
@@ -73,4 +79,7 @@ def ordered_pairs(report: Report) -> list[Comparison]:
     for pair in report.table.comparisons:
         is_in_order = rank[pair.first] < rank[pair.second]
         pairs.append(pair if is_in_order else pair.turned())
-    return sorted(pairs, key=lambda pair: (rank[pair.first], rank[pair.second]))
+    return sorted(
+        pairs,
+        key=lambda pair: (rank[pair.first], rank[pair.second]),
+    )

@@ -18,7 +18,10 @@ _LACKING: Final = {
 }
 
 
-def by_value(report: Report, kind: str) -> dict[str, list[ScoreEstimate | None]]:
+def by_value(
+    report: Report,
+    kind: str,
+) -> dict[str, list[ScoreEstimate | None]]:
     """Each value of a kind of slice, in order, with an estimate for each model, in the report's order.
 
     Nothing where no model has a scored case with any of them.
@@ -28,7 +31,10 @@ def by_value(report: Report, kind: str) -> dict[str, list[ScoreEstimate | None]]
     for place, model in enumerate(report.models):
         for part in model.slices:
             if part.kind == kind:
-                row = values.setdefault(part.value, [None] * len(report.models))
+                row = values.setdefault(
+                    part.value,
+                    [None] * len(report.models),
+                )
                 row[place] = part.estimate
                 scored = scored or part.estimate.n > 0
     if not scored:
@@ -61,7 +67,12 @@ def others(report: Report) -> list[Section]:
     return sections
 
 
-def _section(report: Report, kind: str, name: str, title: str) -> Section:
+def _section(
+    report: Report,
+    kind: str,
+    name: str,
+    title: str,
+) -> Section:
     values = by_value(report, kind)
     part = missing(_LACKING.get(kind, ""))
     if values:

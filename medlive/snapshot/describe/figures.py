@@ -7,7 +7,6 @@ from medlive.snapshot.manifest import Counts
 from medlive.statistics.charts import (
     Bar,
     Frame,
-    Group,
     bars,
     columns,
     histogram,
@@ -61,7 +60,7 @@ def figures(
     return {
         AXES: bars(
             frame("Criteria by axis", "what the criteria measure.", criteria),
-            [Group("", _ranked(counts.by_axis))],
+            {"": _ranked(counts.by_axis)},
         ),
         CRITERIA_PER_CASE: histogram(
             frame(
@@ -81,18 +80,18 @@ def figures(
                 "Languages and sources",
                 "in which languages the cases are, and from which communities.",
             ),
-            [
-                Group("Languages", _ranked(languages)),
-                Group("Sources", _ranked(counts.by_source)),
-            ],
+            {
+                "Languages": _ranked(languages),
+                "Sources": _ranked(counts.by_source),
+            },
         ),
         SPECIALTIES: bars(
             frame("Cases by specialty", "which specialties they belong to."),
-            [Group("", _ranked(counts.by_specialty))],
+            {"": _ranked(counts.by_specialty)},
         ),
         THEMES: bars(
             frame("Cases by theme", "what the cases chiefly test."),
-            [Group("", _ranked(counts.by_theme))],
+            {"": _ranked(counts.by_theme)},
         ),
     }
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from medlive.errors import CheckFailed
 from medlive.evaluation.runs.folder import GRADES, open_run
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import (
     Allow,
-    Misleading,
     check_figures,
     objections,
 )
@@ -63,7 +63,7 @@ def test_only_the_flag_of_that_reason_overrides_it(
             overridden = check_figures(graded, allowed)
             assert {objection.allow for objection in overridden} == needed
         else:
-            with pytest.raises(Misleading):
+            with pytest.raises(CheckFailed, match="would mislead"):
                 check_figures(graded, allowed)
 
 

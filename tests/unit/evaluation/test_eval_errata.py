@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,9 +35,8 @@ from medlive.evaluation.runs.folder import (
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
     ErrataUse,
-    FoundErrata,
     RunErrata,
-    use_errata,
+    affected_parts,
 )
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
@@ -229,10 +227,8 @@ def test_applying_is_scoring_runs_of_a_snapshot_that_never_held_it(
 
 
 def _use(runs: list[RunFolder], errata: Errata, mode: ErrataMode) -> Any:
-    search: Any = SimpleNamespace(
-        find=lambda run: FoundErrata(Path("errata.json"), errata)
-    )
-    return use_errata(runs, mode, search)
+    about = [RunErrata(run.info.cases.name, Path("errata.json")) for run in runs]
+    return ErrataUse(mode, affected_parts(runs, about, [errata] * len(runs)))
 
 
 def _plain(table: Any) -> Any:
@@ -466,13 +462,11 @@ def test_where_the_snapshot_lay_is_a_hint_and_not_what_a_run_is(tmp_path: Path) 
 
 
 def test_a_report_says_what_was_withdrawn() -> None:
-    long = RunErrata(
-        "2026.W47", FoundErrata(None, Errata()), tuple(f"c{i:03d}" for i in range(40))
-    )
+    long = RunErrata("2026.W47", cases=tuple(f"c{i:03d}" for i in range(40)))
     [told] = _told(ErrataMode.WARN, long)
     assert "40 case(s) (c000, c001" in told
     assert "and 35 more" in told
-    [none] = _told(ErrataMode.APPLY, RunErrata("2026.W47", FoundErrata(None, Errata())))
+    [none] = _told(ErrataMode.APPLY, RunErrata("2026.W47"))
     assert "no errata of 2026.W47 were found" in none
 
 

@@ -18,7 +18,6 @@ from medlive.evaluation.grading.imports import import_run
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
     ErrataUse,
-    FoundErrata,
     RunErrata,
 )
 from medlive.evaluation.scoring.graded import load_graded
@@ -28,7 +27,6 @@ from medlive.evaluation.scoring.score import (
     score_runs,
 )
 from medlive.report.tables import WRITERS
-from medlive.snapshot.errata import Errata
 from tests.support.published import published_table
 from tests.unit.evaluation.conftest import AT
 
@@ -373,9 +371,7 @@ def test_what_was_withdrawn_is_in_no_published_figure(tmp_path: Path) -> None:
     entries = [graded("a", ("rest", 4), ("water", 0)), graded("b", ("rest", 0))]
     answers = {k: {"model_response": "Rest."} for k in ("a", "b")}
     run = load_graded(imported(tmp_path, benchmark, answers, entries))
-    gone = RunErrata(
-        "v", FoundErrata(None, Errata()), cases=("b",), criteria=(("a", "rubric_2"),)
-    )
+    gone = RunErrata("v", cases=("b",), criteria=(("a", "rubric_2"),))
     table = score_runs(
         [run],
         metric=Metric.PUBLISHED,

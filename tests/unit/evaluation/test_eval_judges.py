@@ -304,7 +304,7 @@ def test_the_commands_compare_judges_and_settle_by_ratings(tmp_path: Path) -> No
     filled: list[str | Path] = []
     for name in ("ann", "bo"):
         path = tmp_path / f"{name}.csv"
-        rows = "".join(f"{item.id},{name},yes\n" for item in items)
+        rows = "".join(f"{item},{name},yes\n" for item in items)
         path.write_text("item,rater,met\n" + rows)
         filled += ["--human", path]
     done = json.loads(command("settle", run, *who, *filled, "--json"))

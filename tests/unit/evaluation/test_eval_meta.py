@@ -443,9 +443,13 @@ def test_replies_without_a_verdict_are_errors_in_the_mean_too() -> None:
     people = np.array([[panels.MET, panels.NOT_MET]] * 6)
 
     def found(grader: list[int]) -> panels.Reliability:
-        names = tuple(f"c{i}" for i in range(6))
-        panel = panels.Panel(("a", "b"), people, np.arange(6), names)
-        return panels.reliability(panel, np.array(grader), draws=100)
+        return panels.reliability(
+            people,
+            np.array(grader),
+            raters=("a", "b"),
+            cases=[f"c{i}" for i in range(6)],
+            draws=100,
+        )
 
     void = found([panels.INVALID] * 6)
     assert (void.grader_macro_f1.value, void.grader_macro_f1.n) == (0.0, 6)

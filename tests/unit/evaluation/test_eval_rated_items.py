@@ -1,7 +1,7 @@
 """Ratings by item, as a study exports them: read, adjudicated, and left out where the rated text has changed."""
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import read_humans
-from medlive.evaluation.agreement.items import AnswerItem, items_of, places_of
+from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run
@@ -38,19 +38,22 @@ async def run(run_dir: Path) -> Path:
     return run_dir
 
 
-def items_in(run: Path) -> Sequence[AnswerItem]:
+def items_in(run: Path) -> dict[str, str]:
+    """Item id → text of the criterion."""
     folder = open_run(run)
-    return items_of(folder.cases, folder.answers()[0])
+    texts = {(c.case_id, k.id): k.criterion for c in folder.cases for k in c.criteria}
+    items = items_of(folder.cases, folder.answers()[0])
+    return {item: texts[place] for item, place in items.items()}
 
 
 def write(
-    path: Path, items: Sequence[AnswerItem], met: Callable[[str], str], encoding: str
+    path: Path, items: Mapping[str, str], met: Callable[[str], str], encoding: str
 ) -> Path:
     with path.open("w", encoding=encoding, newline="") as handle:
         table = csv.writer(handle, delimiter=";")
         table.writerow(["item", "rater", "met"])
-        for item in items:
-            table.writerow([item.id, path.stem, met(item.criterion.criterion)])
+        for item, criterion in items.items():
+            table.writerow([item, path.stem, met(criterion)])
     return path
 
 
@@ -88,21 +91,21 @@ def test_ratings_are_read_and_what_changed_since_is_left_out(
     edited = replace(case.criteria[1], criterion="another wording")
     changed = replace(case, criteria=(case.criteria[0], edited))
     items = items_of([changed], {"c000": answer})
-    kept = read_humans(people[0], items=places_of(items))
+    kept = read_humans(people[0], items=items)
     assert list(kept.verdicts) == [("c000", "k0")]
     other = items_of([changed], {"c000": replace(answer, response="Other.")})
     with pytest.raises(BadInput):
-        read_humans(people[0], items=places_of(other))
+        read_humans(people[0], items=other)
 
 
 def test_an_adjudicator_decides_what_two_disagree_on_and_nothing_else(
     run: Path, people: list[Path], tmp_path: Path
 ) -> None:
-    disputed = [
-        item
-        for item in items_in(run)
-        if item.criterion.criterion.endswith((".1", "4.2"))
-    ]
+    disputed = {
+        item: criterion
+        for item, criterion in items_in(run).items()
+        if criterion.endswith((".1", "4.2"))
+    }
     cy = write(
         tmp_path / "cy.csv",
         disputed,

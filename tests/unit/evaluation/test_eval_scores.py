@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.livemedbench import read_responses
 from medlive.evaluation.cases.load import from_snapshot, load_cases
@@ -26,7 +26,7 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
-from medlive.evaluation.scoring.refusals import Allow, Misleading
+from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import (
     month_table,
     score_runs,
@@ -360,7 +360,7 @@ def test_responses_come_as_list_or_dict_and_a_failure_is_no_answer(
 
 async def test_what_may_not_be_published_is_said(tmp_path: Path) -> None:
     run = await graded(tmp_path / "r", 0.5, "cand-1", n=3, engine="rules")
-    with pytest.raises(Misleading):
+    with pytest.raises(CheckFailed, match="would mislead"):
         score_runs([load_graded(run)], draws=10)
     table = score_runs([load_graded(run)], draws=10, allow=[Allow.NOT_PUBLISHABLE])
     assert any("rules engine" in w for w in table.warnings)

@@ -38,7 +38,6 @@ from medlive.evaluation.scoring.graded import (
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import (
-    CaseBasis,
     score_runs,
 )
 from medlive.grader.judge import Mode
@@ -286,7 +285,7 @@ def test_common_cases_are_named_and_scored_alone() -> None:
     ]
     own, common = (
         score_runs(runs, draws=20),
-        score_runs(runs, draws=20, basis=CaseBasis.COMMON),
+        score_runs(runs, draws=20, basis="common"),
     )
     assert {m.label: m.overall.n for m in own.models} == {"a": 360, "b": 200}
     assert {m.label: m.overall.n for m in common.models} == {"a": 200, "b": 200}
@@ -304,10 +303,10 @@ def test_common_cases_are_named_and_scored_alone() -> None:
     assert {c.n for c in own.comparisons} == {c.n for c in common.comparisons} == {200}
     none = run_of("c", CASES[300:], [0.5] * 60)
     with pytest.raises(UsageError):
-        score_runs([*runs, none], basis=CaseBasis.COMMON)
+        score_runs([*runs, none], basis="common")
     blank = run_of("d", CASES, [None] * 360)
     with pytest.raises(UsageError) as failed:
-        score_runs([*runs, blank], basis=CaseBasis.COMMON)
+        score_runs([*runs, blank], basis="common")
     assert "without any scored case: d" in (failed.value.hint or "")
 
 

@@ -17,7 +17,6 @@ from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
     ErrataUse,
-    FoundErrata,
     RunErrata,
 )
 from medlive.evaluation.scoring.graded import (
@@ -32,7 +31,6 @@ from medlive.report.html import file_name
 from medlive.report.model import analyse
 from medlive.report.render import SECTIONS, write_report
 from medlive.report.sections.overlap import fisher_interval
-from medlive.snapshot.errata import Errata
 from tests.support.reports import EVIL, hostile, table_of
 from tests.support.runs import made_cases, made_run, made_runs
 
@@ -285,10 +283,8 @@ def test_errata_are_told_in_words(tmp_path: Path) -> None:
     def told(
         mode: ErrataMode, *, path: Path | None = Path("errata.json"), **more: Any
     ) -> str:
-        found = FoundErrata(path, Errata(), digest="sha256:ab")
-        use = ErrataUse(
-            mode, (RunErrata("2026.W47", found, **more), RunErrata("2026.W47", found))
-        )
+        run = RunErrata("2026.W47", path, digest="sha256:ab")
+        use = ErrataUse(mode, (replace(run, **more), run))
         html = "".join(SECTIONS[4](analyse(replace(table, errata=use))).parts)
         return html.split("Errata", 1)[1]
 

@@ -198,7 +198,7 @@ def test_what_is_not_on_record_is_unknown_and_never_nothing(tmp_path: Path) -> N
     assert spent([known, {}]).usd is None
     assert (
         spent([known, {}]).calls,
-        spent([known, {}]).of,
+        spent([known, {}]).all_calls,
         spent([known, {}]).output_tokens,
     ) == (1, 2, 20)
     assert spent([{}]).output_tokens is None

@@ -197,7 +197,7 @@ def test_a_bundle_whose_verdicts_people_check_blind_is_left_out(
     (inputs.bundles / "third.zip").write_bytes(archive(make_bundle(made, draws=DRAWS)))
     assert "third" in read_content(inputs).models
     items = items_of(made.run.cases, made.answers)
-    content = read_content(replace(inputs, checked=[items[-1].id]))
+    content = read_content(replace(inputs, checked=[list(items)[-1]]))
     assert content.models == {"first", "x" * 200}
     pages = built(content)
     assert "a bundle: people check a grader&#39;s" in pages["leaderboard.html"]
@@ -319,7 +319,7 @@ def test_hard_cases_stay_as_they_were_first_chosen(tmp_path: Path) -> None:
     for chosen in first.hard.values():
         # A model has no part in the choice of the cases that it is scored on, and a newcomer none at all.
         assert set(chosen.by_others) == {f"model-{place}" for place in range(6)}
-        assert chosen.of("model-7") == chosen.cases
+        assert chosen.cases_for("model-7") == chosen.cases
     # The cases are equally hard in truth, so that a choice by a model's own failures would show.
     gaps = []
     for name, own in later.scores.items():

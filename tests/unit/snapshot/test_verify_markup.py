@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from medlive.integrity.signing import SecretKey, generate
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.run import verify_snapshot
-from medlive.statistics.charts import Bar, Frame, Group, bars
+from medlive.statistics.charts import Bar, Frame, bars
 from tests.support.snapshots import Line, build_line
 from tests.support.spoiling import seal
 
 FIGURE = bars(
     Frame("Cases & <more>", "what they are.", "canary"),
-    [Group("", [Bar("Cardiology 心", 3)])],
+    {"": [Bar("Cardiology 心", 3)]},
 )
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9:-]{0,14}", fullmatch=True)
 OURS = {

@@ -11,7 +11,6 @@ from medlive.statistics.charts import (
     WIDTH,
     Bar,
     Frame,
-    Group,
     bars,
     columns,
     histogram,
@@ -93,13 +92,13 @@ def marks(root: ElementTree.Element, mark: str = "mc-0") -> list[float]:
 @settings(max_examples=40)
 @given(
     frames,
-    st.lists(st.builds(Group, texts, named), max_size=3),
+    st.dictionaries(texts, named, max_size=3),
     st.dictionaries(st.integers(0, 10**6), st.integers(0, 10**6)),
 )
 def test_any_text_and_any_number_make_a_chart_that_parses(
-    frame: Frame, groups: list[Group], counts: dict[int, int]
+    frame: Frame, groups: dict[str, list[Bar]], counts: dict[int, int]
 ) -> None:
-    every = [bar for group in groups for bar in group.bars]
+    every = [bar for group in groups.values() for bar in group]
     for draw in (
         lambda: bars(frame, groups),
         lambda: columns(frame, every),
@@ -114,10 +113,10 @@ def test_bars_are_as_long_as_their_values_and_say_them() -> None:
     root = drawn(
         bars(
             FRAME,
-            [
-                Group("One", [Bar("a", 100), Bar("b", 50)]),
-                Group("", [Bar("c", 0), Bar("d", 25)]),
-            ],
+            {
+                "One": [Bar("a", 100), Bar("b", 50)],
+                "": [Bar("c", 0), Bar("d", 25)],
+            },
         )
     )
     longest, half, quarter = marks(root)
@@ -131,8 +130,7 @@ def test_bars_are_as_long_as_their_values_and_say_them() -> None:
 
 def test_a_tiny_value_still_shows() -> None:
     assert (
-        min(marks(drawn(bars(FRAME, [Group("", [Bar("much", 10**6), Bar("one", 1)])]))))
-        == 1.0
+        min(marks(drawn(bars(FRAME, {"": [Bar("much", 10**6), Bar("one", 1)]})))) == 1.0
     )
 
 
@@ -142,7 +140,7 @@ def test_a_tiny_value_still_shows() -> None:
 def test_a_long_label_stands_above_its_bar_is_cut_and_is_told_in_full_enough(
     label: str,
 ) -> None:
-    root = drawn(bars(FRAME, [Group("", [Bar(label, 3)])]))
+    root = drawn(bars(FRAME, {"": [Bar(label, 3)]}))
     shown = [t.text or "" for t in root.iter(f"{SVG}text")][1]
     assert shown.endswith("…")
     assert label.startswith(shown[:-1].rstrip())
@@ -155,7 +153,7 @@ def test_a_long_label_stands_above_its_bar_is_cut_and_is_told_in_full_enough(
 
 def test_a_long_title_wraps_between_words() -> None:
     title = "How many cases of every specialty there are in each language " * 2
-    shown = [t.text or "" for t in drawn(bars(Frame(title, ""), [])).iter(f"{SVG}text")]
+    shown = [t.text or "" for t in drawn(bars(Frame(title, ""), {})).iter(f"{SVG}text")]
     assert shown[-1] == "no data"
     assert len(shown) > 2
     assert "".join(shown[:-1]).replace(" ", "") == title.replace(" ", "")
@@ -234,7 +232,7 @@ def test_a_histogram_loses_no_count_and_has_few_columns(counts: dict[int, int]) 
 
 
 def test_two_charts_on_one_page_share_no_id() -> None:
-    one, other = (drawn(bars(Frame(t, ""), [])) for t in ("one", "other"))
+    one, other = (drawn(bars(Frame(t, ""), {})) for t in ("one", "other"))
     assert not {e.get("id") for e in one.iter()} & {
         e.get("id") for e in other.iter()
     } - {None}

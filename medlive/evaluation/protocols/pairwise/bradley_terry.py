@@ -109,6 +109,6 @@ def ratings(
         drawn = elo(np.concatenate(chunks).reshape(-1, len(played), len(played)))
     by_model: list[Rating | None] = [None] * models
     for place, model in enumerate(played):
-        low, high = interval(drawn[:, place]) or (None, None)
+        low, high = interval(drawn[:, place])
         by_model[model] = Rating(float(values[place]), low, high)
     return by_model
