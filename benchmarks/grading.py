@@ -282,7 +282,7 @@ async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -
 async def checklist(url: str, concurrency: int, run: str) -> None:
     """`medlive eval protocol run checklist` with a round for each criterion, but for its command line."""
     engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
-    material, out = [Subject.of(load_graded(Path(run)))], Path(f"{run}-protocols")
+    material, out = [Subject.from_run(load_graded(Path(run)))], Path(f"{run}-protocols")
     try:
         result = await run_protocol(
             Checklist(rounds=PER_CASE),

@@ -340,7 +340,7 @@ async def protocol(
         UsageError: If there is no such protocol or option, or it needs a judge.
     """
     method = make_protocol(name, options)
-    material = [Subject.of(run) for run in labelled(load_runs(runs))]
+    material = [Subject.from_run(run) for run in labelled(load_runs(runs))]
     if not method.asks:
         return method.results(material, UNASKED)
     if judge is None:

@@ -122,13 +122,13 @@ def run(
     """
     protocol = make_protocol(name, _options(option or []))
     graded, overridden = load_checked(runs, judge, allow)
-    material = [Subject.of(run) for run in labelled(graded)]
+    material = [Subject.from_run(run) for run in labelled(graded)]
     budget = _budget(by, out)
     outcome = _apply(protocol, material, out, by, budget)
     if isinstance(outcome, Plan):
         return plan_result(outcome.about, outcome, budget)
     done, results = outcome
-    value = TaskResults.of(protocol.name, protocol, results, done)
+    value = TaskResults.from_results(protocol.name, protocol, results, done)
     notes = [*(objection.why for objection in overridden), *value.notes]
     for why, n in (done.reasons if done else {}).items():
         notes.append(f"ungraded: {n}: {why}")
@@ -204,14 +204,14 @@ def all_(
     plans: dict[str, Plan] = {}
     asked: list[QuestionsAsked | None] = []
     budget = _budget(by, out)
-    for task, protocol, material in fitting([Subject.of(run) for run in graded]):
+    for task, protocol, material in fitting([Subject.from_run(run) for run in graded]):
         outcome = _apply(protocol, material, out, by, budget)
         if isinstance(outcome, Plan):
             plans[task] = outcome
             continue
         done, results = outcome
         asked.append(done)
-        tasks.append(TaskResults.of(task, protocol, results, done))
+        tasks.append(TaskResults.from_results(task, protocol, results, done))
         tables += results.tables
     if by.dry_run:
         return plans_result(plans, budget) if plans else Result({})

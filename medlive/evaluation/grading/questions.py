@@ -176,6 +176,16 @@ class JudgeReplies:
             )
         return read
 
+    def get_all(self, questions: Iterable[Question], kind: type[R]) -> list[R] | None:
+        """The replies to questions; None while one is missing."""
+        replies = []
+        for question in questions:
+            reply = self.get(question, kind)
+            if reply is None:
+                return None
+            replies.append(reply)
+        return replies
+
     def settled(self, question: Question) -> bool:
         """Whether a question has a reply that counts."""
         return self.get(question, question.reply) is not None

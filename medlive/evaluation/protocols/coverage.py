@@ -36,11 +36,7 @@ NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
 _TOPS: Final = (3, 5)
 
 
-def cacs(
-    k: int,
-    n: int,
-    t: int,
-) -> float:
+def cacs(k: int, n: int, t: int) -> float:
     """Thresholded coverage of k hits among n criteria, 0 to 1; 1 <= t <= n. Raises ValueError."""
     if not (0 <= k <= n and 1 <= t <= n):
         raise ValueError(
@@ -148,11 +144,7 @@ class Coverage(Protocol):
         asked = ((run, case.case_id) for run in material for case in run.cases)
         return any(run.verdicts(case_id) for run, case_id in asked)
 
-    def results(
-        self,
-        material: Material,
-        found: JudgeReplies,
-    ) -> Results:
+    def results(self, material: Material, replies: JudgeReplies) -> Results:
         """Models, nearby thresholds and the length control."""
         hits = {run.label: hits_of(run, self.veto) for run in material}
         scored = {}
@@ -169,11 +161,23 @@ class Coverage(Protocol):
         if self.people:
             share, note = calibrate(by_people)
             notes.append(note)
+        figures = _means(scored, Hits.covered, share)
+        accuracy = _means(scored, Hits.accuracy, share)
+        passed = _means(scored, Hits.passed, share)
         rows: list[list[Cell]] = []
         for run in material:
-            if run.label in scored:
-                answered = len(hits[run.label])
-                rows.append(self._row(run, answered, scored[run.label], share))
+            if (name := run.label) not in scored:
+                continue
+            own, answered = scored[name], len(hits[name])
+            bounds = bounds_by_case(
+                [hit.covered(share) for hit in own],
+                [hit.case for hit in own],
+                draws=self.draws,
+                seed=self.seed,
+            )
+            row: list[Cell] = [name, len(own), accuracy[name], passed[name]]
+            row += [figures[name], *bounds, sum(hit.vetoed for hit in own)]
+            rows.append([*row, answered - len(own), len(run.cases) - answered])
         titles = ["model", "cases", "accuracy", "Pass@t", "CACS@t", "low", "high"]
         titles += ["vetoed", "ungraded", "unanswered"]
         note = (
@@ -185,33 +189,7 @@ class Coverage(Protocol):
             _sensitivity(scored, share),
             _length(scored, share),
         ]
-        return Results(tables, _means(scored, Hits.covered, share), notes)
-
-    def _row(
-        self,
-        run: Subject,
-        answered: int,
-        hits: Sequence[Hits],
-        share: float,
-    ) -> list[Cell]:
-        covered = [hit.covered(share) for hit in hits]
-        cases = [hit.case for hit in hits]
-        return [
-            run.label,
-            len(hits),
-            mean([hit.accuracy() for hit in hits]),
-            mean([hit.passed(share) for hit in hits]),
-            mean(covered),
-            *bounds_by_case(
-                covered,
-                cases,
-                draws=self.draws,
-                seed=self.seed,
-            ),
-            sum(hit.vetoed for hit in hits),
-            answered - len(hits),
-            len(run.cases) - answered,
-        ]
+        return Results(tables, figures, notes)
 
 
 def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
@@ -236,16 +214,12 @@ Figure = Callable[[Hits, float], float]
 """A figure of an answer at a share."""
 
 
-def _means(
-    scored: Scored,
-    figure: Figure,
-    share: float,
-) -> dict[str, float | None]:
+def _means(scored: Scored, figure: Figure, share: float) -> dict[str, float | None]:
     """The mean of each model."""
-    return {
-        name: mean([figure(hit, share) for hit in hits])
-        for name, hits in scored.items()
-    }
+    means = {}
+    for name, hits in scored.items():
+        means[name] = mean([figure(hit, share) for hit in hits])
+    return means
 
 
 def _sensitivity(scored: Scored, share: float) -> Table:

@@ -60,18 +60,14 @@ def final_number(text: str) -> Quantity | None:
     return all_numbers[-1] if all_numbers else None
 
 
-def close(
-    given: Quantity,
-    reference: Quantity,
-    tolerance: float,
-) -> bool:
+def close(number: Quantity, reference: Quantity, tolerance: float) -> bool:
     """Whether a number is within a share of the reference; a unit that one leaves out is the other's.
 
     `tolerance` 0 asks for the same number.
     """
-    (kind, value), (wanted, size) = measured(given), measured(reference)
+    (kind, value), (wanted, size) = measured(number), measured(reference)
     if kind is None or wanted is None:
-        value, size = given.value, reference.value
+        value, size = number.value, reference.value
     elif kind != wanted:
         return False
     return abs(value - size) <= tolerance * abs(size) + 1e-9 * abs(size)
@@ -99,11 +95,7 @@ class Number(Protocol):
         """Cases whose references are a number and its unit, and nothing else."""
         return all(_ALONE.fullmatch(c.advice.strip()) for c in cases_of(material))
 
-    def results(
-        self,
-        material: Material,
-        found: JudgeReplies,
-    ) -> Results:
+    def results(self, material: Material, replies: JudgeReplies) -> Results:
         """Shares right, and answers without a number, which are wrong."""
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
@@ -142,10 +134,7 @@ def query_of(text: str) -> str | None:
 
 
 def run_query(
-    database: Path,
-    query: str,
-    *,
-    seconds: float = 5.0,
+    database: Path, query: str, *, seconds: float = 5.0
 ) -> Counter[tuple[object, ...]]:
     """The rows that a query returns from a SQLite file, in any order.
 
@@ -154,7 +143,7 @@ def run_query(
     """
     place = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
     with closing(sqlite3.connect(place, uri=True)) as connection:
-        connection.set_authorizer(_only_reads)
+        connection.set_authorizer(only_reads)
         end = time.monotonic() + seconds
         connection.set_progress_handler(lambda: time.monotonic() > end, 10_000)
         rows = connection.execute(query).fetchmany(MOST_ROWS + 1)
@@ -167,20 +156,20 @@ def run_query(
     return counted
 
 
-def _only_reads(
-    action: int,
-    first: str | None,
-    second: str | None,
-    *_: object,
-) -> int:
-    allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
-    harmless = action == sqlite3.SQLITE_FUNCTION and second not in (
-        "load_extension",
-        "readfile",
-        "writefile",
-        "edit",
-    )
-    return sqlite3.SQLITE_OK if action in allowed or harmless else sqlite3.SQLITE_DENY
+_READS: Final = (
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_RECURSIVE,
+    sqlite3.SQLITE_FUNCTION,
+)
+_BEYOND: Final = ("load_extension", "readfile", "writefile", "edit")
+"""Functions that reach beyond the file."""
+
+
+def only_reads(action: int, _: str | None, function: str | None, *__: object) -> int:
+    """SQLite's authorizer: what reads the file is let through, all else denied."""
+    denied = action not in _READS or function in _BEYOND
+    return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
 
 
 class Query(Protocol):
@@ -212,11 +201,7 @@ class Query(Protocol):
         ),
     ] = 0.0
 
-    def results(
-        self,
-        material: Material,
-        found: JudgeReplies,
-    ) -> Results:
+    def results(self, material: Material, replies: JudgeReplies) -> Results:
         """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
         if not self.database.is_file():
             raise BadInput(f"{self.database} is not a file")
@@ -243,11 +228,7 @@ class Query(Protocol):
         )
         return Results([Table("Queries", titles, rows, note)], figures)
 
-    def _state(
-        self,
-        case: EvaluationCase,
-        answer: Answer,
-    ) -> tuple[str, bool]:
+    def _state(self, case: EvaluationCase, answer: Answer) -> tuple[str, bool]:
         """What came of an answer, and whether its case can be answered."""
         wanted, query = query_of(case.advice), query_of(answer.response)
         if wanted is None:

@@ -34,8 +34,8 @@ class Subject:
     """Case id → criterion id → met, not met, or None for ungraded."""
 
     @classmethod
-    def of(cls, graded: GradedRun) -> Self:
-        """A run's."""
+    def from_run(cls, graded: GradedRun) -> Self:
+        """The subject of a run."""
         return cls(graded.label, graded.run.cases, graded.answers, graded.verdicts)
 
     def answered(self) -> Iterator[tuple[EvaluationCase, Answer]]:
@@ -87,10 +87,7 @@ SeedOption = Annotated[int, Field(ge=0, description="where the draws begin")]
 class Protocol(BaseModel, ABC):
     """A method of evaluation. Its fields are its options, described and checked."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: ClassVar[str]
     about: ClassVar[str]
@@ -106,22 +103,16 @@ class Protocol(BaseModel, ABC):
         return False
 
     def questions(
-        self,
-        material: Material,
-        found: JudgeReplies,
+        self, material: Material, replies: JudgeReplies
     ) -> Iterable[Question]:
-        """All questions that can be asked, given what was found: again whenever something was.
+        """All questions that can be asked, given the replies on record: again whenever one came.
 
         Those that build on earlier replies come once these are there.
         """
         return ()
 
     @abstractmethod
-    def results(
-        self,
-        material: Material,
-        found: JudgeReplies,
-    ) -> Results:
+    def results(self, material: Material, replies: JudgeReplies) -> Results:
         """The tables. Raises UsageError for material that the protocol cannot work on."""
 
 
@@ -165,11 +156,6 @@ def bounds_by_case(
         return None, None
     column = np.array(values, dtype=np.float64)[:, None]
     clusters = cluster_numbers(cases)
-    drawn = bootstrap_means(
-        column,
-        draws=draws,
-        seed=seed,
-        clusters=clusters,
-    )
+    drawn = bootstrap_means(column, draws=draws, seed=seed, clusters=clusters)
     low, high = bounds_of(column, drawn, clusters)
     return (None, None) if np.isnan(low[0]) else (float(low[0]), float(high[0]))

@@ -30,10 +30,7 @@ Figures = Mapping[str, Mapping[str, float | None]]
 class TaskResults(BaseModel):
     """What a protocol found on one set of cases."""
 
-    model_config = ConfigDict(
-        extra="ignore",
-        frozen=True,
-    )
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     format: Literal["medlive-protocol"] = "medlive-protocol"
     format_version: Literal[1] = 1
@@ -50,7 +47,7 @@ class TaskResults(BaseModel):
     judge."""
 
     @classmethod
-    def of(
+    def from_results(
         cls,
         task: str,
         protocol: Protocol,
@@ -85,10 +82,7 @@ class TaskResults(BaseModel):
 class Portfolio(BaseModel):
     """`portfolio.json`: every task, and what they come to together."""
 
-    model_config = ConfigDict(
-        extra="ignore",
-        frozen=True,
-    )
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     format: Literal["medlive-portfolio"] = "medlive-portfolio"
     format_version: Literal[1] = 1
@@ -130,23 +124,18 @@ def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
         values.append([model, *(of_task.get(model) for of_task in figures.values())])
         ranked.append([model, *own, whole_mean(own)])
     ranked.sort(key=lambda row: (row[-1] is None, row[-1] or 0.0))
+    columns = {}
+    for task, of_task in figures.items():
+        own_values = [of_task.get(model) for model in models]
+        columns[task] = np.array(own_values, dtype=np.float64)
+    alike: list[list[Cell]] = []
+    for task, column in columns.items():
+        alike.append([task, *(spearman(column, other) for other in columns.values())])
     note = "1 is best. NA: the model was not run there. The mean is of all tasks, and NA where one is."
     about = "Each task's own figure; higher is better. NA: not run."
+    both = "Over the models that both tasks have; NA: fewer than three, or all equal."
     return (
         Table("Figures by task", ["model", *tasks], values, about),
         Table("Ranks", ["model", *tasks, "mean"], ranked, note),
-        _alike(figures, models),
+        Table("How alike tasks rank models (Spearman)", ["task", *tasks], alike, both),
     )
-
-
-def _alike(figures: Figures, models: Sequence[str]) -> Table:
-    columns = {}
-    for task, of_task in figures.items():
-        values = [of_task.get(model) for model in models]
-        columns[task] = np.array(values, dtype=np.float64)
-    rows: list[list[Cell]] = []
-    for task, column in columns.items():
-        rows.append([task, *(spearman(column, other) for other in columns.values())])
-    note = "Over the models that both tasks have; NA: fewer than three, or all equal."
-    titles = ["task", *columns]
-    return Table("How alike tasks rank models (Spearman)", titles, rows, note)

@@ -60,23 +60,18 @@ class Judged:
 
 
 def mapped(
-    instructions: int,
-    correctness: int,
-    effectiveness: int,
-    readability: int,
+    instructions: int, correctness: int, effectiveness: int, readability: int
 ) -> int:
     """The paper's total of a generated text, 0 to 7, by four dimensions of 0 to 5 (appendix D: B, C, D, E)."""
-    b, c, d, e = instructions, correctness, effectiveness, readability
-    if 0 in (b, c, d, e):
-        return 0
-    if 1 in (b, c, d, e):
-        return 1
-    if b + c + d + e == 20:
+    first, second = min(instructions, correctness), min(effectiveness, readability)
+    lowest = min(first, second)
+    if lowest < 2:
+        return lowest
+    if lowest == 5:
         return 7
-    if min(b, c, d, e) >= 4:
-        return 6 if min(b, c) >= 5 else 5
-    for least, rest, total in ((5, 3, 5), (4, 3, 4), (3, 2, 3)):
-        if min(b, c) >= least and min(d, e) >= rest:
+    steps = ((5, 4, 6), (4, 4, 5), (5, 3, 5), (4, 3, 4), (3, 2, 3))
+    for least, rest, total in steps:
+        if first >= least and second >= rest:
             return total
     return 2
 
@@ -186,11 +181,7 @@ def compare_with_people(
     return [_agreement(compared, draws, seed), _to_refine(compared)], notes
 
 
-def _agreement(
-    compared: Sequence[Compared],
-    draws: int,
-    seed: int,
-) -> Table:
+def _agreement(compared: Sequence[Compared], draws: int, seed: int) -> Table:
     groups: dict[str, list[Compared]] = {}
     for member in compared:
         groups.setdefault(member.judged.case.theme or "none", []).append(member)
@@ -203,36 +194,14 @@ def _agreement(
             cells[place, int(not member.usable), int(not member.judged.usable)] = 1
         numbers = cluster_numbers(member.judged.case for member in members)
         clusters = np.arange(len(members)) if numbers is None else numbers
-        equal = estimate(
-            cells,
-            equal_of_tables,
-            clusters,
-            draws=draws,
-            seed=seed,
-        )
-        ac1 = estimate(
-            cells,
-            ac1_of_tables,
-            clusters,
-            draws=draws,
-            seed=seed,
-        )
+        equal = estimate(cells, equal_of_tables, clusters, draws=draws, seed=seed)
+        ac1 = estimate(cells, ac1_of_tables, clusters, draws=draws, seed=seed)
         counts = cells.sum(axis=0).astype(int).ravel().tolist()
         rows.append(
             [name, len(members), equal.value, equal.low, equal.high, ac1.value, *counts]
         )
-    columns = (
-        "category",
-        "answers",
-        "equal",
-        "low",
-        "high",
-        "AC1",
-        "both usable",
-        "people only",
-        "judge only",
-        "neither",
-    )
+    columns = ["category", "answers", "equal", "low", "high", "AC1"]
+    columns += ["both usable", "people only", "judge only", "neither"]
     note = "People's label is the majority of the raters. The paper finds equal labels for 92.36 % of the answers."
     return Table("Usable by people and by the judge", columns, rows, note)
 
@@ -261,15 +230,7 @@ def _to_refine(compared: Sequence[Compared]) -> Table:
         ]
         disputed.append((equal, -len(members), row))
     disputed.sort(key=lambda member: member[:2])
-    columns = (
-        "case",
-        "category",
-        "answers",
-        "equal",
-        "usable, people",
-        "usable, judge",
-        "people's total",
-        "judge's score",
-    )
+    columns = ["case", "category", "answers", "equal", "usable, people"]
+    columns += ["usable, judge", "people's total", "judge's score"]
     note = f"Cases whose labels are equal on less than {LOW:.0%} of the answers, the worst first."
     return Table("Cases to refine", columns, [row for *_, row in disputed], note)

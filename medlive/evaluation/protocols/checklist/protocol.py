@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
@@ -33,6 +33,7 @@ from medlive.evaluation.protocols.model import (
     whole_mean,
 )
 from medlive.grader.reply import Words
+from medlive.llm.ask import ReplyModel
 
 TASK: Final = "protocol.checklist"
 CATEGORIES: Final = (
@@ -49,26 +50,14 @@ DEFAULT_CATEGORY: Final = "Medical Reasoning"
 """Of cases that no published category fits: a patient's question is answered by inference."""
 
 
-class ChecklistReply(BaseModel):
+class ChecklistReply(ReplyModel):
     """`protocol.checklist`: a score of 1 to 5.
 
     Inputs: language, category, reference, core, secondary, question, answer.
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-    )
-
     reasoning: Words
-    score: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=5,
-        ),
-    ]
+    score: Annotated[int, Field(ge=1, le=5)]
 
 
 def _checked(people: Path | None) -> Path | None:
@@ -124,21 +113,25 @@ class Checklist(Protocol):
         return has_reference(material)
 
     def questions(
-        self,
-        material: Material,
-        found: JudgeReplies,
+        self, material: Material, replies: JudgeReplies
     ) -> Iterator[Question]:
         """Every answer, once for each round."""
         for run in material:
             for case, answer in run.answered():
                 yield from self._rounds(case, answer)
 
-    def _rounds(
-        self,
-        case: EvaluationCase,
-        answer: Answer,
-    ) -> list[Question]:
-        core, secondary = self._requirements(case)
+    def _rounds(self, case: EvaluationCase, answer: Answer) -> list[Question]:
+        core: list[str] = []
+        secondary: list[str] = []
+        published = {c.axis for c in case.criteria} <= {CORE, SECONDARY}
+        for criterion in case.criteria:
+            is_core = criterion.points >= self.core_points
+            if published:
+                is_core = criterion.axis == CORE
+            if is_core:
+                core.append(criterion.criterion)
+            elif published or criterion.points > 0:
+                secondary.append(criterion.criterion)
         inputs = {
             "language": case.language,
             "category": case.theme if case.theme in CATEGORIES else DEFAULT_CATEGORY,
@@ -162,40 +155,15 @@ class Checklist(Protocol):
             )
         return questions
 
-    def _requirements(self, case: EvaluationCase) -> tuple[list[str], list[str]]:
-        core: list[str] = []
-        secondary: list[str] = []
-        published = {c.axis for c in case.criteria} <= {CORE, SECONDARY}
-        for criterion in case.criteria:
-            is_core = criterion.points >= self.core_points
-            if published:
-                is_core = criterion.axis == CORE
-            if is_core:
-                core.append(criterion.criterion)
-            elif published or criterion.points > 0:
-                secondary.append(criterion.criterion)
-        return core, secondary
-
-    def scores(
-        self,
-        run: Subject,
-        found: JudgeReplies,
-    ) -> dict[str, float | None]:
+    def scores(self, run: Subject, replies: JudgeReplies) -> dict[str, float | None]:
         """Case id → the mean of all rounds; None where one of them has no score."""
         means: dict[str, float | None] = {}
         for case, answer in run.answered():
-            scores: list[float | None] = []
-            for question in self._rounds(case, answer):
-                reply = found.get(question, ChecklistReply)
-                scores.append(None if reply is None else reply.score)
-            means[case.case_id] = whole_mean(scores)
+            rounds = replies.get_all(self._rounds(case, answer), ChecklistReply)
+            means[case.case_id] = rounds and mean([reply.score for reply in rounds])
         return means
 
-    def results(
-        self,
-        material: Material,
-        found: JudgeReplies,
-    ) -> Results:
+    def results(self, material: Material, replies: JudgeReplies) -> Results:
         """Usability by model and category, and beside people's ratings."""
         categories = dict.fromkeys(case.theme or "none" for case in cases_of(material))
         usability: list[list[Cell]] = []
@@ -203,7 +171,7 @@ class Checklist(Protocol):
         figures: dict[str, float | None] = {}
         judged: list[Judged] = []
         for run in material:
-            means = self.scores(run, found)
+            means = self.scores(run, replies)
             own = []
             for case in run.cases:
                 score = means.get(case.case_id)
@@ -214,12 +182,7 @@ class Checklist(Protocol):
             cases = [judgement.case for judgement in own]
             figures[run.label] = mean(values)
             row: list[Cell] = [run.label, len(own), mean(values)]
-            row += bounds_by_case(
-                values,
-                cases,
-                draws=self.draws,
-                seed=self.seed,
-            )
+            row += bounds_by_case(values, cases, draws=self.draws, seed=self.seed)
             row.append(mean([judgement.score for judgement in own]))
             row += [len(means) - len(own), len(run.cases) - len(means)]
             usability.append(row)
@@ -242,10 +205,7 @@ class Checklist(Protocol):
         notes: list[str] = []
         if self.people:
             people_tables, notes = compare_with_people(
-                self.people,
-                judged,
-                draws=self.draws,
-                seed=self.seed,
+                self.people, judged, draws=self.draws, seed=self.seed
             )
             tables += people_tables
         return Results(tables, figures, notes)
