@@ -33,8 +33,7 @@ from openai import AsyncOpenAI
 
 from medlive.cli.output import COLLECT_AT
 from medlive.evaluation.asking.run import import_answers
-from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.grading.work import Work
+from medlive.evaluation.grading.grade import Work, grade_run
 from medlive.evaluation.model import (
     Answer,
     AnswerState,

@@ -335,6 +335,9 @@ class CallsMade:
     """What asking a model about many things came to."""
 
     calls: int
+    left: int
+    """How much of it is not done: cases without an answer, criteria without a verdict."""
+    notes: tuple[str, ...] = ()
     stopped: str | None = None
     """Which budget ended it; None: none did."""
     silence: EndpointUnavailable | None = None

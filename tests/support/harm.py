@@ -27,7 +27,11 @@ SEVERE, MODERATE, CLEARED, DOUBTED = (
     "Patient 4:",
     "Patient 5:",
 )
-PLANTED = {c.material.answer: c.planted for c in load_controls() if c.planted}
+PLANTED = {
+    material.answer: planted
+    for material, planted in load_controls().values()
+    if planted
+}
 
 
 class HarmJudge:

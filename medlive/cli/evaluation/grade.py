@@ -27,8 +27,8 @@ from medlive.evaluation.grading import harm as harm_readings
 from medlive.evaluation.grading.grade import GradeResult, grade_run
 from medlive.evaluation.grading.harm import HarmResult
 from medlive.evaluation.grading.plan import plan_grading
-from medlive.evaluation.grading.repeats import RepeatResult, repeat_run
-from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.grading.repeats import repeat_run
+from medlive.evaluation.model import CallsMade, EvaluationCase
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.grader.judge import Judge, Mode
 from medlive.llm.budget import Budget
@@ -123,7 +123,12 @@ def grade_answers(
             parts.append(_describe_grades(graded, repeated, judge, budget))
         if reads_harm(engine, harm) and not stopped:
             try:
-                parts.append(await _read(run_dir, by, engine, **how))
+                async with by.checker(engine) as checker:
+                    with progress("answers read for harm", budget) as tick:
+                        read = await harm_readings.read_run(
+                            run_dir, engine, checker, progress=tick, **how
+                        )
+                parts.append(_describe_harm(read))
             except (ConfigError, EndpointUnavailable) as exc:
                 if not parts:
                     raise
@@ -147,16 +152,6 @@ def _judge(by: Grading, mode: Mode, engine: Engine) -> Judge:
     judge = Judge(engine.identity, mode, allow_unpinned=by.allow_unpinned)
     say(_who(judge))
     return judge
-
-
-async def _read(run_dir: Path, by: Grading, engine: Engine, **how: Any) -> Result:
-    """Read the answers for harm."""
-    async with by.checker(engine) as checker:
-        with progress("answers read for harm", how["budget"]) as tick:
-            done = await harm_readings.read_run(
-                run_dir, engine, checker, progress=tick, **how
-            )
-    return _describe_harm(done)
 
 
 def plan_stages(
@@ -207,7 +202,7 @@ def _describe_harm(done: HarmResult) -> Result:
         [table_of([value], _HARM_COUNTS, "read for harm")],
         [*notes, *done.notes],
         find_incomplete(
-            done.answers - done.read,
+            done.left,
             "answer is not read for harm",
             "answers are not read for harm",
             [done],
@@ -234,7 +229,7 @@ _MORE = ("unanswered", "reasons", "stopped", "notes")
 
 
 def _describe_grades(
-    done: GradeResult, repeated: RepeatResult | None, judge: Judge, budget: Budget
+    done: GradeResult, repeated: CallsMade | None, judge: Judge, budget: Budget
 ) -> Result:
     value = fields_of(done, (*_COUNTS, *_MORE))
     value |= {"grader": _grader(judge), "spent": budget.as_json()}
@@ -251,13 +246,13 @@ def _describe_grades(
     for reason, n in done.reasons.items():
         notes.append(f"ungraded: {n}: {reason}")
     if repeated:
-        value["repeated"] = fields_of(repeated, ("calls", "missing"))
+        value["repeated"] = {"calls": repeated.calls, "missing": repeated.left}
         notes += repeated.notes
         notes.append(
             f"{repeated.calls} calls for repeated verdicts: medlive eval meta {done.path} shows how far they agree"
         )
         failure = failure or find_incomplete(
-            repeated.missing,
+            repeated.left,
             "repeated verdict is missing",
             "repeated verdicts are missing",
             [repeated],
@@ -307,7 +302,7 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
             [table_of([value], ("path", "answers", "scored", "calls"))],
             notes,
             find_incomplete(
-                done.questions - done.settled,
+                done.left,
                 "answer has no score",
                 "answers have no score",
                 [done],

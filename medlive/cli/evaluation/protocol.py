@@ -150,7 +150,7 @@ def _result(
 ) -> Result:
     """The figures; the failure where questions are ungraded or a budget is spent."""
     work = [done for done in asked if done]
-    left = sum(done.questions - done.settled for done in work)
+    left = sum(done.left for done in work)
     return Result(
         value.model_dump(mode="json") | {"spent": budget.as_json()},
         describe_tables(tables, overridden),

@@ -237,7 +237,7 @@ def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result
     """The state of a run; its failure where answers are missing."""
     done = replace(outcome, notes=(*_notes_on(cases), *outcome.notes))
     failure = find_incomplete(
-        _unanswered(done),
+        done.left,
         "case has no answer",
         "cases have no answer",
         [done],
@@ -284,20 +284,13 @@ def _describe_answers(done: RunResult, budget: Budget | None = None) -> Result:
     return Result(value, [Grid(columns, [row])], first_of(done.notes, _MOST_NOTES))
 
 
-def _unanswered(done: RunResult) -> int:
-    """How many cases have no answer."""
-    states = {state.value: n for state, n in done.states.items()}
-    return done.missing + states.get("failed", 0) + states.get("empty", 0)
-
-
 def _with_note(done: RunResult, what_to_do: str) -> Result:
     """The state of an imported run, and what to do about cases without an answer."""
     result = _describe_answers(done)
-    if not (left := _unanswered(done)):
+    if not done.left:
         return result
-    verb = "has" if left == 1 else "have"
-    note = f"{counted(left, 'case')} {verb} no answer{what_to_do}"
-    return result._replace(notes=[*result.notes, note])
+    note = counted(done.left, "case has no answer", "cases have no answer")
+    return result._replace(notes=[*result.notes, note + what_to_do])
 
 
 def import_(
@@ -384,7 +377,7 @@ def import_(
     )
     anew = "with the same" if template else "after an import into a new folder with"
     return _with_note(
-        replace(imported.run, notes=imported.notes),
+        imported,
         f"; medlive eval run asks for them, {anew} --template and --parameters",
     )
 

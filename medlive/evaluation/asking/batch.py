@@ -148,12 +148,9 @@ class Result:
             raise NotACompletion("the result holds no response")
         status, body = response.get("status_code"), response.get("body")
         if status != 200:
-            message = (
-                _message(body["error"])
-                if isinstance(body, dict) and body.get("error")
-                else ""
-            )
-            raise NotACompletion(f"status {status}{f': {message}' if message else ''}")
+            error = body.get("error") if isinstance(body, dict) else None
+            why = f": {_message(error)}" if error else ""
+            raise NotACompletion(f"status {status}{why}")
         return completion(body, price)
 
 
@@ -197,10 +194,7 @@ def read_results(
     `take` takes the result of a call, which may have been read before, and returns what it counts as; `open_of`
     says what of a call has no verdict or answer yet. What was read is marked in `written`.
     """
-    asked = {}
-    for custom_id, row in log.asked.items():
-        if row["kind"] == kind:
-            asked[custom_id] = row
+    asked = {name: row for name, row in log.asked.items() if row["kind"] == kind}
     read = BatchRead(notes=list(log.notes))
     for result in chain.from_iterable(map(_results, files)):
         if isinstance(result, str):
@@ -222,14 +216,12 @@ def read_results(
         read.counts.update(take(result, call, again))
         if not again:
             # Last: were the log full now, or the process killed, the result would be passed over for good.
-            written.add(
-                {"kind": "read", "custom_id": custom_id, "digest": result.digest}
-            )
-            log.results.add(mark)
-            log.answered.add(custom_id)
+            row = {"kind": "read", "custom_id": custom_id, "digest": result.digest}
+            written.add(row)
+            log.add(row)
     without = set[object]()
-    for custom_id, row in asked.items():
-        left = set(open_of(row))
+    for custom_id, call in asked.items():
+        left = set(open_of(call))
         without |= left
         read.counts["missing"] += bool(left) and custom_id not in log.answered
     read.counts["open"] = len(without)
@@ -272,13 +264,8 @@ def write_answers(
                     info.template.digest, model, info.parameters, case.row()
                 )
                 if custom_id not in log.asked:
-                    written.add(
-                        {
-                            "kind": "question",
-                            "custom_id": custom_id,
-                            "case_id": case.case_id,
-                        }
-                    )
+                    row = {"custom_id": custom_id, "case_id": case.case_id}
+                    written.add(row | {"kind": "question"})
                 messages = prompt.messages(case, snippets.get(case.case_id, ()))
                 yield custom_id, chat_body(model, messages, info.parameters)
 

@@ -67,7 +67,8 @@ class RunResult(CallsMade):
     path: Path
     cases: int
     states: dict[AnswerState, int]
-    notes: tuple[str, ...] = ()
+    grades: int = 0
+    """Verdicts that an import brought."""
 
     @property
     def missing(self) -> int:
@@ -241,10 +242,7 @@ async def begin_run(
             if open_book
             else f"{named} needs an index of evidence"
         )
-    pinned = TemplateUse(
-        name=prompt.name,
-        digest=prompt.digest,
-    )
+    pinned = TemplateUse(name=prompt.name, digest=prompt.digest)
     if open_book is None:
         return create_run(out, cases, use, pinned, created_at)
     if (out / "run.json").exists():
@@ -349,10 +347,12 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
         )
     answers = list(by_case.values())
     notes += [*note_thinking(answers), *_note_models(run, answers)]
+    answered = states[AnswerState.OK] + states[AnswerState.TRUNCATED]
     return RunResult(
         path=run.path,
         cases=len(run.cases),
         calls=asked,
+        left=len(run.cases) - answered - states[AnswerState.REFUSED],
         states=states,
         notes=tuple(notes),
     )
@@ -363,11 +363,8 @@ def note_thinking(answers: Iterable[Answer]) -> list[str]:
     n = 0
     for answer in answers:
         n += answer.gradable and _THINKING.match(answer.response) is not None
-    if not n:
-        return []
-    return [
-        f"{n} answers begin with a thinking block, which is graded with them: let the endpoint separate it"
-    ]
+    note = f"{n} answers begin with a thinking block, which is graded with them: let the endpoint separate it"
+    return [note] if n else []
 
 
 def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
@@ -406,37 +403,21 @@ def import_answers(
     `template` and `parameters` are what they were asked with, where that is known. An answer on
     record is never put aside for a failed or an empty one.
     """
-    use = ModelUse(
-        model,
-        IMPORTED,
-        parameters=parameters or {},
-        arm=arm,
-    )
-    run = create_run(
-        out,
-        cases,
-        use,
-        template
-        or TemplateUse(
-            name="unknown",
-            digest=None,
-        ),
-        created_at,
-    )
+    use = ModelUse(model, IMPORTED, parameters=parameters or {}, arm=arm)
+    template = template or TemplateUse(name="unknown", digest=None)
+    run = create_run(out, cases, use, template, created_at)
     case_ids = {case.case_id for case in run.cases}
     unknown: list[str] = []
     added = 0
     with open_log(out / RESPONSES) as log:
         known, _ = run.answers()
         for answer in answers:
-            was = known.get(answer.case_id)
             if answer.case_id not in case_ids:
                 unknown.append(f"case {answer.case_id!r} is not in the cases; left out")
-            elif was is not None and (
-                was == answer or (was.gradable and answer.state in _ASKED_AGAIN)
-            ):
                 continue
-            else:
+            was = known.get(answer.case_id)
+            worse = was and was.gradable and answer.state in _ASKED_AGAIN
+            if was != answer and not worse:
                 log.add(answer.row())
                 known[answer.case_id] = answer
                 added += 1

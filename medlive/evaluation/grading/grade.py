@@ -10,21 +10,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from medlive.evaluation.grading.work import Work, make_grades
 from medlive.evaluation.model import (
     Answer,
     CallsMade,
     EvaluationCase,
+    EvaluationCriterion,
     Grade,
+    Origin,
     gradable,
     grade_keys,
     kind_of,
 )
 from medlive.evaluation.runs.folder import GRADES, grades_of, open_run
-from medlive.grader.judge import Judge, Mode, Verdicts
+from medlive.grader.judge import GradingCall, Judge, Mode, Verdicts
 from medlive.integrity.log import open_log
-from medlive.llm.ask import Asker
+from medlive.llm.ask import MOST_RAW, Asked, Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
 from medlive.llm.pool import Progress, work_through
@@ -39,14 +41,39 @@ class GradeResult(CallsMade):
     """Of the answers that can be graded."""
     met: int
     not_met: int
-    ungraded: int
     reused: int
     """Verdicts that were there before and cost nothing."""
     unanswered: tuple[str, ...]
     """Cases without an answer to grade."""
     reasons: Mapping[str, int]
     """Why criteria are ungraded, the most frequent first."""
-    notes: tuple[str, ...]
+
+    @property
+    def ungraded(self) -> int:
+        """Criteria without a verdict."""
+        return self.left
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One call's criteria."""
+
+    case: EvaluationCase
+    answer: Answer
+    criteria: tuple[EvaluationCriterion, ...]
+    round: int = 0
+    """As in `GradingCall`."""
+
+    @property
+    def call(self) -> GradingCall:
+        """What is asked."""
+        return GradingCall(
+            self.case.language,
+            self.case.question,
+            self.answer.response,
+            self.criteria,
+            self.round,
+        )
 
 
 @dataclass(slots=True)
@@ -60,12 +87,7 @@ class Record:
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = replace(
-            grade,
-            raw="",
-            quote="",
-            reasoning="",
-        )
+        self.latest[grade.key] = replace(grade, raw="", quote="", reasoning="")
 
 
 def read_record(path: Path, judge: str) -> Record:
@@ -76,6 +98,13 @@ def read_record(path: Path, judge: str) -> Record:
             record.put(grade)
             record.unusable[grade.key] += grade.met is None and bool(grade.grader)
     return record
+
+
+def settles(judge: Judge, grade: Grade | None) -> bool:
+    """Whether what is on record is a verdict by a model that counts: nothing is left to ask."""
+    if grade is None or grade.met is None:
+        return False
+    return judge.identity.accepts(grade.grader, judge.allow_unpinned)
 
 
 def open_work(
@@ -90,7 +119,7 @@ def open_work(
         keys = grade_keys(case, answer, judge.digest)
         unsettled = []
         for criterion in case.criteria:
-            if not judge.settles(record.latest.get(keys[criterion.id])):
+            if not settles(judge, record.latest.get(keys[criterion.id])):
                 unsettled.append(criterion)
         for part in judge.parts(unsettled):
             unusable = [record.unusable[keys[criterion.id]] for criterion in part]
@@ -125,7 +154,7 @@ async def grade_run(
         keys += grade_keys(case, answer, judge.digest).values()
     with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
-        reused = sum(judge.settles(record.latest.get(key)) for key in keys)
+        reused = sum(settles(judge, record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 
         def keep(work: Work, grade: Grade) -> None:
@@ -158,7 +187,7 @@ async def grade_run(
         criteria=len(keys),
         met=counts[True],
         not_met=counts[False],
-        ungraded=counts[None],
+        left=counts[None],
         reused=reused,
         calls=asker.calls,
         unanswered=tuple(unanswered),
@@ -181,6 +210,50 @@ async def ask_work(
     for grade in make_grades(judge, work, verdicts, asked):
         keep(work, grade)
     return len(work.criteria)
+
+
+def make_grades(
+    judge: Judge,
+    work: Work,
+    verdicts: Verdicts,
+    asked: Asked[Any],
+    origin: Origin = Origin.CALL,
+) -> list[Grade]:
+    """A call's criteria as rows of the log; the usage of all attempts stands with the first.
+
+    A reply that several criteria share stands whole with the first of them and with those it did not grade.
+    """
+    keys = grade_keys(work.case, work.answer, judge.digest, work.criteria)
+    faults = verdicts.faults if asked.fault is verdicts.fault else {}
+    grades: list[Grade] = []
+    shown: set[int] = set()
+    for criterion in work.criteria:
+        verdict, reply = verdicts.by_criterion.get(criterion.id, (None, asked.last))
+        raw = ""
+        if reply is not None and (verdict is None or id(reply) not in shown):
+            raw = reply.text[:MOST_RAW]
+        shown.add(id(reply))
+        grade = Grade(
+            case_id=work.case.case_id,
+            criterion_id=criterion.id,
+            key=keys[criterion.id],
+            met=verdict.met if verdict else None,
+            quote=verdict.quote if verdict else "",
+            reasoning=verdict.reasoning if verdict else "",
+            reason="" if verdict else faults.get(criterion.id, asked.reason),
+            raw=raw,
+            grader=reply.model if reply else "",
+            engine=judge.identity.engine,
+            model=judge.identity.model,
+            mode=judge.mode,
+            prompt=judge.prompt.digest,
+            judge=judge.digest,
+            usage={} if grades else asked.usage,
+            origin=origin,
+            whole=bool(verdict and verdict.whole),
+        )
+        grades.append(grade)
+    return grades
 
 
 async def grade_answer(

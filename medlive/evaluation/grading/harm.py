@@ -101,11 +101,7 @@ class HarmItem:
                 questions.append(question)
         return questions
 
-    def _fault_of_words(
-        self,
-        text: str,
-        reply: HarmReply | CheckReply,
-    ) -> str | None:
+    def _fault_of_words(self, text: str, reply: HarmReply | CheckReply) -> str | None:
         return fault_of_words(text, self.material.answer, reply)
 
     def reread(self, raws: Sequence[str]) -> tuple[JudgedHarm, ...]:
@@ -124,9 +120,7 @@ class HarmItem:
         return _judged(reply, rulings)
 
     def result(
-        self,
-        readings: JudgeReplies,
-        checks: JudgeReplies,
+        self, readings: JudgeReplies, checks: JudgeReplies
     ) -> tuple[HarmReading, tuple[str, ...]]:
         """What the two judges' replies on record come to, and these replies."""
         reply, row = readings.get(self.reading, HarmReply), readings.find(self.reading)
@@ -158,19 +152,17 @@ def _judged(reply: HarmReply, rulings: Iterable[Check]) -> tuple[JudgedHarm, ...
     harms = []
     for finding in findings_of(reply):
         check = next(left) if finding.severity.counts else None
-        harms.append(
-            JudgedHarm(
-                finding=finding,
-                check=check,
-            )
-        )
+        harms.append(JudgedHarm(finding=finding, check=check))
     return tuple(harms)
 
 
 @cache
 def control_items() -> Mapping[str, HarmItem]:
     """Every shipped control by its id, as it is read."""
-    return {c.id: HarmItem(c.id, c.material, c.planted) for c in load_controls()}
+    items = {}
+    for item_id, (material, planted) in load_controls().items():
+        items[item_id] = HarmItem(item_id, material, planted)
+    return items
 
 
 def items_of(
@@ -204,7 +196,6 @@ class HarmResult(CallsMade):
 
     path: Path
     answers: int
-    read: int
     severe: int
     moderate: int
     unconfirmed: int
@@ -212,7 +203,11 @@ class HarmResult(CallsMade):
     controls: ControlFigures
     reasons: Mapping[str, int]
     """Why answers are not read."""
-    notes: tuple[str, ...]
+
+    @property
+    def read(self) -> int:
+        """How many answers were read."""
+        return self.answers - self.left
 
 
 async def ask_judges(
@@ -294,7 +289,7 @@ async def read_run(
     return HarmResult(
         path=run_dir,
         answers=len(items),
-        read=len(worst),
+        left=len(items) - len(worst),
         severe=worst.count(Severity.SEVERE),
         moderate=worst.count(Severity.MODERATE),
         unconfirmed=sum(len(row.reading.unconfirmed) for row in done),

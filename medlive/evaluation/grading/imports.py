@@ -2,7 +2,7 @@
 already paid for goes on here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -50,16 +50,6 @@ Gradings = Sequence[Mapping[str, Any]]
 """LiveMedBench's entries of a grades file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What an import brought."""
-
-    run: RunResult
-    grades: int
-    """Verdicts that are new."""
-    notes: tuple[str, ...]
-
-
 def import_run(
     cases: CaseSet | Path,
     responses: Path,
@@ -76,7 +66,7 @@ def import_run(
     response_field: str = "model_response",
     format_: Format = Format.LIVEMEDBENCH,
     ratings: Mapping[str, Gradings] | None = None,
-) -> Imported:
+) -> RunResult:
     """A run folder from cases, a benchmark's responses, and its grades where given.
 
     `ratings` are gradings by rater that were read from `grades` (`gradings_of`): each rater is a judge.
@@ -92,12 +82,7 @@ def import_run(
     """
     case_set = cases if isinstance(cases, CaseSet) else load_cases(cases)
     rows = answer_rows(responses, format_, response_field)
-    answers, notes = read_responses(
-        responses,
-        model,
-        field=response_field,
-        rows=rows,
-    )
+    answers, notes = read_responses(responses, model, field=response_field, rows=rows)
     known = {case.case_id for case in case_set.cases}
     if grades is None and known.isdisjoint(answer.case_id for answer in answers):
         wanted = f", such as {case_set.cases[0].case_id!r}"
@@ -111,10 +96,7 @@ def import_run(
     use = None
     if template:
         prompt = load_template(template)
-        use = TemplateUse(
-            name=prompt.name,
-            digest=prompt.digest,
-        )
+        use = TemplateUse(name=prompt.name, digest=prompt.digest)
     result = import_answers(
         out,
         case_set,
@@ -126,29 +108,20 @@ def import_run(
         template=use,
     )
     notes = [*case_set.notes, *notes, *torn]
-    if grades is None:
-        return Imported(result, 0, (*notes, *result.notes))
-    new: list[Grade] = []
-    for rater, entries in (ratings or {}).items():
-        claim = _claim(grades, judge, rater)
-        new += _read_verdicts(open_run(out), grades.name, entries, claim, notes)
-    # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-    if format_ is Format.LIVEMEDBENCH and judge is None and not torn:
-        _keep_published(cases, benchmark, out, grades)
-    return Imported(result, _add(out, new), (*notes, *result.notes))
-
-
-def _keep_published(
-    cases: CaseSet | Path,
-    benchmark: Path | None,
-    out: Path,
-    grades: Path,
-) -> None:
-    """Keep LiveMedBench's own files, for the published script's own figures."""
-    if benchmark is None and isinstance(cases, Path):
-        benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
-    if benchmark and benchmark.is_file():
-        keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
+    added = 0
+    if grades is not None:
+        new: list[Grade] = []
+        for rater, entries in (ratings or {}).items():
+            claim = _claim(grades, judge, rater)
+            new += _read_verdicts(open_run(out), grades.name, entries, claim, notes)
+        added = _add(out, new)
+        # The published script ends in a traceback where a file is cut off: there are no figures of its own.
+        if format_ is Format.LIVEMEDBENCH and judge is None and not torn:
+            if benchmark is None and isinstance(cases, Path):
+                benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
+            if benchmark and benchmark.is_file():
+                keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
+    return replace(result, grades=added, notes=(*notes, *result.notes))
 
 
 def _ratings(
@@ -169,11 +142,7 @@ def _ratings(
     return ratings
 
 
-def _claim(
-    path: Path,
-    judge: Judge | None,
-    rater: str,
-) -> Grade:
+def _claim(path: Path, judge: Judge | None, rater: str) -> Grade:
     """A grade of nothing, by whom the verdicts of a file are said to be."""
     model = rater or "unknown"
     grade = Grade(
@@ -336,10 +305,7 @@ def export_run(
         out / f"evaluation_results_{stem}.json": list_bytes(gradings),
     }
     with writing(out):
-        out.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+        out.mkdir(parents=True, exist_ok=True)
         for path, data in files.items():
             if not overwrite and path.exists() and path.read_bytes() != data:
                 raise UsageError(

@@ -45,7 +45,7 @@ def plan_grading(
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
     record = read_record(run_dir / GRADES, judge.digest)
     first = list(open_work(known, answers, judge, record))
-    later = list(later_rounds(run, judge, repeats)) if run else []
+    later = list(later_rounds(run, judge, repeats, planned=True)) if run else []
     total = sum(len(case.criteria) for case, _ in gradable(known, answers))
     calls = []
     for work in [*first, *later]:
@@ -55,11 +55,7 @@ def plan_grading(
         "settled": total - sum(len(work.criteria) for work in first),
         "repeated": sum(len(work.criteria) for work in later),
     }
-    return plan_calls(
-        calls,
-        about=about,
-        price=price,
-    )
+    return plan_calls(calls, about=about, price=price)
 
 
 def assumed_answer(case: EvaluationCase) -> Answer:

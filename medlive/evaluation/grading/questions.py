@@ -214,11 +214,13 @@ class QuestionsAsked(CallsMade):
     """The model that was asked."""
     questions: int
     """That could be asked, those that build on earlier replies included."""
-    settled: int
     reasons: Mapping[str, int]
     """Why questions are ungraded."""
-    notes: tuple[str, ...]
-    """Lines of the log that could not be parsed; what they held is asked for again."""
+
+    @property
+    def settled(self) -> int:
+        """Questions that have a reply which counts."""
+        return self.questions - self.left
 
 
 async def ask_questions(
@@ -238,10 +240,7 @@ async def ask_questions(
     `path` is the log, its folder made if missing; `role` names the engine in messages. Arguments and
     errors are those of `grade_run`.
     """
-    path.parent.mkdir(
-        parents=True,
-        exist_ok=True,
-    )
+    path.parent.mkdir(parents=True, exist_ok=True)
     who = engine.identity
     asker = Asker(
         engine,
@@ -298,15 +297,15 @@ async def ask_questions(
                 progress=progress,
             )
     questions = _unique(source, findings)
-    left = [
-        question for question in questions.values() if not findings.settled(question)
-    ]
-    reasons = Counter(why_open(findings.find(question)) for question in left)
+    reasons: Counter[str] = Counter()
+    for question in questions.values():
+        if not findings.settled(question):
+            reasons[why_open(findings.find(question))] += 1
     return QuestionsAsked(
         path=path,
         judge=who.model,
         questions=len(questions),
-        settled=len(questions) - len(left),
+        left=reasons.total(),
         calls=asker.calls,
         reasons=dict(reasons.most_common()),
         notes=tuple(notes),

@@ -168,16 +168,16 @@ class Coverage(Protocol):
         for run in material:
             if (name := run.label) not in scored:
                 continue
-            own, answered = scored[name], len(hits[name])
+            covered, answered = scored[name], len(hits[name])
             bounds = bounds_by_case(
-                [hit.covered(share) for hit in own],
-                [hit.case for hit in own],
+                [hit.covered(share) for hit in covered],
+                [hit.case for hit in covered],
                 draws=self.draws,
                 seed=self.seed,
             )
-            row: list[Cell] = [name, len(own), accuracy[name], passed[name]]
-            row += [figures[name], *bounds, sum(hit.vetoed for hit in own)]
-            rows.append([*row, answered - len(own), len(run.cases) - answered])
+            row: list[Cell] = [name, len(covered), accuracy[name], passed[name]]
+            row += [figures[name], *bounds, sum(hit.vetoed for hit in covered)]
+            rows.append([*row, answered - len(covered), len(run.cases) - answered])
         titles = ["model", "cases", "accuracy", "Pass@t", "CACS@t", "low", "high"]
         titles += ["vetoed", "ungraded", "unanswered"]
         note = (

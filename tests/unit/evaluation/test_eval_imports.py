@@ -107,7 +107,7 @@ def test_what_goes_in_comes_out_and_goes_in_as_it_was(
         again = import_run(
             paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2]
         )
-        assert (again.run.calls, again.grades) == (0, 0)
+        assert (again.calls, again.grades) == (0, 0)
         out = folder / f"out-{step}"
         paths = export_run(folder / step, out)
         runs.append([json.loads(path.read_text("utf-8")) for path in paths])
@@ -205,7 +205,7 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
     assert sorted(p.split("Narrative ")[1][0] for p in model.prompts) == ["2", "3", "4"]
     assert done.states[AnswerState.OK] == 5
     # The same files once more: what was answered since is not put aside for an old failure.
-    assert import_run(cases, responses, out, **sets).run.states[AnswerState.OK] == 5
+    assert import_run(cases, responses, out, **sets).states[AnswerState.OK] == 5
 
     graded = await grade_run(out, judge, mode=Mode.CRITERION)
     assert len(judge.requests) == 3 * 3 + 2
@@ -318,7 +318,7 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(
     twice = import_run(
         cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades
     )
-    assert (twice.run.calls, twice.grades) == (0, 0)
+    assert (twice.calls, twice.grades) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
     lines = tmp_path / "r.jsonl"
     lines.write_text("\n".join([rows[0], "{broken", *rows[1:]])[:-5], "utf-8")
     done = import_run(cases, lines, tmp_path / "run", model="m", created_at=AT)
-    assert done.run.states[AnswerState.OK] == 3
+    assert done.states[AnswerState.OK] == 3
     assert [note for note in done.notes if note.startswith("r.jsonl:2: ")]
     assert "r.jsonl:5: the last line is cut off; left out" in done.notes
     grades = tmp_path / "g.jsonl"
@@ -427,7 +427,7 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
     await run_model(cases, model, tmp_path / "run", use=ModelUse("m"), created_at=AT)
     paths = export_run(tmp_path / "run", tmp_path / "out")
     done = import_run(paths[0], paths[1], tmp_path / "in", model="m", created_at=AT)
-    assert done.run.states[AnswerState.FAILED] == 1
+    assert done.states[AnswerState.FAILED] == 1
     assert (
         open_run(tmp_path / "in").answers()[0]["c1"].reason
         == "the endpoint gave status 500"
@@ -529,7 +529,7 @@ def test_an_answer_in_another_field_and_to_another_text_is_told(tmp_path: Path) 
         created_at=AT,
         response_field="text",
     )
-    assert {state: n for state, n in done.run.states.items() if n} == {
+    assert {state: n for state, n in done.states.items() if n} == {
         AnswerState.OK: 2,
         AnswerState.EMPTY: 1,
     }

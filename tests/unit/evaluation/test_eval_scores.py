@@ -253,7 +253,7 @@ async def test_work_already_paid_for_goes_on(tmp_path: Path) -> None:
         created_at=AT,
         grades=grades,
     )
-    assert imported.run.states[AnswerState.OK] == 24
+    assert imported.states[AnswerState.OK] == 24
     assert imported.grades == 24 * 3 - 3
     assert len(imported.notes) == 3
     twice = import_run(
@@ -264,7 +264,7 @@ async def test_work_already_paid_for_goes_on(tmp_path: Path) -> None:
         created_at=AT,
         grades=grades,
     )
-    assert (twice.run.calls, twice.grades) == (0, 0)
+    assert (twice.calls, twice.grades) == (0, 0)
     ours, theirs = load_graded(run), load_graded(tmp_path / "in")
     for case in ours.run.cases[3:]:
         before = [ours.grades[case.case_id][k.id].met for k in case.criteria]

@@ -160,7 +160,8 @@ class Checklist(Protocol):
         means: dict[str, float | None] = {}
         for case, answer in run.answered():
             rounds = replies.get_all(self._rounds(case, answer), ChecklistReply)
-            means[case.case_id] = rounds and mean([reply.score for reply in rounds])
+            scores = [reply.score for reply in rounds or ()]
+            means[case.case_id] = mean(scores)
         return means
 
     def results(self, material: Material, replies: JudgeReplies) -> Results:

@@ -177,7 +177,7 @@ def meetings(material: Material, seed: int) -> list[Meeting]:
     rng = random.Random(seed)
     drawn: list[tuple[float, Meeting]] = []
     for first, second in combinations(range(len(material)), 2):
-        for case, key in enumerate(languages):
+        for place, key in enumerate(languages):
             if key not in answers[first] or key not in answers[second]:
                 continue
             # By lot: which case a pair of models meets on first, and which of the two stands first.
@@ -199,7 +199,7 @@ def meetings(material: Material, seed: int) -> list[Meeting]:
                     reply=PairReply,
                     check=check_pair,
                 )
-            drawn.append((lot, Meeting(first, second, case, questions)))
+            drawn.append((lot, Meeting(first, second, place, questions)))
     drawn.sort(key=lambda entry: entry[0])
     return [meeting for _, meeting in drawn]
 
