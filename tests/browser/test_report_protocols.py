@@ -81,7 +81,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         *((kind(), Results([], figure), None) for kind, figure in figures.items()),
     ]
     results = tuple(
-        TaskResults.from_results(one.name, one, value, asked) for one, value, asked in tasks
+        TaskResults.from_results(one.name, one, value, asked)
+        for one, value, asked in tasks
     )
     whole = Portfolio(
         tasks=results,

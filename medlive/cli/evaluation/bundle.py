@@ -217,11 +217,12 @@ def leaderboard(
 
 def _describe(board: Leaderboard) -> Iterator[Grid | str]:
     for ranking in board.rankings:
-        cases = ranking.table.models[0].run.run.info.cases
-        grader = ranking.conditions.grader
+        run = ranking.table.models[0].run
+        info, cases = run.run.info, run.run.info.cases
+        assert run.grader is not None
         yield (
             f"{cases.name}, {counted(cases.count, 'case')} ({in_words(cases.selection)}); template "
-            f"{ranking.conditions.template.name}; graded by {grader.model} in {grader.mode} mode"
+            f"{info.template.name}; graded by {run.grader.model} in {run.grader.mode} mode"
         )
         yield from describe_scores(ranking.table)
         yield table_of(ranking.ranked, ("path", "model", "trust"), "bundles")
@@ -258,8 +259,8 @@ def _leaderboard_json(board: Leaderboard) -> dict[str, object]:
 
 
 def _ranking_json(ranking: Ranking) -> dict[str, object]:
-    info = ranking.table.models[0].run.run.info
-    grader = ranking.conditions.grader
+    run = ranking.table.models[0].run
+    info, grader = run.run.info, run.grader
     conditions = {
         "snapshot": info.cases.name,
         "snapshot_digest": info.cases.digest,

@@ -84,20 +84,8 @@ class BundleInfo(Frozen):
     numpy: str
     canary: str | None
     """The snapshot's, also in every row of answers and grades; None for cases from a file."""
-    draws: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=MOST_DRAWS,
-        ),
-    ]
-    seed: Annotated[
-        int,
-        Field(
-            ge=0,
-            lt=2**63,
-        ),
-    ]
+    draws: Annotated[int, Field(ge=1, le=MOST_DRAWS)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
     withdrawn_cases: tuple[str, ...]
     """What the figures leave out, as errata say."""
     withdrawn_criteria: tuple[tuple[str, str], ...]
@@ -154,10 +142,7 @@ def make_bundle(
         )
     signing = None
     if key is not None:
-        signing = SigningUse(
-            key_id=key.public.id_text(),
-            public_key=key.public.line(),
-        )
+        signing = SigningUse(key_id=key.public.id_text(), public_key=key.public.line())
     about = BundleInfo(
         code_version=code_version(),
         numpy=np.__version__,
@@ -199,13 +184,8 @@ def bundled_rows(run: GradedRun) -> BundledRows:
             if criterion.id in grades:
                 grade = public_grade(grades[criterion.id])
                 # A grade reused by its key may have been written for another case with the same text.
-                rows.grades.append(
-                    replace(
-                        grade,
-                        case_id=case.case_id,
-                        criterion_id=criterion.id,
-                    )
-                )
+                grade = replace(grade, case_id=case.case_id, criterion_id=criterion.id)
+                rows.grades.append(grade)
         if (reading := run.harm_of(case.case_id)) is not None:
             rows.harm.append(public_harm(replace(reading, case_id=case.case_id)))
     if run.harm is not None:

@@ -1,12 +1,11 @@
 """Check a bundle's readings for harm against the answers and the judges' replies."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from medlive.evaluation.grading.harm import HarmItem, control_items, items_of
 from medlive.evaluation.harm import READINGS, HarmRow, RunHarm, harm_key
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.guard.printable import printable
-from medlive.harm.model import JudgedHarm
 from medlive.integrity.checks import Faults
 from medlive.llm.ask import MOST_RAW, Unusable
 
@@ -23,8 +22,7 @@ def check_readings(
         harm: Its readings.
         out: Takes the faults.
     """
-    answers = items_of(run.run.cases, run.answers)
-    items: Mapping[str, HarmItem] = {item.id: item for item in answers}
+    items = {item.id: item for item in items_of(run.run.cases, run.answers)}
     unproven = 0
     judges = harm.judge, harm.reader, harm.checker
     for row in (*harm.rows.values(), *harm.controls):
@@ -54,7 +52,7 @@ def _fault(item: HarmItem, row: HarmRow) -> str | None:
     if not row.raws:
         return "no reply"
     try:
-        judged: tuple[JudgedHarm, ...] = item.reread(row.raws)
+        judged = item.reread(row.raws)
     except (Unusable, ValueError) as exc:
         return printable(str(exc))[:200]
     return None if judged == row.harms else "others"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -214,8 +214,7 @@ def check_contents(state: Verification, out: Faults) -> None:
 
 def check_snapshot(state: Verification, out: Faults) -> None:
     """Check that the snapshot is the one named in the run, verifies, and holds the run's cases."""
-    run = _require(state.run_info, RUN)
-    use = run.cases
+    use = _require(state.run_info, RUN).cases
     cases = state.snapshot
     if not isinstance(cases, CaseSet):
         cases = _load_cases(cases, use, out)
@@ -229,14 +228,13 @@ def check_snapshot(state: Verification, out: Faults) -> None:
             what = f"{name} {printable(want)[:100]}, as {RUN} says"
             out.add(printable(cases.name), what, got)
     if not out.count:
-        _select_cases(state, cases, run, out)
+        _select_cases(state, cases, use, out)
 
 
 def _select_cases(
-    state: Verification, cases: CaseSet, run: RunInfo, out: Faults
+    state: Verification, cases: CaseSet, use: CasesUse, out: Faults
 ) -> None:
     """Check that the part of the cases that the run names is the run's."""
-    use = run.cases
     named = printable(str(use.selection))[:200]
     total = len(cases)
     if use.selection is not None:
@@ -247,16 +245,13 @@ def _select_cases(
             return
     if len(cases) < total:
         state.add_note(f"{len(cases)} of its {total} cases, by {named}")
-    actual = (
-        digest_bytes(lines_of(case.row() for case in cases.cases)),
-        len(cases),
-        cases.selection,
-    )
+    digest = digest_bytes(lines_of(case.row() for case in cases.cases))
+    actual = digest, len(cases), cases.selection
     if actual != (use.rows, use.count, use.selection):
-        what = f"{actual[1]} cases with the digest {actual[0]}, by {actual[2]}"
+        what = f"{len(cases)} cases with the digest {digest}, by {cases.selection}"
         out.add(RUN, what, printable(f"{use.count}, {use.rows}, {named}")[:300])
         return
-    rows = _require(state.rows, f"{RESPONSES} or {GRADES}")
+    run, rows = _require(state.run_info, RUN), _require(state.rows, RESPONSES)
     state.snapshots_folder = cases.snapshots
     state.run = bundled_run(run, cases.cases, rows)
 
@@ -280,7 +275,7 @@ def _load_cases(place: Path | None, use: CasesUse, out: Faults) -> CaseSet | Non
     except (BadInput, CheckFailed) as exc:
         what = "the cases of the run, and a snapshot that verifies"
         out.add(place.name, what, exc.message[:300])
-    return None
+        return None
 
 
 def check_evidence(state: Verification, out: Faults) -> None:
@@ -332,11 +327,14 @@ def check_rows(state: Verification, out: Faults) -> None:
     """Check that there is one answer a case and one grade a criterion at most, in the order of the cases."""
     run = state.require_run()
     rows = _require(state.rows, GRADES)
-    expected: tuple[list[Any], ...] = bundled_rows(run)
-    found: tuple[list[Any], ...] = rows
-    for place, name in enumerate((RESPONSES, GRADES, READINGS)):
-        pairs = zip_longest(expected[place], found[place])
-        for number, (want, got) in enumerate(pairs, start=1):
+    expected = bundled_rows(run)
+    logs: dict[str, tuple[Sequence[object], Sequence[object]]] = {
+        RESPONSES: (expected.answers, rows.answers),
+        GRADES: (expected.grades, rows.grades),
+        READINGS: (expected.harm, rows.harm),
+    }
+    for name, (wanted, stored) in logs.items():
+        for number, (want, got) in enumerate(zip_longest(wanted, stored), start=1):
             if want != got:
                 what = "a row for the snapshot's cases and criteria, once and in order"
                 out.add(f"{name}:{number}", what, "another")
@@ -385,7 +383,11 @@ def check_grader(state: Verification, out: Faults) -> None:
     for grade in _require(state.rows, GRADES).grades:
         if (got := [getattr(grade, name) for name in names]) != expected:
             out.add(GRADES, "the same grader in every row", printable(str(got))[:200])
-        if grade.met is not None and not _gave(pinned.model, grade.grader):
+        # The rules' replies name their version too.
+        by_rules = (
+            pinned.model == RULES_MODEL and endpoint_engine(grade.grader) == "rules"
+        )
+        if grade.met is not None and not by_rules and grade.grader != pinned.model:
             name = printable(grade.grader)[:100] or "an unnamed model"
             what = f"verdicts by the pinned grader {pinned.model[:100]}"
             out.add(GRADES, what, f"verdicts by {name}")
@@ -396,12 +398,6 @@ def check_grader(state: Verification, out: Faults) -> None:
     known = template.name in TEMPLATES and template.digest is not None
     if known and load_template(template.name).digest != template.digest:
         state.add_note("the text of its template differs from this version's")
-
-
-def _gave(pinned: str, model: str) -> bool:
-    """Whether a reply that names this model is the pinned one's; the rules' replies name their version too."""
-    by_rules = pinned == RULES_MODEL and endpoint_engine(model) == "rules"
-    return by_rules or model == pinned
 
 
 def check_errata(state: Verification, out: Faults) -> None:
@@ -418,20 +414,18 @@ def check_errata(state: Verification, out: Faults) -> None:
             state.add_note(f"the errata beside the snapshot cannot be read: {why}")
         return
     state.withdrawn = known
-    undue = [
-        f"case {case_id}" for case_id in set(info.withdrawn_cases) - {*known.cases}
-    ]
-    for case_id, criterion_id in set(info.withdrawn_criteria) - {*known.criteria}:
+    cases, criteria = set(info.withdrawn_cases), set(info.withdrawn_criteria)
+    undue = [f"case {case_id}" for case_id in cases.difference(known.cases)]
+    for case_id, criterion_id in criteria.difference(known.criteria):
         if case_id not in known.cases:
             undue.append(f"criterion {criterion_id} of {case_id}")
     for what in sorted(undue):
         got = f"{printable(what)[:180]} left out without an erratum"
         out.add(BUNDLE, "the errata of the snapshot", got)
-    cases = len(set(known.cases) - set(info.withdrawn_cases))
-    criteria = len(set(known.criteria) - set(info.withdrawn_criteria))
-    if cases or criteria:
+    late_cases, late = set(known.cases) - cases, set(known.criteria) - criteria
+    if late_cases or late:
         state.add_note(
-            f"{cases} cases and {criteria} criteria were withdrawn but are scored"
+            f"{len(late_cases)} cases and {len(late)} criteria were withdrawn but are scored"
         )
 
 

@@ -120,10 +120,7 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
         empty = not out.exists() or (out.is_dir() and not any(out.iterdir()))
         if out.is_symlink() or not empty:
             raise UsageError(f"{out} is not empty", hint="name a new folder")
-        out.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+        out.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
             write_whole(out / name, data)
     return open_run(out)
