@@ -356,17 +356,11 @@ async def ask_protocol(
     material: Material,
     out: Path,
     judge: "Engine",
-    *,
-    allow_unpinned: bool = False,
     **how: Any,
 ) -> tuple[QuestionsAsked, Results]:
     """Ask a judge what a protocol needs; what it was asked, and the protocol's results."""
-    asked = await run_protocol(
-        method, material, out, judge, allow_unpinned=allow_unpinned, **how
-    )
-    findings, _ = read_findings(
-        method, out, judge.identity, allow_unpinned=allow_unpinned
-    )
+    asked = await run_protocol(method, material, out, judge, **how)
+    findings, _ = read_findings(method, out, judge.identity)
     return asked, method.results(material, findings)
 
 

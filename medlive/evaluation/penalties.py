@@ -303,14 +303,10 @@ def _add_answers(
 
 
 def read_penalties(
-    candidates: Sequence[AnsweredCase],
-    out: Path,
-    reader: EngineIdentity,
-    *,
-    allow_unpinned: bool = False,
+    candidates: Sequence[AnsweredCase], out: Path, reader: EngineIdentity
 ) -> Penalties:
     """What is on record, by one reader of the answers."""
-    findings, _ = read_findings(out / ERRORS, reader, allow_unpinned=allow_unpinned)
+    findings, _ = read_findings(out / ERRORS, reader)
     unread, proposals = [], list[PenaltyProposal]()
     for candidate in candidates:
         reply = findings.get(candidate.question, ErrorsReply)

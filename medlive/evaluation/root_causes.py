@@ -7,7 +7,7 @@ cache: a repeated audit asks only for cases that are new, were graded again, or 
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -349,7 +349,8 @@ def load_audit(
     Without `auditor` it is the one with the most causes of these cases, of equals the last. A finding whose quote is
     not in the answer, or whose criteria are not errors, counts as unaudited.
     """
-    last, notes = read_findings(run.run.path / AUDIT, auditor, allow_unpinned=True)
+    who = auditor and replace(auditor, pinned=False)
+    last, notes = read_findings(run.run.path / AUDIT, who)
     chosen = find_bottom(run, bottom, metric)
     questions = chosen.questions
     record = last

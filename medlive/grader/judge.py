@@ -48,11 +48,8 @@ class GradingCall:
 class Judge:
     """Makes requests for verdicts and reads the replies; asks nobody itself."""
 
-    def __init__(
-        self, identity: EngineIdentity, mode: Mode, *, allow_unpinned: bool = False
-    ) -> None:
-        """`allow_unpinned` lets replies count that name another model than the identity's."""
-        self.identity, self.mode, self.allow_unpinned = identity, mode, allow_unpinned
+    def __init__(self, identity: EngineIdentity, mode: Mode) -> None:
+        self.identity, self.mode = identity, mode
         self._task = f"grader.{mode}"
         self.prompt = load_prompt("medlive.grader", self._task)
         parameters = dict(identity.parameters)

@@ -161,14 +161,9 @@ def rubric(
     async def score(state: TaskState, target: Target) -> Score:
         case = EvaluationCase.from_row(state.metadata["case"])
         answer = answer_of(case, state.output)
-        grader = _Grader(get_model(role="grader", required=True), structured)
-        grades = await grade_answer(
-            case,
-            answer,
-            grader,
-            mode=Mode(mode),
-            allow_unpinned=allow_unpinned,
-        )
+        model = get_model(role="grader", required=True)
+        grader = _Grader(model, structured, pinned=not allow_unpinned)
+        grades = await grade_answer(case, answer, grader, mode=Mode(mode))
         verdicts, lines, rows = {}, [], []
         for grade in grades:
             verdicts[grade.criterion_id] = grade.met
@@ -215,8 +210,8 @@ def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
 class _Grader:
     """A model of Inspect as an engine of medlive."""
 
-    def __init__(self, model: Model, structured: bool) -> None:
-        self._model, self._structured = model, structured
+    def __init__(self, model: Model, structured: bool, pinned: bool) -> None:
+        self._model, self._structured, self._pinned = model, structured, pinned
 
     @property
     def identity(self) -> EngineIdentity:
@@ -225,6 +220,7 @@ class _Grader:
             "rules" if name.split("-")[0] == "rules" else "openai",
             name,
             {"temperature": 0.0},
+            self._pinned,
         )
 
     async def answer(self, request: Request) -> Reply:

@@ -110,23 +110,18 @@ def process_results(
 
 async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
     model, base_url = _grader_names()
+    unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "")
     settings = RoleSettings(
         engine="openai",
         model=model,
         base_url=base_url,
         parameters={"temperature": 0.0},
         api_key_env=os.environ.get("MEDLIVE_GRADER_KEY_ENV") or None,
+        allow_unpinned=unpinned not in ("", "0", "false"),
     )
-    unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "")
     mode = Mode(os.environ.get("MEDLIVE_GRADER_MODE") or Mode.RUBRIC)
     async with aclosing(open_endpoint(settings)) as engine:
-        return await grade_answer(
-            case,
-            answer,
-            engine,
-            mode=mode,
-            allow_unpinned=unpinned not in ("", "0", "false"),
-        )
+        return await grade_answer(case, answer, engine, mode=mode)
 
 
 def _grader_names() -> tuple[str, str]:

@@ -75,7 +75,11 @@ def write(
         )
         return _describe_written(done)
     by = Grading(
-        grader=grader, base_url=base_url, api_key_env=api_key_env, parameters=parameters
+        grader=grader,
+        base_url=base_url,
+        api_key_env=api_key_env,
+        parameters=parameters,
+        allow_unpinned=allow_unpinned,
     )
     asked = None if shape is None else one_of("--shape", JsonMode, shape)
 
@@ -91,7 +95,6 @@ def write(
                 out,
                 shape=asked or json_mode,
                 mode=mode,
-                allow_unpinned=allow_unpinned,
                 most_requests=max_requests,
                 most_bytes=max_bytes,
             )

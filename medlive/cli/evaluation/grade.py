@@ -149,7 +149,7 @@ def _judge(by: Grading, mode: Mode, engine: Engine) -> Judge:
             "no grader is configured, and the rules engine makes no clinical judgement",
             hint="give --grader and --base-url, or name a grader in models.toml",
         )
-    judge = Judge(engine.identity, mode, allow_unpinned=by.allow_unpinned)
+    judge = Judge(engine.identity, mode)
     say(_who(judge))
     return judge
 

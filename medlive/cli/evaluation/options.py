@@ -208,7 +208,36 @@ class Calls:
                 )
         return budget
 
-    def engine(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grading(Calls):
+    """Who judges, instead of the configured grader, and how it is called.
+
+    Attributes:
+        grader: The grader's model id.
+        base_url: The grader's endpoint.
+    """
+
+    grader: str | None = None
+    base_url: str | None = None
+    allow_unpinned: UnpinnedOption = False
+
+    def open(self) -> Engine:
+        """The model that judges, by its name or as configured."""
+        role = read_settings().roles.grader
+        return self._engine(role, self.grader, self.base_url, self.api_key_env)
+
+    @asynccontextmanager
+    async def checker(self, grader: Engine) -> AsyncIterator[Engine]:
+        """The second judge of harm as configured, else the grader itself."""
+        role = read_settings().roles.checker
+        if role.engine == "rules":
+            yield grader
+            return
+        async with aclosing(self._engine(role)) as engine:
+            yield engine
+
+    def _engine(
         self,
         role: RoleSettings,
         model: str | None = None,
@@ -229,36 +258,8 @@ class Calls:
             prices=prices,
             timeout_s=self.timeout,
             parameters=read_parameters(self.parameters),
+            allow_unpinned=self.allow_unpinned,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grading(Calls):
-    """Who judges, instead of the configured grader, and how it is called.
-
-    Attributes:
-        grader: The grader's model id.
-        base_url: The grader's endpoint.
-    """
-
-    grader: str | None = None
-    base_url: str | None = None
-    allow_unpinned: UnpinnedOption = False
-
-    def open(self) -> Engine:
-        """The model that judges, by its name or as configured."""
-        role = read_settings().roles.grader
-        return self.engine(role, self.grader, self.base_url, self.api_key_env)
-
-    @asynccontextmanager
-    async def checker(self, grader: Engine) -> AsyncIterator[Engine]:
-        """The second judge of harm as configured, else the grader itself."""
-        role = read_settings().roles.checker
-        if role.engine == "rules":
-            yield grader
-            return
-        async with aclosing(self.engine(role)) as engine:
-            yield engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,22 +307,16 @@ def plan_or_ask(
 ) -> P | T:
     """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls.
 
-    Both are given the engine and `allow_unpinned`; `plan` the engine's `price`, `ask` `budget` and `concurrency`.
+    Both are given the engine; `plan` the engine's `price`, `ask` `budget` and `concurrency`.
     """
 
     async def run() -> P | T:
-        unpinned = by.allow_unpinned
         async with aclosing(by.open()) as engine:
             price = price_of(engine)
             if by.dry_run:
-                return plan(engine, price=price, allow_unpinned=unpinned)
+                return plan(engine, price=price)
             check_priced(budget.max_usd, {engine.identity.model: price})
-            return await ask(
-                engine,
-                budget=budget,
-                concurrency=by.concurrency,
-                allow_unpinned=unpinned,
-            )
+            return await ask(engine, budget=budget, concurrency=by.concurrency)
 
     return wait_for(run())
 

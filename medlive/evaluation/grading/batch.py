@@ -47,7 +47,6 @@ def write_batch(
     *,
     shape: JsonMode = JsonMode.SCHEMA,
     mode: Mode = Mode.RUBRIC,
-    allow_unpinned: bool = False,
     most_requests: int = MOST_REQUESTS,
     most_bytes: int = MOST_BYTES,
 ) -> BatchWritten:
@@ -57,7 +56,7 @@ def write_batch(
     cannot be written.
     """
     run = open_run(run_dir)
-    judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
+    judge = Judge(identity, mode)
     answers, _ = run.answers()
     criteria = waiting = 0
     with open_log(run_dir / GRADES), open_log(run_dir / BATCHES) as written:
@@ -119,8 +118,13 @@ def read_batch(
             )
         judges: dict[str, Judge] = {}
         for digest, row in known.judges.items():
-            identity = EngineIdentity(row["engine"], row["model"], row["parameters"])
-            judge = Judge(identity, Mode(row["mode"]), allow_unpinned=allow_unpinned)
+            identity = EngineIdentity(
+                engine=row["engine"],
+                model=row["model"],
+                parameters=row["parameters"],
+                pinned=not allow_unpinned,
+            )
+            judge = Judge(identity, Mode(row["mode"]))
             if judge.digest == digest:
                 judges[digest] = judge
             else:
@@ -205,9 +209,10 @@ class _Results:
         """What a result says of a call's criteria."""
         verdicts = Verdicts(judge, work.call)
         reply = fault = None
-        pinned = None if judge.allow_unpinned else judge.identity.model
+        model = judge.identity.model
         try:
-            reply = result.reply(self._prices.get(judge.identity.model))
+            reply = result.reply(self._prices.get(model))
+            pinned = model if judge.identity.pinned else None
             read_checked(reply, pinned, "grader", verdicts.read)
         except NotACompletion as exc:
             fault = Unusable(f"batch: {exc}")

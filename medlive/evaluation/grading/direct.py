@@ -83,7 +83,7 @@ def read_direct(run_dir: Path) -> DirectScores | None:
     """The scores of the direct judge that has the most about the answers as they are now (of equals: the one that
     wrote last); None where there are none."""
     questions = _questions(run_dir)
-    last, notes = read_findings(run_dir / DIRECT, allow_unpinned=True)
+    last, notes = read_findings(run_dir / DIRECT)
     judge = last.fullest(questions)
     scores: dict[str, float | None] = {}
     for question in questions:

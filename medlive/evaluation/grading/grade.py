@@ -104,7 +104,7 @@ def settles(judge: Judge, grade: Grade | None) -> bool:
     """Whether what is on record is a verdict by a model that counts: nothing is left to ask."""
     if grade is None or grade.met is None:
         return False
-    return judge.identity.accepts(grade.grader, judge.allow_unpinned)
+    return judge.identity.accepts(grade.grader)
 
 
 def open_work(
@@ -133,20 +133,19 @@ async def grade_run(
     mode: Mode = Mode.RUBRIC,
     concurrency: int = 16,
     max_retries: int = 1,
-    allow_unpinned: bool = False,
     budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> GradeResult:
     """Grade every answer of the run that can be graded and is not graded yet by this engine, mode and prompt.
 
     A reply that cannot be read is returned to the engine `max_retries` times with what is wrong with it; what
-    stays unread is `ungraded`. Replies by another model than the engine's count only with `allow_unpinned`. When
+    stays unread is `ungraded`. Replies by another model count only for an engine that is not pinned. When
     `budget` is spent, calls under way are finished and kept, and the result says `stopped`. Raises Locked when
     another process grades the same folder, ConfigError when every reply comes from another model or none of the
     first can be read, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
     """
-    judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
-    asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
+    judge = Judge(engine.identity, mode)
+    asker = open_asker(engine, max_retries, concurrency, budget)
     run = open_run(run_dir)
     answers, notes = run.answers()
     keys: list[str] = []
@@ -263,7 +262,6 @@ async def grade_answer(
     *,
     mode: Mode = Mode.RUBRIC,
     max_retries: int = 1,
-    allow_unpinned: bool = False,
 ) -> tuple[Grade, ...]:
     """One answer's verdicts, in the rubric's order, as `grade_run` makes them, for harnesses with a log of their own.
 
@@ -271,9 +269,9 @@ async def grade_answer(
     """
     if not answer.gradable:
         return ()
-    judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
+    judge = Judge(engine.identity, mode)
     grades: dict[str, Grade] = {}
-    asker = open_asker(engine, max_retries, len(case.criteria), allow_unpinned)
+    asker = open_asker(engine, max_retries, len(case.criteria))
 
     def keep(_: Work, grade: Grade) -> None:
         grades[grade.criterion_id] = grade
@@ -286,11 +284,7 @@ async def grade_answer(
 
 
 def open_asker(
-    engine: Engine,
-    repairs: int,
-    concurrency: int,
-    allow_unpinned: bool,
-    budget: Budget | None = None,
+    engine: Engine, repairs: int, concurrency: int, budget: Budget | None = None
 ) -> Asker:
     """Asks the grader."""
     return Asker(
@@ -298,6 +292,6 @@ def open_asker(
         "grader",
         repairs=repairs,
         concurrency=concurrency,
-        allow_unpinned=allow_unpinned,
+        allow_unpinned=False,
         budget=budget,
     )

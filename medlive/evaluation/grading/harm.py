@@ -222,10 +222,9 @@ async def ask_judges(
     The checker is not asked where the reader was stopped by a budget. `how` are arguments of `ask_questions`, whose
     errors are raised.
     """
-    allow = bool(how.get("allow_unpinned"))
 
     def checks(_: JudgeReplies) -> Iterator[Question]:
-        readings, _notes = read_findings(log, reader.identity, allow_unpinned=allow)
+        readings, _notes = read_findings(log, reader.identity)
         for item in items:
             if (reply := readings.get(item.reading, HarmReply)) is not None:
                 yield from item.checks(reply)
@@ -241,25 +240,18 @@ async def ask_judges(
 def read_results(
     items: Iterable[HarmItem],
     log: Path,
-    judges: tuple[EngineIdentity, EngineIdentity],
-    *,
-    allow_unpinned: bool = False,
+    reader: EngineIdentity,
+    checker: EngineIdentity,
 ) -> Iterator[tuple[HarmReading, tuple[str, ...]]]:
     """What a log says of each item by these two judges, and the replies that it follows from."""
-    readings, checks = (
-        read_findings(log, judge, allow_unpinned=allow_unpinned)[0] for judge in judges
-    )
+    readings, _ = read_findings(log, reader)
+    checks, _ = read_findings(log, checker)
     for item in items:
         yield item.result(readings, checks)
 
 
 async def read_run(
-    run_dir: Path,
-    reader: Engine,
-    checker: Engine,
-    *,
-    allow_unpinned: bool = False,
-    **how: Any,
+    run_dir: Path, reader: Engine, checker: Engine, **how: Any
 ) -> HarmResult:
     """Read every answer of a run that can be graded and is not read yet by these judges, with controls among them.
 
@@ -267,7 +259,6 @@ async def read_run(
         run_dir: The run's folder.
         reader: Names findings.
         checker: Confirms or clears them; may be the same engine.
-        allow_unpinned: Whether replies of other models than the judges' count.
         how: Arguments of `ask_questions`, whose errors are raised; what was answered by then is kept.
     """
     run = open_run(run_dir)
@@ -277,12 +268,11 @@ async def read_run(
     among = list(items)
     for number, control in enumerate(controls):
         among.insert(number * (len(among) + 1) // len(controls), control)
-    judges = reader.identity, checker.identity
-    how["allow_unpinned"] = allow_unpinned
     try:
         stages = await ask_judges(among, run_dir / HARM_CALLS, reader, checker, **how)
     finally:
-        rows = _write_rows(run_dir, [*items, *controls], judges, allow_unpinned)
+        judges = reader.identity, checker.identity
+        rows = _write_rows(run_dir, [*items, *controls], *judges)
     done = [row for row in rows if row.control is None]
     worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
@@ -305,16 +295,14 @@ async def read_run(
 def _write_rows(
     run_dir: Path,
     items: Sequence[HarmItem],
-    judges: tuple[EngineIdentity, EngineIdentity],
-    allow_unpinned: bool,
+    reader: EngineIdentity,
+    checker: EngineIdentity,
 ) -> list[HarmRow]:
     """Write what the replies on record come to, after the rows of other judges."""
-    results = read_results(
-        items, run_dir / HARM_CALLS, judges, allow_unpinned=allow_unpinned
-    )
+    results = read_results(items, run_dir / HARM_CALLS, reader, checker)
     prompts = [load_prompt(PACKAGE, reply.task) for reply in (HarmReply, CheckReply)]
-    both = [judge.as_json() for judge in judges]
     # What makes two pairs of judges one: their engines, models, parameters and prompts.
+    both = [reader.as_json(), checker.as_json()]
     judge = digest_json([*both, *(prompt.digest for prompt in prompts)])
     rows = []
     for item, (reading, raws) in zip(items, results, strict=True):
@@ -325,8 +313,8 @@ def _write_rows(
             case_id=item.id,
             key=harm_key(item.material, judge),
             judge=judge,
-            reader=judges[0].model,
-            checker=judges[1].model,
+            reader=reader.model,
+            checker=checker.model,
             harms=reading.harms,
             missing=reading.missing,
             raws=raws,

@@ -25,7 +25,6 @@ def plan_grading(
     identity: EngineIdentity,
     *,
     mode: Mode = Mode.RUBRIC,
-    allow_unpinned: bool = False,
     price: Price | None = None,
     repeats: int = 1,
     ahead: Sequence[EvaluationCase] = (),
@@ -42,7 +41,7 @@ def plan_grading(
     for case in ahead:
         if case.case_id not in answered:
             answers[case.case_id] = assumed_answer(case)
-    judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
+    judge = Judge(identity, mode)
     record = read_record(run_dir / GRADES, judge.digest)
     first = list(open_work(known, answers, judge, record))
     later = list(later_rounds(run, judge, repeats, planned=True)) if run else []

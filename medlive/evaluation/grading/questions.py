@@ -107,11 +107,6 @@ class QuestionRow(LogRow):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     usage: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def judge(self) -> EngineIdentity:
-        """Who was asked."""
-        return EngineIdentity(self.engine, self.model, self.parameters)
-
     def valid(self, question: Question) -> BaseModel | None:
         """The reply on record; None where there is none, or the log was changed to one that no check would pass."""
         try:
@@ -124,14 +119,8 @@ class QuestionRow(LogRow):
 class JudgeReplies:
     """What one judge was found to say, by question."""
 
-    def __init__(
-        self,
-        identity: EngineIdentity,
-        *,
-        allow_unpinned: bool = False,
-    ) -> None:
-        """`identity` is the judge's; `allow_unpinned` lets replies of other models count."""
-        self.identity, self._allow = identity, allow_unpinned
+    def __init__(self, identity: EngineIdentity) -> None:
+        self.identity = identity
         self.others: Sequence[JudgeReplies] = ()
         """Of the other judges on record."""
         self._latest: dict[str, QuestionRow] = {}
@@ -161,9 +150,7 @@ class JudgeReplies:
         key = self.key(question)
         if key not in self._read:
             finding = self._latest.get(key)
-            if finding is None or not self.identity.accepts(
-                finding.grader, self._allow
-            ):
+            if finding is None or not self.identity.accepts(finding.grader):
                 return None
             value = finding.valid(question)
             if value is None:
@@ -230,7 +217,6 @@ async def ask_questions(
     *,
     concurrency: int = 16,
     max_retries: int = 1,
-    allow_unpinned: bool = False,
     budget: Budget | None = None,
     progress: Progress | None = None,
     role: str = "judge",
@@ -247,13 +233,13 @@ async def ask_questions(
         role,
         repairs=max_retries,
         concurrency=concurrency,
-        allow_unpinned=allow_unpinned,
+        allow_unpinned=False,
         budget=budget,
     )
     asked: set[str] = set()
     stopped: str | None = None
     with open_log(path) as log:
-        findings, notes = read_findings(path, who, allow_unpinned=allow_unpinned)
+        findings, notes = read_findings(path, who)
 
         async def ask(question: Question) -> int:
             request = replace(
@@ -319,12 +305,11 @@ def plan_questions(
     path: Path,
     identity: EngineIdentity,
     *,
-    allow_unpinned: bool = False,
     price: Price | None = None,
 ) -> Plan:
     """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
     which are not there yet are not counted."""
-    findings, _ = read_findings(path, identity, allow_unpinned=allow_unpinned)
+    findings, _ = read_findings(path, identity)
     questions = _unique(source, findings).values()
     calls = []
     for question in questions:
@@ -340,27 +325,26 @@ def plan_questions(
 
 
 def read_findings(
-    path: Path,
-    identity: EngineIdentity | None = None,
-    *,
-    allow_unpinned: bool = False,
+    path: Path, identity: EngineIdentity | None = None
 ) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge and, as its `others`, of all others, who wrote last first; and its lines that
-    could not be parsed. Without an identity the judge is the one that wrote last. A missing log holds nothing."""
+    could not be parsed.
+
+    Without an identity the judge is the one that wrote last, and replies of other models count too. A missing log
+    holds nothing.
+    """
     notes, judges = list[str](), dict[str, JudgeReplies]()
+    pinned = identity is not None and identity.pinned
     for finding in values_of(path, QuestionRow.from_row, notes):
-        mark = digest_json(finding.judge.as_json())
-        judges[mark] = judge = judges.pop(mark, None) or JudgeReplies(
-            finding.judge, allow_unpinned=allow_unpinned
-        )
+        who = EngineIdentity(finding.engine, finding.model, finding.parameters, pinned)
+        mark = digest_json(who.as_json())
+        # The one that wrote last stands last.
+        judges[mark] = judge = judges.pop(mark, None) or JudgeReplies(who)
         judge.put(finding)
-    mark = digest_json(identity.as_json()) if identity else next(reversed(judges), "")
     who = identity or EngineIdentity("", "")
-    own = judges.pop(mark, None) or JudgeReplies(who, allow_unpinned=allow_unpinned)
-    own.identity, own.others = (
-        identity or own.identity,
-        tuple(reversed(judges.values())),
-    )
+    mark = digest_json(who.as_json()) if identity else next(reversed(judges), "")
+    own = judges.pop(mark, None) or JudgeReplies(who)
+    own.others = tuple(reversed(judges.values()))
     return own, notes
 
 

@@ -46,7 +46,6 @@ async def repeat_run(
     mode: Mode = Mode.RUBRIC,
     concurrency: int = 16,
     max_retries: int = 1,
-    allow_unpinned: bool = False,
     budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> CallsMade:
@@ -58,8 +57,8 @@ async def repeat_run(
     if repeats < 2:
         raise UsageError("--repeats must be at least two rounds")
     run = open_run(run_dir)
-    judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
-    asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
+    judge = Judge(engine.identity, mode)
+    asker = open_asker(engine, max_retries, concurrency, budget)
     with open_log(run.path / REPEATS) as log:
         _, _, notes = _on_record(run.path, judge.digest)
 

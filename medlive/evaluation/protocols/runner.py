@@ -48,13 +48,7 @@ def log_path(protocol: Protocol, out: Path) -> Path:
 
 
 def read_findings(
-    protocol: Protocol,
-    out: Path,
-    identity: EngineIdentity,
-    *,
-    allow_unpinned: bool = False,
+    protocol: Protocol, out: Path, identity: EngineIdentity
 ) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge, and its lines that could not be parsed."""
-    return questions.read_findings(
-        log_path(protocol, out), identity, allow_unpinned=allow_unpinned
-    )
+    return questions.read_findings(log_path(protocol, out), identity)

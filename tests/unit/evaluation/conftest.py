@@ -82,10 +82,12 @@ class Judge:
         self.requests: list[Request] = []
         self._answer = answer
         self._engine, self._model = engine, model
+        self.pinned = True
 
     @property
     def identity(self) -> EngineIdentity:
-        return EngineIdentity(self._engine, self._model, {"temperature": 0})
+        parameters = {"temperature": 0}
+        return EngineIdentity(self._engine, self._model, parameters, self.pinned)
 
     async def answer(self, request: Request) -> Reply:
         await asyncio.sleep(0)
