@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
@@ -259,9 +259,8 @@ class Answer(LogRow):
     @property
     def gradable(self) -> bool:
         """Whether there is text to grade; otherwise the case is unanswered."""
-        return self.state not in (AnswerState.FAILED, AnswerState.EMPTY) and bool(
-            self.response.strip()
-        )
+        has_none = self.state in (AnswerState.FAILED, AnswerState.EMPTY)
+        return not has_none and bool(self.response.strip())
 
     @property
     def digest(self) -> str:
@@ -269,16 +268,9 @@ class Answer(LogRow):
         return digest_text(self.response)
 
 
-class Origin(StrEnum):
-    """Where a verdict came from."""
-
-    CALL = "call"
-    CACHE = "cache"
-    """A cache that runs of earlier versions shared: it cost nothing."""
-    BATCH = "batch"
-    """The result file of a batch, which earlier versions read."""
-    IMPORT = "import"
-    """A file of LiveMedBench's that was said to be this grader's."""
+Origin = Literal["call", "cache", "batch", "import"]
+"""Where a verdict came from: a call; a cache that runs of earlier versions shared, which cost nothing; the result
+file of a batch; a file of LiveMedBench's that was said to be this grader's."""
 
 
 _PARTICULAR: Final = re.compile(
@@ -324,7 +316,7 @@ class Grade(LogRow):
     """The digest of engine, model, parameters, mode and prompt: what makes two graders one."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """The call's cost; in rubric mode on the first criterion of the call alone."""
-    origin: Origin = Origin.CALL
+    origin: Origin = "call"
     whole: bool = False
     """Whether the criterion is about what the answer leaves out or its manner as a whole, and needs no quote."""
     left_out: ClassVar = ("whole",)
@@ -356,12 +348,11 @@ def grade_keys(
     (`Grade.judge`). A criterion that was edited has another key and is graded again alone; its points are not part
     of it.
     """
-    chosen = case.criteria if criteria is None else criteria
     head = [case.language, digest_text(case.question), answer.digest]
-    return {
-        criterion.id: digest_json([*head, criterion.criterion, judge])
-        for criterion in chosen
-    }
+    keys = {}
+    for criterion in case.criteria if criteria is None else criteria:
+        keys[criterion.id] = digest_json([*head, criterion.criterion, judge])
+    return keys
 
 
 def gradable(
@@ -373,11 +364,10 @@ def gradable(
     for case in cases:
         known[case.case_id] = case
         answer = answers.get(case.case_id)
-        if (
-            answer is not None
-            and answer.gradable
-            and (asked := in_context(case, known, answers)) is not None
-        ):
+        if answer is None or not answer.gradable:
+            continue
+        asked = in_context(case, known, answers)
+        if asked is not None:
             yield asked, answer
 
 

@@ -13,10 +13,10 @@ from pydantic import Field, StringConstraints
 from medlive.curation.tasks import Quote
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, read_findings
-from medlive.evaluation.harm import READINGS, choose_readings, read_rows
+from medlive.evaluation.harm import READINGS, RunHarm, choose_readings, read_rows
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.harm.controls import same_statement
-from medlive.llm.ask import ReplyModel
+from medlive.llm.ask import Loose, ReplyModel
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
 from medlive.rubric.model import Axis, Criterion
@@ -44,27 +44,12 @@ class ErrorItem(ReplyModel):
 
     criterion: Annotated[
         str,
-        StringConstraints(
-            strip_whitespace=True,
-            min_length=1,
-            max_length=1000,
-        ),
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=1000),
     ]
-    axis: Annotated[Axis, Field(strict=False)]
-    points: Annotated[
-        int,
-        Field(
-            ge=-10,
-            le=-5,
-        ),
-    ]
+    axis: Loose[Axis]
+    points: Annotated[int, Field(ge=-10, le=-5)]
     quotes: Annotated[
-        tuple[QuoteItem, ...],
-        Field(
-            min_length=1,
-            max_length=20,
-            strict=False,
-        ),
+        tuple[QuoteItem, ...], Field(min_length=1, max_length=20, strict=False)
     ]
 
 
@@ -76,11 +61,7 @@ class ErrorsReply(ReplyModel):
 
     task: ClassVar = TASK
     errors: Annotated[
-        tuple[ErrorItem, ...],
-        Field(
-            max_length=MOST_ERRORS,
-            strict=False,
-        ),
+        tuple[ErrorItem, ...], Field(max_length=MOST_ERRORS, strict=False)
     ]
 
 
@@ -181,11 +162,7 @@ class AnsweredCase:
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
 
-    def _quote_fault(
-        self,
-        name: str,
-        quote: str,
-    ) -> str | None:
+    def _quote_fault(self, name: str, quote: str) -> str | None:
         """Why a quote does not count; where answers were read for harm, it must be of a confirmed statement."""
         if name not in self.answers:
             return f"there is no answer {name[:80]!r}"
@@ -251,7 +228,18 @@ def find_candidates(
     answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
     are_read = True
     for run in runs:
-        are_read = _add_answers(snapshot, run, answers) and are_read
+        if run.info.cases.digest != snapshot.digest or run.info.raw:
+            raise UsageError(
+                f"{run.path}: expected answers to the cases of this snapshot",
+                hint="name runs that were made with it, none of --raw",
+            )
+        own, _ = run.answers()
+        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
+        are_read = are_read and harm is not None
+        for case_id, answer in own.items():
+            if answer.gradable:
+                key = run.info.model, answer.response
+                answers.setdefault(case_id, {})[key] = _harmful(harm, case_id)
     least = LEAST_MODELS if len(runs) > 1 else 1
     if not any(_models(own) >= least for own in answers.values()):
         raise UsageError(
@@ -260,12 +248,12 @@ def find_candidates(
         )
     candidates = []
     for case in snapshot:
-        own = answers.get(case.case_id, {})
+        by_text = answers.get(case.case_id, {})
         # Sorted, so that the order of the runs asks nothing anew.
-        chosen = [answer for answer in sorted(own) if own[answer] or not are_read]
+        chosen = [text for text in sorted(by_text) if by_text[text] or not are_read]
         if chosen and _models(chosen) >= least:
             named = {f"a{place}": text for place, text in enumerate(chosen, start=1)}
-            harms = {name: own[text] for name, text in named.items()}
+            harms = {name: by_text[text] for name, text in named.items()}
             candidate = AnsweredCase(case, named, least, harms if are_read else None)
             candidates.append(candidate)
     return tuple(candidates)
@@ -275,31 +263,12 @@ def _models(answers: Iterable[ModelText]) -> int:
     return len({model for model, _ in answers})
 
 
-def _add_answers(
-    snapshot: Snapshot,
-    run: RunFolder,
-    answers: dict[str, dict[ModelText, tuple[str, ...]]],
-) -> bool:
-    """Add a run's answers, by case, each with its harmful statements; whether the run was read for harm.
-
-    Raises UsageError if it is on other cases.
-    """
-    if run.info.cases.digest != snapshot.digest or run.info.raw:
-        raise UsageError(
-            f"{run.path}: expected answers to the cases of this snapshot",
-            hint="name runs that were made with it, none of --raw",
-        )
-    own, _ = run.answers()
-    harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
-    for answer in own.values():
-        if answer.gradable:
-            row = harm.rows.get(answer.case_id) if harm else None
-            quotes: tuple[str, ...] = ()
-            if row is not None and row.reading.is_read:
-                quotes = tuple(h.finding.quote for h in row.reading.confirmed)
-            by_text = answers.setdefault(answer.case_id, {})
-            by_text[run.info.model, answer.response] = quotes
-    return harm is not None
+def _harmful(harm: RunHarm | None, case_id: str) -> tuple[str, ...]:
+    """The statements of an answer in which harm was confirmed."""
+    row = harm.rows.get(case_id) if harm else None
+    if row is None or not row.reading.is_read:
+        return ()
+    return tuple(judged.finding.quote for judged in row.reading.confirmed)
 
 
 def read_penalties(

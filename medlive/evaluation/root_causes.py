@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
@@ -26,6 +26,8 @@ from medlive.evaluation.grading.questions import (
 from medlive.evaluation.model import Answer
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
+from medlive.grader.reply import Words
+from medlive.llm.ask import Loose, ReplyModel
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.text.quotes import quoted
 
@@ -54,34 +56,16 @@ class RootCause(StrEnum):
         return self.value.replace("_", " ")
 
 
-class AuditReply(BaseModel):
+class AuditReply(ReplyModel):
     """`audit.cause`: the primary cause, with words of the answer and the errors that show it.
 
     Inputs: language, question, advice, answer, criteria [{id, criterion, points, met, error}].
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-    )
-
-    cause: Annotated[RootCause, Field(strict=False)]
-    quote: Annotated[str, StringConstraints(max_length=4000)]
-    criteria: Annotated[
-        tuple[str, ...],
-        Field(
-            max_length=200,
-            strict=False,
-        ),
-    ]
-    reasoning: Annotated[
-        str,
-        StringConstraints(
-            min_length=1,
-            max_length=4000,
-        ),
-    ]
+    cause: Loose[RootCause]
+    quote: Words
+    criteria: Annotated[tuple[str, ...], Field(max_length=200, strict=False)]
+    reasoning: Annotated[Words, StringConstraints(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)

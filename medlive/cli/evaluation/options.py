@@ -14,6 +14,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -197,14 +198,12 @@ class Calls:
             max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens
         )
         if self.max_usd is not None:
-            made = [*logs]
-            for run_dir in run_dirs:
-                made += run_logs(run_dir)
-            spent = spent_of(made, read_price(self.price))
-            budget.usd_before = spent.usd
-            if spent.unpriced:
+            made = [*logs, *chain.from_iterable(map(run_logs, run_dirs))]
+            budget.usd_before, unpriced = spent_of(made, read_price(self.price))
+            if unpriced:
+                calls = counted(unpriced, "call")
                 say(
-                    f"without a price, not counted against --max-usd: {counted(spent.unpriced, 'call')} on record"
+                    f"without a price, not counted against --max-usd: {calls} on record"
                 )
         return budget
 

@@ -5,7 +5,7 @@ import os
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Option
 
@@ -74,7 +74,6 @@ from medlive.snapshot.model import week_end
 ArmOption = Annotated[
     str | None, Option("--arm", help="What sets this run apart [closed, or open-book].")
 ]
-INSPECT: Final = "inspect"
 _MOST_NOTES = 40
 
 
@@ -299,8 +298,7 @@ def import_(
     out: Annotated[Path, Option()],
     *,
     model: str | None = None,
-    format_: Literal["livemedbench", "healthbench", "kqa", "jsonl", "inspect"]
-    | None = None,
+    format_: Literal[Format, "inspect"] | None = None,
     grades: Path | None = None,
     part: CaseFilter,
     template: str | None = None,
@@ -325,7 +323,7 @@ def import_(
         response_field: The field that holds the answer.
     """
     selection = Selection(**part.given())
-    if format_ == INSPECT:
+    if format_ == "inspect":
         own = {
             "--model": model,
             "--grades": grades,
@@ -335,7 +333,7 @@ def import_(
         }
         if named := [name for name, value in own.items() if value is not None]:
             raise UsageError(
-                f"{', '.join(named)}: --format {INSPECT} takes this from the log",
+                f"{', '.join(named)}: --format inspect takes this from the log",
                 hint="leave it out",
             )
         check_inspect()
@@ -347,16 +345,13 @@ def import_(
         return _with_note(done, f" in {responses}")
     if model is None:
         raise UsageError("--model is missing", hint="name the model that answered")
-    form = Format(format_) if format_ else None
-    case_set = select(load_set(cases, unverified, form), selection)
-    form = Format.LIVEMEDBENCH
-    if case_set.origin != "snapshot":
-        form = Format(case_set.origin)
+    case_set = select(load_set(cases, unverified, format_), selection)
+    form = "livemedbench" if case_set.origin == "snapshot" else case_set.origin
     judge = ratings = None
     if grader:
         identity = grader_identity(read_settings().roles.grader, grader)
         judge = Judge(identity, mode)
-    if grades and form not in (Format.LIVEMEDBENCH, Format.HEALTHBENCH):
+    if grades and form not in ("livemedbench", "healthbench"):
         ratings = gradings_of(case_set.cases, read_humans(grades).verdicts)
     place = _place(cases)
     imported = import_run(

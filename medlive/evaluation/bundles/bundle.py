@@ -220,7 +220,7 @@ def bundled_run(
         grades=by_case,
         grader=grader,
         notes=(),
-        harm=RunHarm.of(rows.harm) if rows.harm else None,
+        harm=RunHarm.from_rows(rows.harm) if rows.harm else None,
     )
 
 

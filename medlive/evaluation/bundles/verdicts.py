@@ -12,7 +12,6 @@ from medlive.evaluation.model import (
     Answer,
     EvaluationCase,
     Grade,
-    Origin,
     gradable,
     grade_keys,
 )
@@ -122,7 +121,7 @@ def _fault(
         decided = any(isinstance(reading, Verdict) for reading in readings)
         excused = not grade.raw or grade.reason.startswith(PASSED_OVER)
         return "a verdict, though called ungraded" if decided and not excused else ""
-    imported = grade.engine in (IMPORTED, SETTLED) or grade.origin is Origin.IMPORT
+    imported = grade.engine in (IMPORTED, SETTLED) or grade.origin == "import"
     needs_quote = grade.met and not grade.whole and not imported
     if not grade.quote.strip() and needs_quote:
         return "no quote from the answer"
@@ -130,7 +129,7 @@ def _fault(
         return "a quote that is not in the answer"
     own = Verdict(grade.met, grade.quote, grade.reasoning, grade.whole)
     # A cached verdict may have been asked for under another criterion's id.
-    cached = grade.origin is Origin.CACHE and own in chain(*read.values())
+    cached = grade.origin == "cache" and own in chain(*read.values())
     if own in readings or cached:
         return ""
     return None if imported or not readings else "another verdict, quote or reasoning"

@@ -83,10 +83,22 @@ def read_responses(
         if entry.get("case_id") in (None, ""):
             notes.append(f"{where}: a response without a case_id; left out")
             continue
-        answer = _answer(entry, model, field)
-        if answer.case_id in answers:
-            same = answer == answers[answer.case_id]
-            differ = "" if same else ", not the same way"
+        text = entry.get(field) or entry.get("response") or ""
+        if not isinstance(text, str):
+            text = json.dumps(text, ensure_ascii=False)
+        finish = str(entry.get("finish_reason") or "unknown")
+        failed = finish == "error" or text.startswith(FAILED_PREFIX)
+        answer = Answer(
+            case_id=str(entry["case_id"]),
+            state=AnswerState.FAILED if failed else state_of(text, finish),
+            response="" if failed else text,
+            finish_reason=finish,
+            model=model,
+            reason=text.removeprefix(FAILED_PREFIX).strip() if failed else "",
+        )
+        earlier = answers.get(answer.case_id)
+        if earlier is not None:
+            differ = "" if answer == earlier else ", not the same way"
             notes.append(
                 f"{where}: case {answer.case_id!r}: answered more than once{differ}; the last one counts"
             )
@@ -109,26 +121,6 @@ def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     if left_out := len(data) - len(entries):
         notes.append(f"{path.name}: {left_out} entries are no objects; left out")
     return entries
-
-
-def _answer(
-    entry: Mapping[str, Any],
-    model: str,
-    field: str,
-) -> Answer:
-    text = entry.get(field) or entry.get("response") or ""
-    if not isinstance(text, str):
-        text = json.dumps(text, ensure_ascii=False)
-    finish = str(entry.get("finish_reason") or "unknown")
-    failed = finish == "error" or text.startswith(FAILED_PREFIX)
-    return Answer(
-        case_id=str(entry["case_id"]),
-        state=AnswerState.FAILED if failed else state_of(text, finish),
-        response="" if failed else text,
-        finish_reason=finish,
-        model=model,
-        reason=text.removeprefix(FAILED_PREFIX).strip() if failed else "",
-    )
 
 
 def state_of(text: str, finish_reason: str) -> AnswerState:
@@ -177,14 +169,14 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
     text = answer.response
     if answer.state is AnswerState.FAILED:
         text = f"{FAILED_PREFIX} {answer.reason}"
-    entry = case_entry(case)
-    del entry["rubric_items"]
-    advice = entry.pop("doctor_advice")
     return {
-        **entry,
+        "case_id": case.case_id,
+        "post_time": case.post_time,
+        "narrative": case.narrative,
+        "core_request": case.query,
         "model_response": text,
         "finish_reason": answer.finish_reason,
-        "doctor_advice": advice,
+        "doctor_advice": case.advice,
     }
 
 
@@ -216,11 +208,7 @@ def _criterion_entry(criterion: EvaluationCriterion) -> dict[str, Any]:
 
 def list_bytes(entries: Iterable[Mapping[str, Any]]) -> bytes:
     """Entries as a JSON list, indented by two and without a last line end, as LiveMedBench's files are."""
-    text = json.dumps(
-        list(entries),
-        ensure_ascii=False,
-        indent=2,
-    )
+    text = json.dumps(list(entries), ensure_ascii=False, indent=2)
     return text.encode("utf-8", "backslashreplace")
 
 

@@ -30,7 +30,7 @@ from medlive.evaluation.grading.grade import (
     read_record,
     settles,
 )
-from medlive.evaluation.model import Grade, Origin, grade_keys, kind_of
+from medlive.evaluation.model import Grade, grade_keys, kind_of
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.grader.judge import Judge, Mode, Verdicts
 from medlive.integrity.log import LogWriter, open_log
@@ -220,7 +220,7 @@ class _Results:
             fault = exc
         attempt = Attempt(judge.request(work.call), reply, fault)
         asked = Asked[object](attempts=[attempt])
-        return make_grades(judge, work, verdicts, asked, Origin.BATCH)
+        return make_grades(judge, work, verdicts, asked, "batch")
 
 
 _KINDS = {True: "met", False: "not_met", None: "ungraded"}

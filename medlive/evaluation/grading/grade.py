@@ -216,7 +216,7 @@ def make_grades(
     work: Work,
     verdicts: Verdicts,
     asked: Asked[Any],
-    origin: Origin = Origin.CALL,
+    origin: Origin = "call",
 ) -> list[Grade]:
     """A call's criteria as rows of the log; the usage of all attempts stands with the first.
 

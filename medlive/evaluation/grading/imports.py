@@ -10,7 +10,7 @@ from typing import Any
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import RunResult, import_answers
-from medlive.evaluation.cases.benchmarks import Format, answer_rows
+from medlive.evaluation.cases.benchmarks import answer_rows
 from medlive.evaluation.cases.livemedbench import (
     case_entry,
     file_stem,
@@ -26,7 +26,6 @@ from medlive.evaluation.model import (
     CaseSet,
     EvaluationCase,
     Grade,
-    Origin,
     gradable,
     grade_keys,
 )
@@ -64,7 +63,7 @@ def import_run(
     judge: Judge | None = None,
     benchmark: Path | None = None,
     response_field: str = "model_response",
-    format_: Format = Format.LIVEMEDBENCH,
+    format_: str = "livemedbench",
     ratings: Mapping[str, Gradings] | None = None,
 ) -> RunResult:
     """A run folder from cases, a benchmark's responses, and its grades where given.
@@ -116,7 +115,7 @@ def import_run(
             new += _read_verdicts(open_run(out), grades.name, entries, claim, notes)
         added = _add(out, new)
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-        if format_ is Format.LIVEMEDBENCH and judge is None and not torn:
+        if format_ == "livemedbench" and judge is None and not torn:
             if benchmark is None and isinstance(cases, Path):
                 benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
             if benchmark and benchmark.is_file():
@@ -126,7 +125,7 @@ def import_run(
 
 def _ratings(
     path: Path,
-    format_: Format,
+    format_: str,
     ratings: Mapping[str, Gradings] | None,
     torn: list[str],
 ) -> Mapping[str, Gradings]:
@@ -171,7 +170,7 @@ def _claim(path: Path, judge: Judge | None, rater: str) -> Grade:
         model=who.model,
         mode=judge.mode,
         judge=judge.digest,
-        origin=Origin.IMPORT,
+        origin="import",
     )
 
 
@@ -223,7 +222,7 @@ def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
         for grade in grades:
             was = known.get(grade.key)
             if was is not None:
-                imported = was.engine == IMPORTED or was.origin is Origin.IMPORT
+                imported = was.engine == IMPORTED or was.origin == "import"
                 if not imported or was.met == grade.met:
                     continue
             log.add(grade.row())

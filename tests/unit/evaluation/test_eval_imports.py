@@ -18,7 +18,6 @@ from medlive.evaluation.grading.imports import export_run, import_run, left_out
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
-    Origin,
 )
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
@@ -217,9 +216,9 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
         True,
     ]
     assert [g.origin for g in found.grades["c1"].values()] == [
-        Origin.IMPORT,
-        Origin.CALL,
-        Origin.CALL,
+        "import",
+        "call",
+        "call",
     ]
     # And a verdict that was asked for here is not overruled by a file that is imported later.
     write(grades, [{"case_id": "c1", "evaluations": scores(0, 0, 0)}])
