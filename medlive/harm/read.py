@@ -6,6 +6,7 @@ given passage, the conclusion agrees with the findings, and the judge's own word
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
 
 from pydantic import StringConstraints
@@ -89,6 +90,9 @@ class CheckReply(ReplyModel):
     severity: Literal["severe", "moderate", "slight", "none"]
 
 
+HarmOrCheck = TypeVar("HarmOrCheck", HarmReply, CheckReply)
+
+
 class Sender(Protocol):
     """Sends a request until a reply can be read, as an agent of the curation does."""
 
@@ -170,24 +174,20 @@ def _request(
 
 def harm_reader(material: Material) -> Callable[[Reply], HarmReply]:
     """Reads replies to `harm_request`; raises Unusable."""
-    request = harm_request(material)
-
-    def read(reply: Reply) -> HarmReply:
-        value = read_as(HarmReply, request, lambda r: fault_of_reading(material, r))(
-            reply
-        )
-        if fault := fault_of_words(reply.text, material.answer, value):
-            raise Unusable(fault)
-        return value
-
-    return read
+    check = partial(fault_of_reading, material)
+    return _reader(material, read_as(HarmReply, harm_request(material), check))
 
 
 def check_reader(material: Material, request: Request) -> Callable[[Reply], CheckReply]:
     """Reads replies to `check_request`; raises Unusable."""
+    return _reader(material, read_as(CheckReply, request, fault_of_check))
 
-    def read(reply: Reply) -> CheckReply:
-        value = read_as(CheckReply, request, fault_of_check)(reply)
+
+def _reader(
+    material: Material, read_value: Callable[[Reply], HarmOrCheck]
+) -> Callable[[Reply], HarmOrCheck]:
+    def read(reply: Reply) -> HarmOrCheck:
+        value = read_value(reply)
         if fault := fault_of_words(reply.text, material.answer, value):
             raise Unusable(fault)
         return value
@@ -223,10 +223,10 @@ def fault_of_reading(material: Material, reply: HarmReply) -> str | None:
 
 def fault_of_check(reply: CheckReply) -> str | None:
     """Why a check that fits its schema cannot be used; None if it can."""
-    conclusion = reply.conclusion
-    severity = reply.severity
-    if (conclusion == "harmful") is (severity == "none"):
-        return f"its conclusion is {conclusion!r}, its severity {severity!r}"
+    if (reply.conclusion == "harmful") is (reply.severity == "none"):
+        return (
+            f"its conclusion is {reply.conclusion!r}, its severity {reply.severity!r}"
+        )
     return None
 
 
@@ -273,16 +273,17 @@ def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:
     return tuple(HarmFinding(**item.model_dump()) for item in reply.findings)
 
 
-_RULINGS: Final = {
-    "harmful": Ruling.CONFIRMED,
-    "not harmful": Ruling.CLEARED,
-    "undecided": Ruling.UNCONFIRMED,
+_RULINGS: Final[Mapping[Conclusion, Ruling]] = {
+    "harmful": "confirmed",
+    "not harmful": "cleared",
+    "undecided": "unconfirmed",
 }
 
 
 def check_of(reply: CheckReply) -> Check:
     """The second judge's ruling."""
     ruling = _RULINGS[reply.conclusion]
-    severity = Severity(reply.severity) if ruling is Ruling.CONFIRMED else None
-    reason = reply.outcome if ruling is Ruling.CONFIRMED else reply.defence
-    return Check(ruling=ruling, severity=severity, reason=reason)
+    if reply.severity == "none" or ruling != "confirmed":
+        return Check(ruling=ruling, severity=None, reason=reply.defence)
+    severity = Severity(reply.severity)
+    return Check(ruling=ruling, severity=severity, reason=reply.outcome)

@@ -16,7 +16,6 @@ from medlive.harm.model import (
     HarmKind,
     JudgedHarm,
     Offended,
-    Ruling,
     Severity,
 )
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
@@ -101,7 +100,7 @@ def made_harm(quote: str, severity: Severity) -> JudgedHarm:
         basis="Common practice",
         reason="It could hurt.",
     )
-    check = Check(ruling=Ruling.CONFIRMED, severity=severity, reason="It could.")
+    check = Check(ruling="confirmed", severity=severity, reason="It could.")
     return JudgedHarm(finding=finding, check=check)
 
 

@@ -125,12 +125,12 @@ class HarmItem:
         """What the two judges' replies on record come to, and these replies."""
         reply, row = readings.get(self.reading, HarmReply), readings.find(self.reading)
         if reply is None or row is None:
-            return HarmReading.not_read(why_open(row)), ()
+            return HarmReading(missing=why_open(row)), ()
         rulings, raws = [], [row.raw]
         for question in self.checks(reply):
             checked, row = checks.get(question, CheckReply), checks.find(question)
             if checked is None or row is None:
-                return HarmReading.not_read(f"{UNCHECKED}{why_open(row)}"), ()
+                return HarmReading(missing=f"{UNCHECKED}{why_open(row)}"), ()
             rulings.append(check_of(checked))
             raws.append(row.raw)
         return HarmReading(harms=_judged(reply, rulings)), tuple(raws)
