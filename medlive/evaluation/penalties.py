@@ -225,21 +225,7 @@ def find_candidates(
     Raises:
         UsageError: If a run is on other cases, or no case was answered by enough models.
     """
-    answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
-    are_read = True
-    for run in runs:
-        if run.info.cases.digest != snapshot.digest or run.info.raw:
-            raise UsageError(
-                f"{run.path}: expected answers to the cases of this snapshot",
-                hint="name runs that were made with it, none of --raw",
-            )
-        own, _ = run.answers()
-        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
-        are_read = are_read and harm is not None
-        for case_id, answer in own.items():
-            if answer.gradable:
-                key = run.info.model, answer.response
-                answers.setdefault(case_id, {})[key] = _harmful(harm, case_id)
+    answers, are_read = _answers_of(snapshot, runs)
     least = LEAST_MODELS if len(runs) > 1 else 1
     if not any(_models(own) >= least for own in answers.values()):
         raise UsageError(
@@ -261,6 +247,28 @@ def find_candidates(
 
 def _models(answers: Iterable[ModelText]) -> int:
     return len({model for model, _ in answers})
+
+
+def _answers_of(
+    snapshot: Snapshot, runs: Sequence[RunFolder]
+) -> tuple[dict[str, dict[ModelText, tuple[str, ...]]], bool]:
+    """The answers by case, each with its harmful statements; whether every run was read for harm."""
+    answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
+    are_read = True
+    for run in runs:
+        if run.info.cases.digest != snapshot.digest or run.info.raw:
+            raise UsageError(
+                f"{run.path}: expected answers to the cases of this snapshot",
+                hint="name runs that were made with it, none of --raw",
+            )
+        own, _ = run.answers()
+        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
+        are_read = are_read and harm is not None
+        for case_id, answer in own.items():
+            if answer.gradable:
+                key = run.info.model, answer.response
+                answers.setdefault(case_id, {})[key] = _harmful(harm, case_id)
+    return answers, are_read
 
 
 def _harmful(harm: RunHarm | None, case_id: str) -> tuple[str, ...]:

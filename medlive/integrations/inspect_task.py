@@ -60,11 +60,6 @@ _FINISH: Final = {
     "content_filter": Finish.REFUSAL,
 }
 """Inspect's stop reasons as medlive's; any other (a tool call, unknown) leaves a reply without a certain end."""
-_ANSWER_FINISH: Final = {
-    Finish.STOP: "stop",
-    Finish.LENGTH: "length",
-    Finish.REFUSAL: "refusal",
-}
 
 
 @task
@@ -198,11 +193,9 @@ _VERDICT = {True: "met", False: "not met", None: "ungraded"}
 
 
 def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
-    finish = (
-        _ANSWER_FINISH.get(_FINISH.get(output.stop_reason, Finish.STOP), "stop")
-        if output.choices
-        else "error"
-    )
+    finish = "error"
+    if output.choices:
+        finish = _FINISH.get(output.stop_reason, Finish.STOP).value
     text = output.completion
     return Answer(case.case_id, state_of(text, finish), text, finish, output.model)
 
@@ -234,9 +227,7 @@ class _Grader:
             output = await self._model.generate(
                 list(map(_message, render(request))), config=config
             )
-        except (
-            LimitExceededError
-        ):  # the evaluation's own limit: Inspect ends the sample
+        except LimitExceededError:  # the evaluation's own: Inspect ends the sample
             raise
         except Exception as exc:  # what a provider raises after Inspect's own retries is the provider's own
             raise EndpointUnavailable(

@@ -14,6 +14,7 @@ from medlive.cli.evaluation.options import (
     ParametersOption,
     RunArgument,
     UnpinnedOption,
+    reason_notes,
 )
 from medlive.cli.options import Commands, ReplaceOption, one_of, read_settings
 from medlive.cli.output import Result, counted, new_file, table_of, wait_for
@@ -103,10 +104,10 @@ def write(
 
 
 def _describe_written(done: BatchWritten) -> Result:
-    parts = [counted(done.requests, "call")]
+    note = counted(done.requests, "call")
     if done.criteria:
-        parts.append(f"{done.criteria} criteria")
-    notes = ["; ".join(parts)]
+        note += f"; {done.criteria} criteria"
+    notes = [note]
     if done.waiting:
         notes.append(
             f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"
@@ -148,10 +149,10 @@ def read(
 def _describe_read(done: BatchRead, kinds: list[str], left: str, hint: str) -> Result:
     """What was read; the failure where something is open, or for lines that are no results."""
     counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
-    notes = list(done.notes)
+    reasons = dict(done.reasons.most_common())
+    notes = [*done.notes, *reason_notes("ungraded", reasons)]
     refused = 0
-    for reason, n in done.reasons.most_common():
-        notes.append(f"ungraded: {n}: {reason}")
+    for reason, n in reasons.items():
         if "response_format" in reason or "json_schema" in reason:
             refused += n
     if refused:
@@ -164,19 +165,10 @@ def _describe_read(done: BatchRead, kinds: list[str], left: str, hint: str) -> R
         "unknown": "results are of no call of this run",
         "damaged": "lines are no results",
     }
-    problems = []
-    for name, what in faults.items():
-        if counts[name]:
-            problems.append(f"{counts[name]} {what}")
+    problems = [f"{counts[name]} {faults[name]}" for name in faults if counts[name]]
     failure = None
     if problems:
-        failure = CheckFailed(
-            ", ".join(problems), hint=hint if counts["open"] else None
-        )
-    reasons = dict(done.reasons.most_common())
-    return Result(
-        {**counts, "reasons": reasons, "notes": done.notes},
-        [table_of([counts], list(counts))],
-        notes,
-        failure,
-    )
+        to_do = hint if counts["open"] else None
+        failure = CheckFailed(", ".join(problems), hint=to_do)
+    value = {**counts, "reasons": reasons, "notes": done.notes}
+    return Result(value, [table_of([counts], list(counts))], notes, failure)

@@ -212,7 +212,16 @@ def leaderboard(
         notes += [*ranking.table.warnings, *ranking.notes]
         if any(report.trust is Trust.NOT_SIGNED for report in ranking.ranked):
             failure = typer.Exit(UNPROVEN)
-    return Result(_leaderboard_json(board), _describe(board), notes, failure)
+    apart = []
+    for report, why in board.unranked:
+        apart.append({"path": report.path, "model": report.model, "why": why})
+    value = {
+        "format": "medlive-leaderboard",
+        "format_version": 1,
+        "rankings": list(map(_ranking_json, board.rankings)),
+        "apart": apart,
+    }
+    return Result(value, _describe(board), notes, failure)
 
 
 def _describe(board: Leaderboard) -> Iterator[Grid | str]:
@@ -244,18 +253,6 @@ def _place(snapshot: str | None) -> Path | None:
 
 def _key_of(report: BundleReport) -> str | None:
     return report.info.signing.key_id if report.info and report.info.signing else None
-
-
-def _leaderboard_json(board: Leaderboard) -> dict[str, object]:
-    apart = []
-    for report, why in board.unranked:
-        apart.append({"path": report.path, "model": report.model, "why": why})
-    return {
-        "format": "medlive-leaderboard",
-        "format_version": 1,
-        "rankings": list(map(_ranking_json, board.rankings)),
-        "apart": apart,
-    }
 
 
 def _ranking_json(ranking: Ranking) -> dict[str, object]:

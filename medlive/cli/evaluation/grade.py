@@ -18,6 +18,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     plan_result,
     plans_result,
+    reason_notes,
 )
 from medlive.cli.output import Result, fields_of, progress, say, table_of
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
@@ -195,12 +196,11 @@ def _describe_harm(done: HarmResult) -> Result:
     ]
     if controls.failed:
         notes.append(f"the judges of harm fail their control: {controls.failed}")
-    for reason, n in done.reasons.items():
-        notes.append(f"not read for harm: {n}: {reason}")
+    notes += [*reason_notes("not read for harm", done.reasons), *done.notes]
     return Result(
         {"harm": value | {"controls": controls.as_json()}},
         [table_of([value], _HARM_COUNTS, "read for harm")],
-        [*notes, *done.notes],
+        notes,
         find_incomplete(
             done.left,
             "answer is not read for harm",
@@ -214,14 +214,9 @@ def _who(judge: Judge) -> str:
     return f"the grader is {judge.identity.model} in {judge.mode} mode ({judge.digest[:19]})"
 
 
-def _grader(judge: Judge) -> dict[str, str]:
-    who = judge.identity
-    return {
-        "engine": who.engine,
-        "model": who.model,
-        "mode": judge.mode.value,
-        "judge": judge.digest,
-    }
+def _grader(judge: Judge) -> dict[str, object]:
+    about = {"mode": judge.mode.value, "judge": judge.digest}
+    return fields_of(judge.identity, ("engine", "model")) | about
 
 
 _COUNTS = ("path", "criteria", "met", "not_met", "ungraded", "reused", "calls")
@@ -234,17 +229,15 @@ def _describe_grades(
     value = fields_of(done, (*_COUNTS, *_MORE))
     value |= {"grader": _grader(judge), "spent": budget.as_json()}
     row = value | {"unanswered": len(done.unanswered)}
-    notes = list(done.notes)
+    notes = [*done.notes, *reason_notes("ungraded", done.reasons)]
     failure = find_incomplete(
-        done.ungraded,
+        done.left,
         "criterion is ungraded",
         "criteria are ungraded",
         [done],
         "the same command grades them again",
         always=True,
     )
-    for reason, n in done.reasons.items():
-        notes.append(f"ungraded: {n}: {reason}")
     if repeated:
         value["repeated"] = {"calls": repeated.calls, "missing": repeated.left}
         notes += repeated.notes
@@ -294,9 +287,7 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
             "spent": budget.as_json(),
         }
         value |= fields_of(done, ("calls", "reasons", "stopped"))
-        notes = list(done.notes)
-        for reason, n in done.reasons.items():
-            notes.append(f"no score: {n}: {reason}")
+        notes = [*done.notes, *reason_notes("no score", done.reasons)]
         return Result(
             value,
             [table_of([value], ("path", "answers", "scored", "calls"))],

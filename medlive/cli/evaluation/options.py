@@ -349,20 +349,7 @@ def find_incomplete(
     """
     asked = [part for part in work if part.calls]
     if left and asked and all(part.silence for part in asked):
-        last = asked[-1].silence
-        assert last is not None
-        calls = sum(part.calls for part in asked)
-        if isinstance(last, CircuitOpen):
-            # Its own hint is for workers, which go on by themselves.
-            hint = (
-                "look at the address, the key and the network; the same command goes on"
-            )
-        else:
-            hint = last.hint or ""
-        return EndpointUnavailable(
-            f"none of {calls} calls was answered, the last: {last.message}",
-            hint=hint or None,
-        )
+        return _none_answered(asked)
     what = counted(left, one, many)
     stopped = next((part.stopped for part in work if part.stopped), None)
     if stopped and (left or always):
@@ -372,15 +359,32 @@ def find_incomplete(
     return CheckFailed(what, hint=hint) if left else None
 
 
+def _none_answered(asked: Sequence[CallsMade]) -> EndpointUnavailable:
+    """The failure where no part of the work got an answer to its calls."""
+    last = asked[-1].silence
+    assert last is not None
+    hint = last.hint
+    if isinstance(last, CircuitOpen):
+        # Its own hint is for workers, which go on by themselves.
+        hint = "look at the address, the key and the network; the same command goes on"
+    calls = sum(part.calls for part in asked)
+    return EndpointUnavailable(
+        f"none of {calls} calls was answered, the last: {last.message}", hint=hint
+    )
+
+
+def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
+    """Why something is not done, a note each."""
+    return [f"{what}: {n}: {reason}" for reason, n in reasons.items()]
+
+
 def plan_result(about: Mapping[str, object], plan: Plan, budget: Budget) -> Result:
     """What calls would take, after what they are about, and which limits would end the work before."""
     value = {**about, **asdict(plan)}
     del value["about"]
     names = [name for name in value if name not in ("path", "grader")]
-    notes = [
-        "estimated (docs/grading.md); calls that have to be asked twice come on top",
-        *_warnings(plan, budget),
-    ]
+    note = "estimated (docs/grading.md); calls that have to be asked twice come on top"
+    notes = [note, *_warnings(plan, budget)]
     return Result(value, [table_of([value], names)], notes)
 
 
@@ -399,16 +403,14 @@ def sum_plans(plans: Mapping[str, Plan]) -> Plan:
 
 def plans_result(plans: Mapping[str, Plan], budget: Budget) -> Result:
     """What several stages would take, and which limits would end the work before."""
+    value = {stage: asdict(plan) for stage, plan in plans.items()}
     whole = sum_plans(plans)
     rows = []
-    for stage, plan in {**plans, "all": whole}.items():
-        rows.append({"stage": stage, **asdict(plan)})
+    for stage, plan in {**value, "all": asdict(whole)}.items():
+        rows.append({"stage": stage, **plan})
     names = ("stage", "calls", "input_tokens", "output_tokens", "usd")
-    notes = [
-        "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown",
-        *_warnings(whole, budget),
-    ]
-    value = {name: asdict(plan) for name, plan in plans.items()}
+    note = "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown"
+    notes = [note, *_warnings(whole, budget)]
     return Result(value, [table_of(rows, names)], notes)
 
 

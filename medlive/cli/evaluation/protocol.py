@@ -20,6 +20,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     plan_result,
     plans_result,
+    reason_notes,
 )
 from medlive.cli.evaluation.run import load_set
 from medlive.cli.options import Commands, read_settings
@@ -120,7 +121,13 @@ def run(
         name: The protocol; `list` shows them.
         option: An option of the protocol.
     """
-    protocol = make_protocol(name, _options(option or []))
+    options: dict[str, object] = {}
+    for text in option or ():
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise UsageError(f"--set takes NAME=VALUE, not {text!r}")
+        options[key.replace("-", "_")] = _read_value(key, value)
+    protocol = make_protocol(name, options)
     graded, overridden = load_checked(runs, judge, allow)
     material = [Subject.from_run(run) for run in labelled(graded)]
     budget = _budget(by, out)
@@ -128,11 +135,19 @@ def run(
     if isinstance(outcome, Plan):
         return plan_result(outcome.about, outcome, budget)
     done, results = outcome
-    value = TaskResults.from_results(protocol.name, protocol, results, done)
-    notes = [*(objection.why for objection in overridden), *value.notes]
-    for why, n in (done.reasons if done else {}).items():
-        notes.append(f"ungraded: {n}: {why}")
-    return _result(value, results.tables, overridden, notes, budget, [done])
+    task = TaskResults.from_results(protocol.name, protocol, results, done)
+    notes = [*(objection.why for objection in overridden), *task.notes]
+    if done:
+        notes += reason_notes("ungraded", done.reasons)
+    return _result(task, results.tables, overridden, notes, budget, [done])
+
+
+def _read_value(name: str, text: str) -> object:
+    """A value as it is, or the JSON list that it begins. Raises UsageError."""
+    try:
+        return json.loads(text) if text.startswith("[") else text
+    except ValueError as exc:
+        raise UsageError(f"--set {name} is not a JSON list: {exc}") from exc
 
 
 def _budget(by: Grading, out: Path) -> Budget:
@@ -254,22 +269,6 @@ def errors(
         lines += canonical_json(written) + "\n"
     write_whole(out, lines.encode("utf-8", "backslashreplace"))
     return Result(out, [str(out)], notes)
-
-
-def _options(options: list[str]) -> dict[str, object]:
-    """NAME=VALUE as a mapping; a value that begins with [ is a JSON list. Raises UsageError."""
-    values: dict[str, object] = {}
-    for option in options:
-        name, sign, value = option.partition("=")
-        if not sign:
-            raise UsageError(f"--set takes NAME=VALUE, not {option!r}")
-        values[name.replace("-", "_")] = value
-        if value.startswith("["):
-            try:
-                values[name.replace("-", "_")] = json.loads(value)
-            except ValueError as exc:
-                raise UsageError(f"--set {name} is not a JSON list: {exc}") from exc
-    return values
 
 
 def describe_tables(

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,55 +130,46 @@ def write_calls(
     return tuple(files), requests
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A line of a result file."""
-
-    where: str
-    custom_id: str
-    digest: str
-    row: Row
-
-    def reply(self, price: Price | None) -> Reply:
-        """The model's reply. Raises NotACompletion if there is none."""
-        if error := self.row.get("error"):
-            raise NotACompletion(_message(error))
-        response = self.row.get("response")
-        if not isinstance(response, dict):
-            raise NotACompletion("the result holds no response")
-        status, body = response.get("status_code"), response.get("body")
-        if status != 200:
-            error = body.get("error") if isinstance(body, dict) else None
-            why = f": {_message(error)}" if error else ""
-            raise NotACompletion(f"status {status}{why}")
-        return completion(body, price)
+def reply_of(result: Row, price: Price | None) -> Reply:
+    """The model's reply in a line of a result file. Raises NotACompletion if there is none."""
+    if error := result.get("error"):
+        raise NotACompletion(_message(error))
+    response = result.get("response")
+    if not isinstance(response, dict):
+        raise NotACompletion("the result holds no response")
+    status, body = response.get("status_code"), response.get("body")
+    if status != 200:
+        error = body.get("error") if isinstance(body, dict) else None
+        why = f": {_message(error)}" if error else ""
+        raise NotACompletion(f"status {status}{why}")
+    return completion(body, price)
 
 
 def _message(error: object) -> str:
-    text = (
-        error.get("message") or error.get("code") if isinstance(error, dict) else error
-    )
-    return " ".join(str(text).split())[:300]
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("code")
+    return " ".join(str(error).split())[:300]
 
 
-def _results(path: Path) -> Iterator[Result | str]:
-    """The results in a file; a line that is none as a note."""
-    for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path.name}:{number}"
-        try:
-            row = json.loads(line)
-            custom_id = row["custom_id"]
-        except (ValueError, TypeError, KeyError, RecursionError) as exc:
-            yield f"{where}: not a result: {str(exc)[:100]}"
-            continue
-        if not isinstance(custom_id, str) or ("body" in row and "response" not in row):
-            yield f"{where}: not a result" + (
-                ": it is a call, as it was handed in" if "body" in row else ""
-            )
-        else:
-            yield Result(where, custom_id, digest_bytes(line.strip()), row)
+def _parse_result(line: bytes) -> Row:
+    """A line of a result file. Raises ValueError with what is to be said of it."""
+    try:
+        row: Row = json.loads(line)
+        custom_id = row["custom_id"]
+    except (ValueError, TypeError, KeyError, RecursionError) as exc:
+        raise ValueError(f"not a result: {str(exc)[:100]}") from exc
+    if "body" in row and "response" not in row:
+        raise ValueError("not a result: it is a call, as it was handed in")
+    if not isinstance(custom_id, str):
+        raise ValueError("not a result")
+    return row
+
+
+def _lines_of(files: Sequence[Path]) -> Iterator[tuple[Path, int, bytes]]:
+    for path in files:
+        for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
+            if line.strip():
+                yield path, number, line
 
 
 def read_results(
@@ -186,7 +177,7 @@ def read_results(
     kind: str,
     log: BatchLog,
     written: LogWriter,
-    take: Callable[[Result, Row, bool], Iterable[str]],
+    take: Callable[[Row, Row, bool], Iterable[str]],
     open_of: Callable[[Row], Iterable[object]],
 ) -> BatchRead:
     """Read result files, of results and of errors, of calls of a kind ("asked" or "question").
@@ -196,27 +187,30 @@ def read_results(
     """
     asked = {name: row for name, row in log.asked.items() if row["kind"] == kind}
     read = BatchRead(notes=list(log.notes))
-    for result in chain.from_iterable(map(_results, files)):
-        if isinstance(result, str):
+    for path, number, line in _lines_of(files):
+        where = f"{path.name}:{number}"
+        try:
+            result = _parse_result(line)
+        except ValueError as exc:
             read.counts["damaged"] += 1
-            read.notes.append(result)
+            read.notes.append(f"{where}: {exc}")
             continue
-        custom_id = result.custom_id
+        custom_id = result["custom_id"]
         if (call := asked.get(custom_id)) is None:
             read.counts["unknown"] += 1
             read.notes.append(
-                f"{result.where}: no call of this run is named {custom_id[:80]!r}"
+                f"{where}: no call of this run is named {custom_id[:80]!r}"
             )
             continue
-        mark = (custom_id, result.digest)
-        again = mark in log.results
+        digest = digest_bytes(line.strip())
+        again = (custom_id, digest) in log.results
         if not again and custom_id in log.answered:
             read.counts["duplicates"] += 1
-            read.notes.append(f"{result.where}: a second result for {custom_id[:12]}…")
+            read.notes.append(f"{where}: a second result for {custom_id[:12]}…")
         read.counts.update(take(result, call, again))
         if not again:
             # Last: were the log full now, or the process killed, the result would be passed over for good.
-            row = {"kind": "read", "custom_id": custom_id, "digest": result.digest}
+            row = {"kind": "read", "custom_id": custom_id, "digest": digest}
             written.add(row)
             log.add(row)
     without = set[object]()
@@ -294,12 +288,12 @@ def read_answers(
             )
         left = {case.case_id: case for case in unanswered(run)}
 
-        def take(result: Result, call: Row, again: bool) -> list[str]:
+        def take(result: Row, call: Row, again: bool) -> list[str]:
             case = left.get(call["case_id"])
             if again or case is None:
                 return ["again"]
             try:
-                answer = answer_of(case, result.reply(price))
+                answer = answer_of(case, reply_of(result, price))
             except NotACompletion as exc:
                 answer = failed(case, f"batch: {exc}")
             answers.add(answer.row())

@@ -134,7 +134,15 @@ async def run_model(
             return 1
 
         stopped, total, done = None, len(run.cases), len(run.cases) - len(todo)
-        for turn in _turns(todo, cases_by_id):
+        # By how many cases come before them, those that begin by themselves first.
+        by_depth: dict[int, list[EvaluationCase]] = {0: []}
+        for case in todo:
+            depth, earlier = 0, case.after
+            while earlier is not None and depth < len(cases):
+                depth += 1
+                earlier = cases_by_id[earlier].after if earlier in cases_by_id else None
+            by_depth.setdefault(depth, []).append(case)
+        for _, turn in sorted(by_depth.items()):
             if stopped is None:
                 stopped = await work_through(
                     turn,
@@ -270,20 +278,6 @@ async def begin_run(
         closed=len(evidence.why),
     )
     return create_run(out, cases, use, pinned, created_at, (book, data))
-
-
-def _turns(
-    todo: Iterable[EvaluationCase], cases: Mapping[str, EvaluationCase]
-) -> list[list[EvaluationCase]]:
-    """Cases by how many come before them, those that begin by themselves first."""
-    by_depth: dict[int, list[EvaluationCase]] = {0: []}
-    for case in todo:
-        depth, earlier = 0, case.after
-        while earlier is not None and depth < len(cases):
-            depth += 1
-            earlier = cases[earlier].after if earlier in cases else None
-        by_depth.setdefault(depth, []).append(case)
-    return [by_depth[depth] for depth in sorted(by_depth)]
 
 
 def unanswered(run: RunFolder) -> list[EvaluationCase]:

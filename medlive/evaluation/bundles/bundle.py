@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -53,11 +53,9 @@ from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import EVERYTHING, Allow, check_figures
 from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
+from medlive.integrity.signing import SecretKey, sign
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.identity import canary_of
-
-if TYPE_CHECKING:
-    from medlive.integrity.signing import SecretKey
 
 UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000
@@ -108,7 +106,7 @@ def make_bundle(
     draws: int = 1000,
     seed: int = 0,
     left_out: RunErrata | None = None,
-    key: "SecretKey | None" = None,
+    key: SecretKey | None = None,
     allow: Collection[Allow] = (),
 ) -> dict[str, bytes]:
     """Make the files of a run's bundle, by name; the same bytes for the same run, options and key.
@@ -160,8 +158,6 @@ def make_bundle(
     files[BUNDLE] = encode_document(about.model_dump(mode="json"))
     files[SUMS] = checksums(files)
     if key is not None:
-        from medlive.integrity.signing import sign
-
         comment = trusted_comment(files[BUNDLE])
         signature = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT)
         files[SIGNATURE] = signature.encode("ascii")

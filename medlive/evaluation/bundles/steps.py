@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -80,13 +80,11 @@ from medlive.integrity.checks import Faults, Inspection, Skip, check_signed
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.log import lines_of
+from medlive.integrity.signing import PublicKey
 from medlive.llm.engine import RULES_MODEL, endpoint_engine
 from medlive.llm.prompts import load_prompt
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
-
-if TYPE_CHECKING:
-    from medlive.integrity.signing import PublicKey
 
 _RESTS: Final = 3
 """Figures depend on this step and the later ones; earlier faults concern the packaging."""
@@ -100,7 +98,7 @@ class Verification(Inspection):
 
     files: Mapping[str, bytes]
     packing_faults: Faults
-    public_keys: "Sequence[PublicKey]"
+    public_keys: Sequence[PublicKey]
     snapshot: Path | CaseSet | None
     errata_file: Path | None
     info: BundleInfo | None = None
@@ -383,11 +381,7 @@ def check_grader(state: Verification, out: Faults) -> None:
     for grade in _require(state.rows, GRADES).grades:
         if (got := [getattr(grade, name) for name in names]) != expected:
             out.add(GRADES, "the same grader in every row", printable(str(got))[:200])
-        # The rules' replies name their version too.
-        by_rules = (
-            pinned.model == RULES_MODEL and endpoint_engine(grade.grader) == "rules"
-        )
-        if grade.met is not None and not by_rules and grade.grader != pinned.model:
+        if grade.met is not None and not _gave(pinned.model, grade.grader):
             name = printable(grade.grader)[:100] or "an unnamed model"
             what = f"verdicts by the pinned grader {pinned.model[:100]}"
             out.add(GRADES, what, f"verdicts by {name}")
@@ -398,6 +392,12 @@ def check_grader(state: Verification, out: Faults) -> None:
     known = template.name in TEMPLATES and template.digest is not None
     if known and load_template(template.name).digest != template.digest:
         state.add_note("the text of its template differs from this version's")
+
+
+def _gave(pinned: str, model: str) -> bool:
+    """Whether a reply that names this model is the pinned one's; the rules' replies name their version too."""
+    by_rules = pinned == RULES_MODEL and endpoint_engine(model) == "rules"
+    return by_rules or model == pinned
 
 
 def check_errata(state: Verification, out: Faults) -> None:

@@ -116,11 +116,7 @@ def _fault(
     """How a grade differs from the grader's replies, by key: "" if it does not, None if nothing shows it."""
     readings = read.get(grade.key, [])
     if grade.met is None:
-        if not grade.reason:
-            return "no verdict, and no reason"
-        decided = any(isinstance(reading, Verdict) for reading in readings)
-        excused = not grade.raw or grade.reason.startswith(PASSED_OVER)
-        return "a verdict, though called ungraded" if decided and not excused else ""
+        return _ungraded_fault(grade, readings)
     imported = grade.engine in (IMPORTED, SETTLED) or grade.origin == "import"
     needs_quote = grade.met and not grade.whole and not imported
     if not grade.quote.strip() and needs_quote:
@@ -133,3 +129,11 @@ def _fault(
     if own in readings or cached:
         return ""
     return None if imported or not readings else "another verdict, quote or reasoning"
+
+
+def _ungraded_fault(grade: Grade, readings: Iterable[Verdict | str]) -> str:
+    if not grade.reason:
+        return "no verdict, and no reason"
+    decided = any(isinstance(reading, Verdict) for reading in readings)
+    excused = not grade.raw or grade.reason.startswith(PASSED_OVER)
+    return "a verdict, though called ungraded" if decided and not excused else ""

@@ -83,19 +83,7 @@ def read_responses(
         if entry.get("case_id") in (None, ""):
             notes.append(f"{where}: a response without a case_id; left out")
             continue
-        text = entry.get(field) or entry.get("response") or ""
-        if not isinstance(text, str):
-            text = json.dumps(text, ensure_ascii=False)
-        finish = str(entry.get("finish_reason") or "unknown")
-        failed = finish == "error" or text.startswith(FAILED_PREFIX)
-        answer = Answer(
-            case_id=str(entry["case_id"]),
-            state=AnswerState.FAILED if failed else state_of(text, finish),
-            response="" if failed else text,
-            finish_reason=finish,
-            model=model,
-            reason=text.removeprefix(FAILED_PREFIX).strip() if failed else "",
-        )
+        answer = _answer(entry, model, field)
         earlier = answers.get(answer.case_id)
         if earlier is not None:
             differ = "" if answer == earlier else ", not the same way"
@@ -121,6 +109,22 @@ def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     if left_out := len(data) - len(entries):
         notes.append(f"{path.name}: {left_out} entries are no objects; left out")
     return entries
+
+
+def _answer(entry: Mapping[str, Any], model: str, field: str) -> Answer:
+    text = entry.get(field) or entry.get("response") or ""
+    if not isinstance(text, str):
+        text = json.dumps(text, ensure_ascii=False)
+    finish = str(entry.get("finish_reason") or "unknown")
+    failed = finish == "error" or text.startswith(FAILED_PREFIX)
+    return Answer(
+        case_id=str(entry["case_id"]),
+        state=AnswerState.FAILED if failed else state_of(text, finish),
+        response="" if failed else text,
+        finish_reason=finish,
+        model=model,
+        reason=text.removeprefix(FAILED_PREFIX).strip() if failed else "",
+    )
 
 
 def state_of(text: str, finish_reason: str) -> AnswerState:

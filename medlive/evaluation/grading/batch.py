@@ -16,10 +16,10 @@ from medlive.evaluation.asking.batch import (
     MOST_REQUESTS,
     BatchRead,
     BatchWritten,
-    Result,
     Row,
     read_batch_log,
     read_results,
+    reply_of,
     write_calls,
 )
 from medlive.evaluation.grading.grade import (
@@ -184,7 +184,7 @@ class _Results:
         judge, record = self._judges[call["judge"]], self._records[call["judge"]]
         return {k for k in call["keys"] if not settles(judge, record.latest.get(k))}
 
-    def take(self, result: Result, call: Row, again: bool) -> list[str]:
+    def take(self, result: Row, call: Row, again: bool) -> list[str]:
         """Log the grades of one result; what became of each."""
         judge, work = self._judges[call["judge"]], self._work_of(call)
         if work is None:
@@ -205,13 +205,13 @@ class _Results:
             kinds.append(_KINDS[grade.met])
         return kinds or ["again"]
 
-    def _grades(self, judge: Judge, work: Work, result: Result) -> list[Grade]:
+    def _grades(self, judge: Judge, work: Work, result: Row) -> list[Grade]:
         """What a result says of a call's criteria."""
         verdicts = Verdicts(judge, work.call)
         reply = fault = None
         model = judge.identity.model
         try:
-            reply = result.reply(self._prices.get(model))
+            reply = reply_of(result, self._prices.get(model))
             pinned = model if judge.identity.pinned else None
             read_checked(reply, pinned, "grader", verdicts.read)
         except NotACompletion as exc:

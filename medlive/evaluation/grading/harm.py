@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.plan import assumed_answer
+from medlive.evaluation.grading.plan import planned_answers
 from medlive.evaluation.grading.questions import (
     JudgeReplies,
     Question,
@@ -338,17 +338,9 @@ def plan_run(
 ) -> Plan:
     """What the readings of `read_run` would take; checks are of findings that nobody knows yet.
 
-    `ahead` are the cases of a run that may not have begun: those without an answer are taken to get one.
+    `ahead` is as in `planned_answers`.
     """
-    items: list[HarmItem] = []
-    if not ahead or (run_dir / "run.json").exists():
-        run = open_run(run_dir)
-        items = items_of(run.cases, run.answers()[0])
-    known = {item.id for item in items}
-    for case in ahead:
-        if case.case_id not in known:
-            material = material_of(case, assumed_answer(case))
-            items.append(HarmItem(case.case_id, material))
+    items = items_of(*planned_answers(run_dir, ahead))
     return plan_questions(
         lambda _: (item.reading for item in items), run_dir / HARM_CALLS, reader, **how
     )

@@ -116,11 +116,18 @@ def import_run(
         added = _add(out, new)
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
         if format_ == "livemedbench" and judge is None and not torn:
-            if benchmark is None and isinstance(cases, Path):
-                benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
-            if benchmark and benchmark.is_file():
-                keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
+            _keep_published(cases, benchmark, out, grades)
     return replace(result, grades=added, notes=(*notes, *result.notes))
+
+
+def _keep_published(
+    cases: CaseSet | Path, benchmark: Path | None, out: Path, grades: Path
+) -> None:
+    """Keep LiveMedBench's own files, for the published script's own figures."""
+    if benchmark is None and isinstance(cases, Path):
+        benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
+    if benchmark and benchmark.is_file():
+        keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
 
 
 def _ratings(
@@ -156,22 +163,15 @@ def _claim(path: Path, judge: Judge | None, rater: str) -> Grade:
         grader=model,
         engine=IMPORTED,
         model=model,
-        mode=Mode.CRITERION,
+        mode=judge.mode if judge else Mode.CRITERION,
         prompt="unknown",
         judge=digest_json(["import", path.name, *filter(None, [rater])]),
     )
     if judge is None:
         return grade
     who = judge.identity
-    return replace(
-        grade,
-        grader=who.model,
-        engine=who.engine,
-        model=who.model,
-        mode=judge.mode,
-        judge=judge.digest,
-        origin="import",
-    )
+    named = replace(grade, grader=who.model, engine=who.engine, model=who.model)
+    return replace(named, judge=judge.digest, origin="import")
 
 
 def _read_verdicts(

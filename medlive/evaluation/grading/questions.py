@@ -107,14 +107,6 @@ class QuestionRow(LogRow):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     usage: Mapping[str, Any] = field(default_factory=dict)
 
-    def valid(self, question: Question) -> BaseModel | None:
-        """The reply on record; None where there is none, or the log was changed to one that no check would pass."""
-        try:
-            value = question.reply.model_validate(self.value)
-        except ValidationError:
-            return None
-        return value if question.check(value) is None else None
-
 
 class JudgeReplies:
     """What one judge was found to say, by question."""
@@ -124,13 +116,11 @@ class JudgeReplies:
         self.others: Sequence[JudgeReplies] = ()
         """Of the other judges on record."""
         self._latest: dict[str, QuestionRow] = {}
-        self._read: dict[str, BaseModel] = {}
         self._unusable: Counter[str] = Counter()
 
     def put(self, finding: QuestionRow) -> None:
         """The newest finding of its key."""
         self._latest[finding.key] = finding
-        self._read.pop(finding.key, None)
         self._unusable[finding.key] += finding.value is None and bool(finding.grader)
 
     def key(self, question: Question) -> str:
@@ -141,27 +131,16 @@ class JudgeReplies:
         """What is on record about a question, usable or not."""
         return self._latest.get(self.key(question))
 
-    def get(
-        self,
-        question: Question,
-        kind: type[R],
-    ) -> R | None:
-        """The reply to a question; None: there is none that counts."""
-        key = self.key(question)
-        if key not in self._read:
-            finding = self._latest.get(key)
-            if finding is None or not self.identity.accepts(finding.grader):
-                return None
-            value = finding.valid(question)
-            if value is None:
-                return None
-            self._read[key] = value
-        read = self._read[key]
-        if not isinstance(read, kind):
-            raise TypeError(
-                f"{question.task} is answered by {type(read).__name__}, not {kind.__name__}"
-            )
-        return read
+    def get(self, question: Question, kind: type[R]) -> R | None:
+        """The reply to a question, of its type; None: there is none that counts, or the log was changed."""
+        finding = self.find(question)
+        if finding is None or not self.identity.accepts(finding.grader):
+            return None
+        try:
+            reply = kind.model_validate(finding.value)
+        except ValidationError:
+            return None
+        return reply if question.check(reply) is None else None
 
     def get_all(self, questions: Iterable[Question], kind: type[R]) -> list[R] | None:
         """The replies to questions; None while one is missing."""
