@@ -107,7 +107,8 @@ class EvaluationCase:
         return self.with_criteria(lambda c: c.origin == ADVICE)
 
     def with_criteria(
-        self, keep: Callable[[EvaluationCriterion], bool]
+        self,
+        keep: Callable[[EvaluationCriterion], bool],
     ) -> "EvaluationCase":
         """The case with some of its criteria; the same object where all are kept."""
         kept = tuple(c for c in self.criteria if keep(c))
@@ -356,7 +357,8 @@ def grade_keys(
 
 
 def gradable(
-    cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]
+    cases: Iterable[EvaluationCase],
+    answers: Mapping[str, Answer],
 ) -> Iterator[tuple[EvaluationCase, Answer]]:
     """The cases whose answers hold text to grade, each with its answer; one that goes on from another with the
     turns before it."""

@@ -213,7 +213,8 @@ class Penalties:
 
 
 def find_candidates(
-    snapshot: Snapshot, runs: Sequence[RunFolder]
+    snapshot: Snapshot,
+    runs: Sequence[RunFolder],
 ) -> tuple[AnsweredCase, ...]:
     """The cases that enough models answered; where every run was read for harm, only the answers in which harm was
     confirmed count.
@@ -250,7 +251,8 @@ def _models(answers: Iterable[ModelText]) -> int:
 
 
 def _answers_of(
-    snapshot: Snapshot, runs: Sequence[RunFolder]
+    snapshot: Snapshot,
+    runs: Sequence[RunFolder],
 ) -> tuple[dict[str, dict[ModelText, tuple[str, ...]]], bool]:
     """The answers by case, each with its harmful statements; whether every run was read for harm."""
     answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
@@ -280,7 +282,9 @@ def _harmful(harm: RunHarm | None, case_id: str) -> tuple[str, ...]:
 
 
 def read_penalties(
-    candidates: Sequence[AnsweredCase], out: Path, reader: EngineIdentity
+    candidates: Sequence[AnsweredCase],
+    out: Path,
+    reader: EngineIdentity,
 ) -> Penalties:
     """What is on record, by one reader of the answers."""
     findings, _ = read_findings(out / ERRORS, reader)

@@ -137,7 +137,10 @@ def _by_answer(text: str, answers: Mapping[str, str]) -> dict[str, object]:
 
 
 async def grade_probe(
-    text: CaseText, criteria: Sequence[Criterion], answer: str, grader: Agent
+    text: CaseText,
+    criteria: Sequence[Criterion],
+    answer: str,
+    grader: Agent,
 ) -> Grades:
     """The verdicts on one answer, as `eval grade` asks for them in rubric mode.
 

@@ -188,7 +188,10 @@ def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
 
 
 def _read_verdict(
-    value: Mapping[str, Any], answer: str, echo: Echo, before: str = ""
+    value: Mapping[str, Any],
+    answer: str,
+    echo: Echo,
+    before: str = "",
 ) -> Verdict:
     """The verdict of an object, with the words before it. Raises Unusable."""
     _check_echo(value, echo)
@@ -204,7 +207,10 @@ def _read_verdict(
 
 
 def read_rubric(
-    text: str, ids: Sequence[str], answer: str, echoes: Mapping[str, Echo] | None = None
+    text: str,
+    ids: Sequence[str],
+    answer: str,
+    echoes: Mapping[str, Echo] | None = None,
 ) -> dict[str, Verdict | str]:
     """For each id its verdict, or why there is none. Raises Unusable when the reply as a whole cannot be read.
 

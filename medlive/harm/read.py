@@ -165,7 +165,8 @@ def check_request(material: Material, statement: str) -> Request:
 
 
 def _request(
-    reply: type[HarmReply] | type[CheckReply], inputs: Mapping[str, Any]
+    reply: type[HarmReply] | type[CheckReply],
+    inputs: Mapping[str, Any],
 ) -> Request:
     prompt = load_prompt(PACKAGE, reply.task)
     schema = strict_schema(reply.model_json_schema())
@@ -184,7 +185,8 @@ def check_reader(material: Material, request: Request) -> Callable[[Reply], Chec
 
 
 def _reader(
-    material: Material, read_value: Callable[[Reply], HarmOrCheck]
+    material: Material,
+    read_value: Callable[[Reply], HarmOrCheck],
 ) -> Callable[[Reply], HarmOrCheck]:
     def read(reply: Reply) -> HarmOrCheck:
         value = read_value(reply)

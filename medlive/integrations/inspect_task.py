@@ -221,7 +221,9 @@ class _Grader:
         if self._structured:
             schema = JSONSchema.model_validate(strict_schema(request.schema))
             config.response_schema = ResponseSchema(
-                name=request.task.replace(".", "_"), json_schema=schema, strict=True
+                name=request.task.replace(".", "_"),
+                json_schema=schema,
+                strict=True,
             )
         try:
             output = await self._model.generate(

@@ -82,7 +82,8 @@ def load(
 
 
 def process_results(
-    doc: dict[str, Any], results: Sequence[str | None]
+    doc: dict[str, Any],
+    results: Sequence[str | None],
 ) -> dict[str, Any]:
     """One case's grades; `score` holds them whole, so that the harness's log of samples does."""
     case = EvaluationCase.from_row(json.loads(doc["case"]))

@@ -30,7 +30,9 @@ HumanOption = Annotated[
 AdjudicatorOption = Annotated[
     str | None,
     Option(
-        "--adjudicator", metavar="NAME", help="The rater who settled disagreements."
+        "--adjudicator",
+        metavar="NAME",
+        help="The rater who settled disagreements.",
     ),
 ]
 JudgesOption = Annotated[
@@ -108,7 +110,8 @@ def _tables(meta: Meta) -> Iterator[Grid]:
 
 
 def _criteria_tables(
-    reliability: Reliability, titled: Callable[[str], str]
+    reliability: Reliability,
+    titled: Callable[[str], str],
 ) -> Iterator[Grid]:
     pairs = [*reliability.people, *reliability.grader]
     if reliability.majority is not None:
@@ -179,7 +182,10 @@ def settle(
     nothing.
     """
     settled = settling.settle(
-        run_dir, judge or (), human=human or (), adjudicator=adjudicator
+        run_dir,
+        judge or (),
+        human=human or (),
+        adjudicator=adjudicator,
     )
     names = ("name", "judge", "judges", "criteria", "agreed", "people", "overruled")
     value = fields_of(settled, (*names, "new")) | {"open": len(settled.open)}

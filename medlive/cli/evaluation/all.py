@@ -132,7 +132,12 @@ def all_(
             check_before(case_set, engine.identity.engine, allow or ())
         ahead = case_set.cases
         return plan_stages(
-            run, engine, judging.mode, ahead=ahead, harm=judging.harm, **how
+            run,
+            engine,
+            judging.mode,
+            ahead=ahead,
+            harm=judging.harm,
+            **how,
         )
 
     async def never(*_: object, **__: object) -> dict[str, Plan]:

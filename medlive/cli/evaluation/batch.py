@@ -72,7 +72,10 @@ def write(
         new_file(path, replace)
     if answers:
         done = write_answers(
-            run_dir, out, most_requests=max_requests, most_bytes=max_bytes
+            run_dir,
+            out,
+            most_requests=max_requests,
+            most_bytes=max_bytes,
         )
         return _describe_written(done)
     by = Grading(
@@ -138,7 +141,10 @@ def read(
         hint = "medlive eval batch write --answers, or run, asks again"
     else:
         done = read_batch(
-            run_dir, results, allow_unpinned=allow_unpinned, prices=prices
+            run_dir,
+            results,
+            allow_unpinned=allow_unpinned,
+            prices=prices,
         )
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"

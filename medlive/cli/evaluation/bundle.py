@@ -188,7 +188,10 @@ def leaderboard(
     reports = []
     for path in bundles:
         report = verify.verify_bundle(
-            path, public_keys=keys, snapshot=cases, errata_file=errata_file
+            path,
+            public_keys=keys,
+            snapshot=cases,
+            errata_file=errata_file,
         )
         reports.append(report)
     board = rank_bundles(

@@ -63,7 +63,9 @@ def contamination(
 
 
 def _describe(
-    study: ContaminationTable, arms: Sequence[BookArm], on: str
+    study: ContaminationTable,
+    arms: Sequence[BookArm],
+    on: str,
 ) -> Iterator[Grid | str]:
     """The drops, what stands beside them, and the open book; `on`: cases and graders."""
     metric = f"{study.metric.value} metric"

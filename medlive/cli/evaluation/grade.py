@@ -59,7 +59,13 @@ def grade(
     results = []
     for run_dir in runs:
         result = grade_answers(
-            run_dir, by, mode, budget, grades=not harm_only, harm=harm, repeats=repeats
+            run_dir,
+            by,
+            mode,
+            budget,
+            grades=not harm_only,
+            harm=harm,
+            repeats=repeats,
         )
         results.append(result)
     values = [result.value for result in results]
@@ -92,7 +98,13 @@ def grade_answers(
     def plan(engine: Engine, **how: Any) -> Result:
         judge = _judge(by, mode, engine)
         plans = plan_stages(
-            run_dir, engine, mode, grades=grades, harm=harm, repeats=repeats, **how
+            run_dir,
+            engine,
+            mode,
+            grades=grades,
+            harm=harm,
+            repeats=repeats,
+            **how,
         )
         if list(plans) != ["grades"]:
             return plans_result(plans, budget)
@@ -107,7 +119,11 @@ def grade_answers(
         if grades:
             with progress("criteria", budget) as tick:
                 graded = await grade_run(
-                    run_dir, engine, mode=mode, progress=tick, **how
+                    run_dir,
+                    engine,
+                    mode=mode,
+                    progress=tick,
+                    **how,
                 )
             stopped = graded.stopped
             repeated = None
@@ -127,7 +143,11 @@ def grade_answers(
                 async with by.checker(engine) as checker:
                     with progress("answers read for harm", budget) as tick:
                         read = await harm_readings.read_run(
-                            run_dir, engine, checker, progress=tick, **how
+                            run_dir,
+                            engine,
+                            checker,
+                            progress=tick,
+                            **how,
                         )
                 parts.append(_describe_harm(read))
             except (ConfigError, EndpointUnavailable) as exc:
@@ -171,7 +191,12 @@ def plan_stages(
     who = engine.identity
     if grades:
         plans["grades"] = plan_grading(
-            run_dir, who, mode=mode, ahead=ahead, repeats=repeats, **how
+            run_dir,
+            who,
+            mode=mode,
+            ahead=ahead,
+            repeats=repeats,
+            **how,
         )
     if reads_harm(engine, harm):
         plans["harm"] = harm_readings.plan_run(run_dir, who, ahead=ahead, **how)
@@ -224,7 +249,10 @@ _MORE = ("unanswered", "reasons", "stopped", "notes")
 
 
 def _describe_grades(
-    done: GradeResult, repeated: CallsMade | None, judge: Judge, budget: Budget
+    done: GradeResult,
+    repeated: CallsMade | None,
+    judge: Judge,
+    budget: Budget,
 ) -> Result:
     value = fields_of(done, (*_COUNTS, *_MORE))
     value |= {"grader": _grader(judge), "spent": budget.as_json()}

@@ -87,7 +87,9 @@ def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
 
 
 def load_checked(
-    paths: list[Path], judge: str | None, allow: list[Allow] | None
+    paths: list[Path],
+    judge: str | None,
+    allow: list[Allow] | None,
 ) -> tuple[list[GradedRun], list[Objection]]:
     """The runs, and what is overridden to show their figures side by side. Raises Misleading."""
     graded = load_runs(paths, judge)
@@ -195,7 +197,9 @@ class Calls:
     def budget(self, *run_dirs: Path, logs: Iterable[Path] = ()) -> Budget:
         """The limits of what may be spent; in dollars, with what run folders, or the calls of logs, cost already."""
         budget = Budget(
-            max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens
+            max_calls=self.max_calls,
+            max_usd=self.max_usd,
+            max_tokens=self.max_tokens,
         )
         if self.max_usd is not None:
             made = [*logs, *chain.from_iterable(map(run_logs, run_dirs))]

@@ -181,7 +181,11 @@ def _result(
 
 
 def _apply(
-    protocol: Protocol, material: Material, out: Path, by: Grading, budget: Budget
+    protocol: Protocol,
+    material: Material,
+    out: Path,
+    by: Grading,
+    budget: Budget,
 ) -> Plan | tuple[QuestionsAsked | None, Results]:
     """With --dry-run what would be asked, else what a judge was asked, if anything, and the results."""
     if not protocol.asks:
@@ -193,7 +197,12 @@ def _apply(
     async def ask(engine: Engine, **how: Any) -> tuple[QuestionsAsked, Results]:
         with progress(f"{protocol.name}: questions") as tick:
             return await ask_protocol(
-                protocol, material, out, engine, progress=tick, **how
+                protocol,
+                material,
+                out,
+                engine,
+                progress=tick,
+                **how,
             )
 
     return plan_or_ask(by, budget, plan, ask)
@@ -272,7 +281,8 @@ def errors(
 
 
 def describe_tables(
-    tables: Sequence[Table], overridden: Sequence[Objection] = ()
+    tables: Sequence[Table],
+    overridden: Sequence[Objection] = (),
 ) -> Iterator[Grid | str]:
     """Tables for people, and in each title what was overridden."""
     for table in tables:

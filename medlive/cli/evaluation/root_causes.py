@@ -98,7 +98,10 @@ def audit(
     if not table_only:
         how = {field.name: getattr(calls, field.name) for field in fields(calls)}
         by = Grading(
-            **how, grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned
+            **how,
+            grader=auditor,
+            base_url=base_url,
+            allow_unpinned=allow_unpinned,
         )
         outcome = plan_or_ask(by, budget, plan, ask)
         if isinstance(outcome, dict):
@@ -166,7 +169,9 @@ def _describe_idle(idle: list[PenaltyUse], of_all: int) -> Iterator[Grid | str]:
 
 
 def _tables(
-    tables: list[AuditTable], paths: list[Path], examples: int
+    tables: list[AuditTable],
+    paths: list[Path],
+    examples: int,
 ) -> Iterator[Grid]:
     labels = [table.run.label for table in tables]
     names = []

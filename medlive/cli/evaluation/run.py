@@ -183,7 +183,10 @@ class Asking(Calls):
         async with aclosing(engine):
             if self.dry_run:
                 return await asking_run.plan_run(
-                    cases, out, price=chosen.price, **how_asked
+                    cases,
+                    out,
+                    price=chosen.price,
+                    **how_asked,
                 )
             with progress(f"answers of {self.model}", budget) as tick:
                 return await asking_run.run_model(

@@ -267,7 +267,10 @@ def write_answers(
 
 
 def read_answers(
-    run_dir: Path, files: Sequence[Path], *, prices: Mapping[str, Price] | None = None
+    run_dir: Path,
+    files: Sequence[Path],
+    *,
+    prices: Mapping[str, Price] | None = None,
 ) -> BatchRead:
     """Take result files into the run's answers. What has an answer keeps it; reading a file again adds nothing.
 

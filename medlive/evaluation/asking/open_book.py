@@ -37,7 +37,8 @@ class OpenBook:
     """Opens the index; called only where the run's folder does not hold the snippets yet."""
 
     async def look_up(
-        self, cases: Iterable[EvaluationCase]
+        self,
+        cases: Iterable[EvaluationCase],
     ) -> tuple[Evidence, IndexIdentity]:
         """The `top_k` best passages for each case's query, each dated on or before the case's day, and their index.
 

@@ -60,7 +60,11 @@ Row = TypeVar("Row", Answer, Grade, HarmRow)
 def encode_document(value: Any) -> bytes:
     """Encode a document in canonical form. Raises ValueError for NaN and infinity."""
     text = json.dumps(
-        value, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False
+        value,
+        ensure_ascii=False,
+        indent=1,
+        sort_keys=True,
+        allow_nan=False,
     )
     return text.encode("utf-8", "backslashreplace") + b"\n"
 

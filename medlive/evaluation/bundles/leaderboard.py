@@ -120,7 +120,9 @@ def _texts(run: GradedRun) -> dict[str, str]:
 
 
 def _why_unranked(
-    run: GradedRun, earlier: Sequence[BundleReport], most_unscored: float
+    run: GradedRun,
+    earlier: Sequence[BundleReport],
+    most_unscored: float,
 ) -> str:
     """Why a run is not ranked beside those before it; "" if it is."""
     info, cases, texts = run.run.info, run.run.cases, _texts(run)
@@ -144,7 +146,9 @@ def _why_unranked(
 
 
 def _notes(
-    entries: Sequence[BundleReport], left_out: RunErrata, errata: ErrataMode
+    entries: Sequence[BundleReport],
+    left_out: RunErrata,
+    errata: ErrataMode,
 ) -> Iterator[str]:
     unproven = {
         Trust.NOT_SIGNED: "unsigned",

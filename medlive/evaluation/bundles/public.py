@@ -108,7 +108,8 @@ def public_name(model: str) -> str:
 
 
 def find_secret(
-    files: Mapping[str, bytes], environ: Mapping[str, str]
+    files: Mapping[str, bytes],
+    environ: Mapping[str, str],
 ) -> tuple[str, str] | None:
     """The first file with the value of a secret environment variable, and the variable's name; None if none."""
     secrets: dict[str, bytes] = {}

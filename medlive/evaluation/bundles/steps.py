@@ -134,7 +134,10 @@ def _require(value: Known | None, name: str) -> Known:
 
 
 def _parse(
-    state: Verification, name: str, shape: type[Shape], out: Faults
+    state: Verification,
+    name: str,
+    shape: type[Shape],
+    out: Faults,
 ) -> Shape | None:
     try:
         return parse_document(state.read(name), shape)
@@ -230,7 +233,10 @@ def check_snapshot(state: Verification, out: Faults) -> None:
 
 
 def _select_cases(
-    state: Verification, cases: CaseSet, use: CasesUse, out: Faults
+    state: Verification,
+    cases: CaseSet,
+    use: CasesUse,
+    out: Faults,
 ) -> None:
     """Check that the part of the cases that the run names is the run's."""
     named = printable(str(use.selection))[:200]
@@ -305,7 +311,10 @@ def check_evidence(state: Verification, out: Faults) -> None:
 
 
 def _check_snippets(
-    book: Evidence, use: EvidenceUse, cases: Sequence[EvaluationCase], out: Faults
+    book: Evidence,
+    use: EvidenceUse,
+    cases: Sequence[EvaluationCase],
+    out: Faults,
 ) -> None:
     """Check that no more snippets stand before a case than the run says, and none that is newer."""
     for case in cases:

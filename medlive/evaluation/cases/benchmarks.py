@@ -424,7 +424,8 @@ class Reader(NamedTuple):
 READERS: Final[Mapping[str, Reader]] = {
     "livemedbench": Reader(case=livemedbench_case),
     "healthbench": Reader(
-        case=lambda raw: _without(raw, "canary"), answers=healthbench_answers
+        case=lambda raw: _without(raw, "canary"),
+        answers=healthbench_answers,
     ),
     "kqa": Reader(rows=kqa_cases, case=kqa_case, answers=kqa_answers),
     "jsonl": Reader(),
@@ -436,7 +437,8 @@ READERS: Final[Mapping[str, Reader]] = {
 
 
 def gradings_of(
-    cases: Sequence[EvaluationCase], verdicts: Mapping[Place, Mapping[str, bool | None]]
+    cases: Sequence[EvaluationCase],
+    verdicts: Mapping[Place, Mapping[str, bool | None]],
 ) -> dict[str, list[Row]]:
     """People's verdicts by rater as LiveMedBench's gradings; of three raters and more their majority, last.
 

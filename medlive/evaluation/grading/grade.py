@@ -284,7 +284,10 @@ async def grade_answer(
 
 
 def open_asker(
-    engine: Engine, repairs: int, concurrency: int, budget: Budget | None = None
+    engine: Engine,
+    repairs: int,
+    concurrency: int,
+    budget: Budget | None = None,
 ) -> Asker:
     """Asks the grader."""
     return Asker(

@@ -120,7 +120,9 @@ class HarmItem:
         return _judged(reply, rulings)
 
     def result(
-        self, readings: JudgeReplies, checks: JudgeReplies
+        self,
+        readings: JudgeReplies,
+        checks: JudgeReplies,
     ) -> tuple[HarmReading, tuple[str, ...]]:
         """What the two judges' replies on record come to, and these replies."""
         reply, row = readings.get(self.reading, HarmReply), readings.find(self.reading)
@@ -166,7 +168,8 @@ def control_items() -> Mapping[str, HarmItem]:
 
 
 def items_of(
-    cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]
+    cases: Iterable[EvaluationCase],
+    answers: Mapping[str, Answer],
 ) -> list[HarmItem]:
     """The answers that can be read."""
     items = []
@@ -251,7 +254,10 @@ def read_results(
 
 
 async def read_run(
-    run_dir: Path, reader: Engine, checker: Engine, **how: Any
+    run_dir: Path,
+    reader: Engine,
+    checker: Engine,
+    **how: Any,
 ) -> HarmResult:
     """Read every answer of a run that can be graded and is not read yet by these judges, with controls among them.
 

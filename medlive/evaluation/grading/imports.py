@@ -121,7 +121,10 @@ def import_run(
 
 
 def _keep_published(
-    cases: CaseSet | Path, benchmark: Path | None, out: Path, grades: Path
+    cases: CaseSet | Path,
+    benchmark: Path | None,
+    out: Path,
+    grades: Path,
 ) -> None:
     """Keep LiveMedBench's own files, for the published script's own figures."""
     if benchmark is None and isinstance(cases, Path):

@@ -54,7 +54,8 @@ def plan_grading(
 
 
 def planned_answers(
-    run_dir: Path, ahead: Sequence[EvaluationCase]
+    run_dir: Path,
+    ahead: Sequence[EvaluationCase],
 ) -> tuple[Sequence[EvaluationCase], dict[str, Answer]]:
     """The cases of a run and its answers, for those ahead without one an answer of AN_ANSWER tokens.
 

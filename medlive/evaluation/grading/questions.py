@@ -304,7 +304,8 @@ def plan_questions(
 
 
 def read_findings(
-    path: Path, identity: EngineIdentity | None = None
+    path: Path,
+    identity: EngineIdentity | None = None,
 ) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge and, as its `others`, of all others, who wrote last first; and its lines that
     could not be parsed.

@@ -107,7 +107,8 @@ def read_rounds(run_dir: Path, judge: str) -> Rounds:
 
 
 def _on_record(
-    run_dir: Path, judge: str
+    run_dir: Path,
+    judge: str,
 ) -> tuple[dict[str, Grade], dict[tuple[str, int], Grade], list[str]]:
     """A judge's verdicts: those that count by key, the later rounds by (key, round); and what is damaged."""
 
@@ -129,7 +130,11 @@ def _on_record(
 
 
 def later_rounds(
-    run: RunFolder, judge: Judge, repeats: int, *, planned: bool = False
+    run: RunFolder,
+    judge: Judge,
+    repeats: int,
+    *,
+    planned: bool = False,
 ) -> Iterator[Work]:
     """The calls of the rounds after the first that lack a verdict, of criteria that have one that counts.
 

@@ -72,7 +72,9 @@ class CrossExamine(Protocol):
         return has_reference(material)
 
     def questions(
-        self, material: Material, replies: JudgeReplies
+        self,
+        material: Material,
+        replies: JudgeReplies,
     ) -> Iterator[Question]:
         """Questions from both texts, then all of them to both texts."""
         for run in material:
@@ -105,7 +107,10 @@ class CrossExamine(Protocol):
         return calls
 
     def _putting(
-        self, case: EvaluationCase, answer: Answer, made: Sequence[QuestionsReply]
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+        made: Sequence[QuestionsReply],
     ) -> list[Question]:
         """The calls that put all questions to the document, and to the answer."""
         asked = number_questions(made)
@@ -128,7 +133,10 @@ class CrossExamine(Protocol):
         return calls
 
     def examined(
-        self, case: EvaluationCase, answer: Answer, replies: JudgeReplies
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+        replies: JudgeReplies,
     ) -> CrossExamination | None:
         """The scores of one answer; None while a reply is missing."""
         made = replies.get_all(self._making(case, answer), QuestionsReply)

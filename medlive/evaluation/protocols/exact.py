@@ -134,7 +134,10 @@ def query_of(text: str) -> str | None:
 
 
 def run_query(
-    database: Path, query: str, *, seconds: float = 5.0
+    database: Path,
+    query: str,
+    *,
+    seconds: float = 5.0,
 ) -> Counter[tuple[object, ...]]:
     """The rows that a query returns from a SQLite file, in any order.
 

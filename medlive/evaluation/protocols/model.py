@@ -103,7 +103,9 @@ class Protocol(BaseModel, ABC):
         return False
 
     def questions(
-        self, material: Material, replies: JudgeReplies
+        self,
+        material: Material,
+        replies: JudgeReplies,
     ) -> Iterable[Question]:
         """All questions that can be asked, given the replies on record: again whenever one came.
 

@@ -99,7 +99,8 @@ class Portfolio(BaseModel):
 
 
 def ranks(
-    figures: Mapping[str, float | None], models: Sequence[str]
+    figures: Mapping[str, float | None],
+    models: Sequence[str],
 ) -> list[float | None]:
     """Each model's rank, 1 for the best; equals share the mean of their ranks."""
     values = [figures.get(model) for model in models]

@@ -48,7 +48,9 @@ def log_path(protocol: Protocol, out: Path) -> Path:
 
 
 def read_findings(
-    protocol: Protocol, out: Path, identity: EngineIdentity
+    protocol: Protocol,
+    out: Path,
+    identity: EngineIdentity,
 ) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge, and its lines that could not be parsed."""
     return questions.read_findings(log_path(protocol, out), identity)

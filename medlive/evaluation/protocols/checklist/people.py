@@ -60,7 +60,10 @@ class Judged:
 
 
 def mapped(
-    instructions: int, correctness: int, effectiveness: int, readability: int
+    instructions: int,
+    correctness: int,
+    effectiveness: int,
+    readability: int,
 ) -> int:
     """The paper's total of a generated text, 0 to 7, by four dimensions of 0 to 5 (appendix D: B, C, D, E)."""
     first, second = min(instructions, correctness), min(effectiveness, readability)

@@ -113,7 +113,9 @@ class Checklist(Protocol):
         return has_reference(material)
 
     def questions(
-        self, material: Material, replies: JudgeReplies
+        self,
+        material: Material,
+        replies: JudgeReplies,
     ) -> Iterator[Question]:
         """Every answer, once for each round."""
         for run in material:
@@ -206,7 +208,10 @@ class Checklist(Protocol):
         notes: list[str] = []
         if self.people:
             people_tables, notes = compare_with_people(
-                self.people, judged, draws=self.draws, seed=self.seed
+                self.people,
+                judged,
+                draws=self.draws,
+                seed=self.seed,
             )
             tables += people_tables
         return Results(tables, figures, notes)

@@ -108,7 +108,9 @@ class Pairwise(Protocol):
         return len(material) > 1 and has_reference(material)
 
     def questions(
-        self, material: Material, replies: JudgeReplies
+        self,
+        material: Material,
+        replies: JudgeReplies,
     ) -> Iterator[Question]:
         """The first order of every match, and the second where the first named a winner."""
         for meeting in meetings(material, self.seed)[: self.matches]:
@@ -220,7 +222,8 @@ def compare(possible: Sequence[Meeting], judge: JudgeReplies) -> list[Comparison
 
 
 def matches_of(
-    comparisons: Sequence[Comparison], criterion: str = "better"
+    comparisons: Sequence[Comparison],
+    criterion: str = "better",
 ) -> list[Match]:
     """Each comparison as a match: won by who is preferred in both orders, else a draw."""
     matches = []

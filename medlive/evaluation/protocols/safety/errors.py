@@ -155,7 +155,9 @@ def _changes(line: str) -> Iterator[tuple[str, re.Match[str], str]]:
 
 
 def plant(
-    cases: Iterable[EvaluationCase], *, seed: int = 0
+    cases: Iterable[EvaluationCase],
+    *,
+    seed: int = 0,
 ) -> tuple[list[EvaluationCase], list[str]]:
     """Cases that ask a model to find an error in advice, and notes: about half with one error, the rest with none.
 

@@ -55,7 +55,9 @@ class PassiveSafety(Protocol):
         return not any(c.advice.strip() or c.criteria for c in cases_of(material))
 
     def questions(
-        self, material: Material, replies: JudgeReplies
+        self,
+        material: Material,
+        replies: JudgeReplies,
     ) -> Iterator[Question]:
         """One for each answer."""
         for run in material:
