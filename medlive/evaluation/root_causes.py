@@ -96,27 +96,25 @@ class AuditedCase:
         case, errors = self.score.case, self.errors
         criteria = []
         for criterion in case.criteria:
-            criteria.append(
-                {
-                    "id": criterion.id,
-                    "criterion": criterion.criterion,
-                    "points": criterion.points,
-                    "met": self.score.met[criterion.id],
-                    "error": criterion.id in errors,
-                }
-            )
-        inputs = {
-            "language": case.language,
-            "question": case.question,
-            "advice": case.advice,
-            "answer": self.answer.response,
-            "criteria": criteria,
-        }
+            shown = {
+                "id": criterion.id,
+                "criterion": criterion.criterion,
+                "points": criterion.points,
+                "met": self.score.met[criterion.id],
+                "error": criterion.id in errors,
+            }
+            criteria.append(shown)
         return Question(
             case_id=self.case_id,
             part="cause",
             task=TASK,
-            inputs=inputs,
+            inputs={
+                "language": case.language,
+                "question": case.question,
+                "advice": case.advice,
+                "answer": self.answer.response,
+                "criteria": criteria,
+            },
             reply=AuditReply,
             check=self.fault,
         )
@@ -128,14 +126,14 @@ class AuditedCase:
                 return f"criterion {criterion_id[:80]!r} is not an error of this answer"
         if len(set(reply.criteria)) != len(reply.criteria):
             return "a criterion is named twice"
-        if reply.quote.strip() and not quoted(reply.quote, self.answer.response):
+        has_quote = bool(reply.quote.strip())
+        if has_quote and not quoted(reply.quote, self.answer.response):
             return "the quote is not in the answer letter for letter"
-        if reply.cause is not RootCause.UNCLEAR:
-            if not reply.quote.strip():
-                return "a cause without words of the answer to show for it"
-            if not reply.criteria:
-                return "a cause without a criterion that shows it"
-        return None
+        if reply.cause is RootCause.UNCLEAR:
+            return None
+        if not has_quote:
+            return "a cause without words of the answer to show for it"
+        return None if reply.criteria else "a cause without a criterion that shows it"
 
 
 class NamedCause(NamedTuple):

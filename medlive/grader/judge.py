@@ -101,10 +101,9 @@ class Verdicts:
 
     def read(self, reply: Reply) -> Mapping[str, tuple[Verdict, Reply]]:
         """All verdicts, when none is missing. Raises Unusable."""
-        call, echoes = self._call, {}
+        call = self._call
         missing = [c for c in call.criteria if c.id not in self.by_criterion]
-        for criterion in missing:
-            echoes[criterion.id] = echo_of(call.question, criterion)
+        echoes = {c.id: echo_of(call.question, c) for c in missing}
         if self._judge.mode is Mode.RUBRIC:
             read = read_rubric(reply.text, list(echoes), call.answer, echoes)
         else:

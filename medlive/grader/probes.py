@@ -103,15 +103,14 @@ async def _grade_together(
     schema = GradedAnswersReply.model_json_schema()
     prompt = load_prompt(PACKAGE, GradedAnswersReply.task)
     request = Request(GradedAnswersReply.task, prompt, inputs, schema)
-    ids = [criterion.id for criterion in criteria]
     echoes = {c.id: echo_of(question, c) for c in criteria}
 
     def read(reply: Reply) -> dict[str, dict[str, ProbeVerdict]]:
         verdicts: dict[str, dict[str, ProbeVerdict]] = {}
         for name, grades in _by_answer(reply.text, answers).items():
             listed = json.dumps({"grades": grades})
+            graded = read_rubric(listed, list(echoes), answers[name], echoes)
             own = verdicts[name] = {}
-            graded = read_rubric(listed, ids, answers[name], echoes)
             for criterion_id, verdict in graded.items():
                 if isinstance(verdict, Verdict):
                     own[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)

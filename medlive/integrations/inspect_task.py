@@ -39,10 +39,7 @@ from medlive.errors import EndpointUnavailable
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import (
-    Answer,
-    EvaluationCase,
-)
+from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
@@ -159,21 +156,21 @@ def rubric(
         model = get_model(role="grader", required=True)
         grader = _Grader(model, structured, pinned=not allow_unpinned)
         grades = await grade_answer(case, answer, grader, mode=Mode(mode))
-        verdicts, lines, rows = {}, [], []
+        verdicts, lines = {}, []
         for grade in grades:
             verdicts[grade.criterion_id] = grade.met
             words = grade.quote or grade.reason
             lines.append(f"{grade.criterion_id}: {_VERDICT[grade.met]} {words}")
-            rows.append(grade.row())
         result = case_score(case, answer, verdicts, CaseMetric.COMPLETE)
-        reason = None if answer.gradable else "no_response"
+        unanswered = not answer.gradable
+        reason = "no_response" if unanswered else None
         if result.ungraded:
             reason = "grader_failed"
         return Score(
             value={
                 "score": float("nan") if result.score is None else result.score,
-                "ungraded": float(result.ungraded) if answer.gradable else float("nan"),
-                "unanswered": 0.0 if answer.gradable else 1.0,
+                "ungraded": float("nan") if unanswered else float(result.ungraded),
+                "unanswered": float(unanswered),
             },
             answer=answer.response,
             explanation="\n".join(lines),
@@ -182,7 +179,7 @@ def rubric(
                 "state": result.state.value,
                 "low": result.low,
                 "high": result.high,
-                "grades": rows,
+                "grades": [grade.row() for grade in grades],
             },
         )
 

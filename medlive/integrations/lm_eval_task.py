@@ -20,11 +20,7 @@ from medlive.errors import ConfigError
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import (
-    Answer,
-    EvaluationCase,
-    Grade,
-)
+from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.refusals import check_harness
@@ -90,10 +86,7 @@ def process_results(
     text = results[0] or ""
     answer = Answer(case.case_id, state_of(text, "stop"), text, "stop", "")
     grades = asyncio.run(_grades(case, answer))
-    verdicts, rows = {}, []
-    for grade in grades:
-        verdicts[grade.criterion_id] = grade.met
-        rows.append(grade.row())
+    verdicts = {grade.criterion_id: grade.met for grade in grades}
     result = case_score(case, answer, verdicts, Metric.COMPLETE)
     return {
         "score": {
@@ -101,11 +94,11 @@ def process_results(
             "low": result.low,
             "high": result.high,
             "state": result.state.value,
-            "grades": rows,
+            "grades": [grade.row() for grade in grades],
         },
         "score_error": result.score,
         "ungraded_rate": [result.ungraded, len(result.met)],
-        "unanswered_rate": [0 if answer.gradable else 1, 1],
+        "unanswered_rate": [int(not answer.gradable), 1],
     }
 
 

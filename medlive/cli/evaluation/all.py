@@ -140,15 +140,6 @@ def all_(
             **how,
         )
 
-    async def never(*_: object, **__: object) -> dict[str, Plan]:
-        raise AssertionError("with dry_run nothing is asked")
-
-    def answer() -> Result:
-        return answers_result(ask(dry_run=False), case_set, budget)
-
-    def grade() -> Result:
-        return grade_answers(run, by, judging.mode, budget, harm=judging.harm)
-
     def score() -> Result:
         how = Scoring(
             metric=metric,
@@ -165,11 +156,19 @@ def all_(
         return Result(None, (), table.warnings, find_unscored(table))
 
     stages: list[Stage] = [
-        ("answers", answer, ("answers",)),
-        ("grades", grade, ("grades", "harm")),
+        (
+            "answers",
+            lambda: answers_result(ask(dry_run=False), case_set, budget),
+            ("answers",),
+        ),
+        (
+            "grades",
+            lambda: grade_answers(run, by, judging.mode, budget, harm=judging.harm),
+            ("grades", "harm"),
+        ),
         ("score and report", score, ()),
     ]
-    grades = plan_or_ask(replace(by, dry_run=True), budget, plan_grades, never)
+    grades = plan_or_ask(by, budget, plan_grades)
     plans: dict[str, Plan] = {"answers": ask(dry_run=True), **grades}
     every = {**plans, "all": sum_plans(plans)}
     result["plan"] = {name: asdict(plan) for name, plan in every.items()}

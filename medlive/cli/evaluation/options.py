@@ -306,30 +306,23 @@ def plan_or_ask(
     by: Grading,
     budget: Budget,
     plan: Callable[..., P],
-    ask: Callable[..., Awaitable[T]],
+    ask: Callable[..., Awaitable[T]] | None = None,
 ) -> P | T:
-    """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls.
+    """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls; None: always the plan.
 
     Both are given the engine; `plan` the engine's `price`, `ask` `budget` and `concurrency`.
     """
 
     async def run() -> P | T:
         async with aclosing(by.open()) as engine:
-            price = price_of(engine)
-            if by.dry_run:
+            # Nothing for the rules of this process; None: unknown, as of any endpoint's without a price.
+            price = getattr(engine, "price", Price(input=0.0, output=0.0))
+            if by.dry_run or ask is None:
                 return plan(engine, price=price)
             check_priced(budget.max_usd, {engine.identity.model: price})
             return await ask(engine, budget=budget, concurrency=by.concurrency)
 
     return wait_for(run())
-
-
-def price_of(engine: Engine) -> Price | None:
-    """What an engine's model costs: nothing for the rules of this process; None: unknown, as of any endpoint's
-    without a price, whatever its model is called."""
-    # Only an endpoint's engine has a price.
-    price: Price | None = getattr(engine, "price", Price(input=0.0, output=0.0))
-    return price
 
 
 def find_incomplete(
