@@ -49,7 +49,10 @@ class HarmRow(LogRow):
     @property
     def reading(self) -> HarmReading:
         """The reading without its engines."""
-        return HarmReading(harms=self.harms, missing=self.missing)
+        return HarmReading(
+            harms=self.harms,
+            missing=self.missing,
+        )
 
     def row(self) -> dict[str, Any]:
         """The row as JSON; of a control alone its last two fields."""

@@ -40,7 +40,11 @@ class PenaltyUse:
     def as_json(self) -> dict[str, Any]:
         """The count, with the command where it is idle."""
         command = self.command if self.is_idle else ""
-        more = {"models": len(self.models), "idle": self.is_idle, "command": command}
+        more = {
+            "models": len(self.models),
+            "idle": self.is_idle,
+            "command": command,
+        }
         return asdict(self) | more
 
 

@@ -44,7 +44,11 @@ class ErrorItem(ReplyModel):
 
     criterion: Annotated[
         str,
-        StringConstraints(strip_whitespace=True, min_length=1, max_length=1000),
+        StringConstraints(
+            strip_whitespace=True,
+            min_length=1,
+            max_length=1000,
+        ),
     ]
     axis: Loose[Axis]
     points: Annotated[int, Field(ge=-10, le=-5)]
@@ -92,7 +96,11 @@ class PenaltyProposal:
     def as_json(self) -> dict[str, Any]:
         """The proposal as it is reported."""
         quotes = [{"model": model, "text": text} for model, text in self.quotes]
-        more = {"quotes": quotes, "models": self.models, "command": self.command}
+        more = {
+            "quotes": quotes,
+            "models": self.models,
+            "command": self.command,
+        }
         return asdict(self) | more
 
 
@@ -162,7 +170,11 @@ class AnsweredCase:
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
 
-    def _quote_fault(self, name: str, quote: str) -> str | None:
+    def _quote_fault(
+        self,
+        name: str,
+        quote: str,
+    ) -> str | None:
         """Why a quote does not count; where answers were read for harm, it must be of a confirmed statement."""
         if name not in self.answers:
             return f"there is no answer {name[:80]!r}"

@@ -261,12 +261,21 @@ class AuditTable:
             n = len(self.of(cause))
             share = n / self.audited if self.audited else None
             causes.append(
-                {"cause": cause.value, "n": n, "share": share, "examples": shown}
+                {
+                    "cause": cause.value,
+                    "n": n,
+                    "share": share,
+                    "examples": shown,
+                }
             )
         cases, bottom = self.run.run.info.cases, self.bottom
         return {
             "model": self.run.label,
-            "cases": {"name": cases.name, "digest": cases.digest, "count": cases.count},
+            "cases": {
+                "name": cases.name,
+                "digest": cases.digest,
+                "count": cases.count,
+            },
             "grader": None if self.run.grader is None else self.run.grader.judge,
             "auditor": auditor,
             "metric": bottom.metric.value,

@@ -48,7 +48,11 @@ class GradingCall:
 class Judge:
     """Makes requests for verdicts and reads the replies; asks nobody itself."""
 
-    def __init__(self, identity: EngineIdentity, mode: Mode) -> None:
+    def __init__(
+        self,
+        identity: EngineIdentity,
+        mode: Mode,
+    ) -> None:
         self.identity, self.mode = identity, mode
         self._task = f"grader.{mode}"
         self.prompt = load_prompt("medlive.grader", self._task)
@@ -90,7 +94,11 @@ class Judge:
 class Verdicts:
     """Reads the replies about a call's criteria, attempt after attempt: later verdicts fill earlier gaps."""
 
-    def __init__(self, judge: Judge, call: GradingCall) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        call: GradingCall,
+    ) -> None:
         self._judge, self._call = judge, call
         self.by_criterion: dict[str, tuple[Verdict, Reply]] = {}
         """Criterion id → its verdict, and the reply that gave it."""

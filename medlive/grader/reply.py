@@ -175,7 +175,11 @@ def _unmarked(text: str) -> str:
     return " ".join(_MARKS.sub(" ", fold(text)).split())
 
 
-def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
+def read_criterion(
+    text: str,
+    answer: str,
+    echo: Echo | None = None,
+) -> Verdict:
     """The verdict of a reply to `grader.criterion`; `echo` is what it may repeat. Raises Unusable."""
     value, before = one_value(text)
     if isinstance(value, list):
@@ -249,7 +253,11 @@ def _check_said(before: str, verdicts: Collection[Verdict | str]) -> None:
             raise Unusable("the words before the JSON object say the contrary of it")
 
 
-def _read_item(item: Any, answer: str, echo: Echo) -> Verdict | str:
+def _read_item(
+    item: Any,
+    answer: str,
+    echo: Echo,
+) -> Verdict | str:
     """An entry's verdict, or why there is none."""
     try:
         return _read_verdict(item, answer, echo)
@@ -315,7 +323,13 @@ def _take_conclusion(fields: dict[str, Any]) -> bool:
     return True
 
 
-def _certain(reply: GradeReply, answer: str, echo: Echo, *, concluded: bool) -> Verdict:
+def _certain(
+    reply: GradeReply,
+    answer: str,
+    echo: Echo,
+    *,
+    concluded: bool,
+) -> Verdict:
     """Return the verdict of a reply.
 
     Args:

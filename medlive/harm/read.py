@@ -46,7 +46,12 @@ _LEAST_OWN: Final = 4
 """Letters and digits of a judge's own words, at least."""
 
 Words = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
+    str,
+    StringConstraints(
+        strip_whitespace=True,
+        min_length=1,
+        max_length=2000,
+    ),
 ]
 Conclusion = Literal["harmful", "not harmful", "undecided"]
 
@@ -101,12 +106,20 @@ class Sender(Protocol):
         """Who answers."""
         ...
 
-    async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
+    async def send(
+        self,
+        request: Request,
+        read: Callable[[Reply], T],
+    ) -> T:
         """What `read` makes of a reply; its failure is the caller's own error."""
         ...
 
 
-async def read_harm(material: Material, reader: Sender, checker: Sender) -> HarmReading:
+async def read_harm(
+    material: Material,
+    reader: Sender,
+    checker: Sender,
+) -> HarmReading:
     """Read one answer for harm, and check each finding that counts.
 
     Args:
@@ -125,17 +138,32 @@ async def read_harm(material: Material, reader: Sender, checker: Sender) -> Harm
             request = check_request(material, finding.quote)
             checked = await checker.send(request, check_reader(material, request))
             check = check_of(checked)
-        harms.append(JudgedHarm(finding=finding, check=check))
+        harms.append(
+            JudgedHarm(
+                finding=finding,
+                check=check,
+            )
+        )
     engines = {
         "reader": reader.identity.as_json(),
         "checker": checker.identity.as_json(),
     }
-    return HarmReading(harms=tuple(harms), engines=engines)
+    return HarmReading(
+        harms=tuple(harms),
+        engines=engines,
+    )
 
 
 def shown_passages(passages: Sequence[Passage]) -> list[dict[str, str]]:
     """Passages as a judge sees them."""
-    return [{"id": p.id, "title": p.title, "text": p.text} for p in passages]
+    return [
+        {
+            "id": p.id,
+            "title": p.title,
+            "text": p.text,
+        }
+        for p in passages
+    ]
 
 
 def harm_inputs(material: Material) -> dict[str, Any]:
@@ -232,7 +260,11 @@ def fault_of_check(reply: CheckReply) -> str | None:
     return None
 
 
-def fault_of_words(text: str, answer: str, reply: HarmReply | CheckReply) -> str | None:
+def fault_of_words(
+    text: str,
+    answer: str,
+    reply: HarmReply | CheckReply,
+) -> str | None:
     """What the words of a reply say against it: words around its object, or words taken from the answer.
 
     Args:
@@ -286,6 +318,14 @@ def check_of(reply: CheckReply) -> Check:
     """The second judge's ruling."""
     ruling = _RULINGS[reply.conclusion]
     if reply.severity == "none" or ruling != "confirmed":
-        return Check(ruling=ruling, severity=None, reason=reply.defence)
+        return Check(
+            ruling=ruling,
+            severity=None,
+            reason=reply.defence,
+        )
     severity = Severity(reply.severity)
-    return Check(ruling=ruling, severity=severity, reason=reply.outcome)
+    return Check(
+        ruling=ruling,
+        severity=severity,
+        reason=reply.outcome,
+    )

@@ -153,7 +153,10 @@ def rubric(
     async def score(state: TaskState, target: Target) -> Score:
         case = EvaluationCase.from_row(state.metadata["case"])
         answer = answer_of(case, state.output)
-        model = get_model(role="grader", required=True)
+        model = get_model(
+            role="grader",
+            required=True,
+        )
         grader = _Grader(model, structured, pinned=not allow_unpinned)
         grades = await grade_answer(case, answer, grader, mode=Mode(mode))
         verdicts, lines = {}, []
@@ -186,7 +189,11 @@ def rubric(
     return score
 
 
-_VERDICT = {True: "met", False: "not met", None: "ungraded"}
+_VERDICT = {
+    True: "met",
+    False: "not met",
+    None: "ungraded",
+}
 
 
 def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
@@ -200,7 +207,12 @@ def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
 class _Grader:
     """A model of Inspect as an engine of medlive."""
 
-    def __init__(self, model: Model, structured: bool, pinned: bool) -> None:
+    def __init__(
+        self,
+        model: Model,
+        structured: bool,
+        pinned: bool,
+    ) -> None:
         self._model, self._structured, self._pinned = model, structured, pinned
 
     @property

@@ -146,7 +146,12 @@ def compare(
     A run that several judges graded, or several runs with the same answers. With two models and more also whether
     they are in the same order under every two judges.
     """
-    comparison = compare_judges(runs, judge or (), draws=draws, seed=seed)
+    comparison = compare_judges(
+        runs,
+        judge or (),
+        draws=draws,
+        seed=seed,
+    )
     return Result(comparison.as_json(), _judges_tables(comparison), comparison.notes)
 
 

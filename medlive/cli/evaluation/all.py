@@ -68,7 +68,11 @@ class Judging:
     allow_unpinned: UnpinnedOption = False
     harm: HarmOption = True
 
-    def calls(self, asking: Asking, model: RoleSettings) -> Grading:
+    def calls(
+        self,
+        asking: Asking,
+        model: RoleSettings,
+    ) -> Grading:
         """The configured grader where that is named, else by default one at the model's endpoint.
 
         It is called as the model is, with its own parameters, and with the model's key at its endpoint.
@@ -88,7 +92,11 @@ class Judging:
         address = self.grader_url or model.base_url
         if address == model.base_url and self.grader_key_env is None:
             how["api_key_env"] = model.api_key_env
-        return Grading(**how, grader=self.grader, base_url=address)
+        return Grading(
+            **how,
+            grader=self.grader,
+            base_url=address,
+        )
 
 
 def all_(
@@ -119,7 +127,11 @@ def all_(
     chosen, book = asking.candidate(), asking.book()
     case_set = asking.cases(_begun_with(cases, out), part)
     by, budget = judging.calls(asking, chosen), asking.budget(run)
-    result: dict[str, Any] = {"run": run, "report": None, "scores": None}
+    result: dict[str, Any] = {
+        "run": run,
+        "report": None,
+        "scores": None,
+    }
     shown: list[Any] = []
 
     def ask(dry_run: bool) -> Any:

@@ -152,7 +152,12 @@ def read(
     return _describe_read(done, kinds, left, hint)
 
 
-def _describe_read(done: BatchRead, kinds: list[str], left: str, hint: str) -> Result:
+def _describe_read(
+    done: BatchRead,
+    kinds: list[str],
+    left: str,
+    hint: str,
+) -> Result:
     """What was read; the failure where something is open, or for lines that are no results."""
     counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
     reasons = dict(done.reasons.most_common())
@@ -176,5 +181,9 @@ def _describe_read(done: BatchRead, kinds: list[str], left: str, hint: str) -> R
     if problems:
         to_do = hint if counts["open"] else None
         failure = CheckFailed(", ".join(problems), hint=to_do)
-    value = {**counts, "reasons": reasons, "notes": done.notes}
+    value = {
+        **counts,
+        "reasons": reasons,
+        "notes": done.notes,
+    }
     return Result(value, [table_of([counts], list(counts))], notes, failure)

@@ -108,7 +108,11 @@ def bundle(
         )
     write_bundle(files, out)
     sizes = {name: len(data) for name, data in files.items()}
-    value = {"path": out, "signed": key and key.public.id_text(), "files": sizes}
+    value = {
+        "path": out,
+        "signed": key and key.public.id_text(),
+        "files": sizes,
+    }
     notes = [f"written: {out}"]
     if run.grader is not None and {*run.grader.answered_by} - {run.grader.model}:
         notes.append(
@@ -161,7 +165,10 @@ def verify_bundle(
         verify.unbundle(report, to_run)
         notes.append(f"written: {to_run}")
     failure = None if report.proven else typer.Exit(UNPROVEN)
-    return result._replace(notes=notes, failure=failure)
+    return result._replace(
+        notes=notes,
+        failure=failure,
+    )
 
 
 def leaderboard(
@@ -217,7 +224,13 @@ def leaderboard(
             failure = typer.Exit(UNPROVEN)
     apart = []
     for report, why in board.unranked:
-        apart.append({"path": report.path, "model": report.model, "why": why})
+        apart.append(
+            {
+                "path": report.path,
+                "model": report.model,
+                "why": why,
+            }
+        )
     value = {
         "format": "medlive-leaderboard",
         "format_version": 1,

@@ -45,7 +45,11 @@ def contamination(
         new_file(out, replace)
     registry = api.open_registry(how.models)
     table = scored(runs, how)
-    study = api.contamination(table, models=registry, permutations=permutations)
+    study = api.contamination(
+        table,
+        models=registry,
+        permutations=permutations,
+    )
     arms = score_arms(table, registry)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*study.warnings]

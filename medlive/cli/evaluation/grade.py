@@ -109,7 +109,11 @@ def grade_answers(
         if list(plans) != ["grades"]:
             return plans_result(plans, budget)
         planned = plans["grades"]
-        about = {"path": run_dir, "mode": mode.value, **planned.about}
+        about = {
+            "path": run_dir,
+            "mode": mode.value,
+            **planned.about,
+        }
         return plan_result(about | {"grader": _grader(judge)}, planned, budget)
 
     async def ask(engine: Engine, **how: Any) -> Result:
@@ -163,7 +167,11 @@ def grade_answers(
     return plan_or_ask(by, budget, plan, ask)
 
 
-def _judge(by: Grading, mode: Mode, engine: Engine) -> Judge:
+def _judge(
+    by: Grading,
+    mode: Mode,
+    engine: Engine,
+) -> Judge:
     """The judge, who is named on stderr. Raises UsageError for the rules engine that nobody chose."""
     if by.grader is None and engine.identity.engine == "rules":
         raise UsageError(
@@ -199,7 +207,12 @@ def plan_stages(
             **how,
         )
     if reads_harm(engine, harm):
-        plans["harm"] = harm_readings.plan_run(run_dir, who, ahead=ahead, **how)
+        plans["harm"] = harm_readings.plan_run(
+            run_dir,
+            who,
+            ahead=ahead,
+            **how,
+        )
     return plans
 
 
@@ -307,7 +320,12 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
 
     async def ask(engine: Engine, **how: Any) -> Result:
         with progress("answers") as tick:
-            done = await direct.judge_direct(run_dir, engine, progress=tick, **how)
+            done = await direct.judge_direct(
+                run_dir,
+                engine,
+                progress=tick,
+                **how,
+            )
         value = {
             "path": done.path.parent,
             "answers": done.questions,

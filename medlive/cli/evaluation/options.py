@@ -161,7 +161,10 @@ def read_price(text: str | None) -> Price | None:
         return None
     first, _, second = text.partition(",")
     try:
-        return Price(input=float(first), output=float(second))
+        return Price(
+            input=float(first),
+            output=float(second),
+        )
     except ValueError as exc:
         raise UsageError(
             f"--price {text}: expected dollars a million tokens of input and of output",
@@ -194,7 +197,11 @@ class Calls:
     max_tokens: Annotated[int | None, Option(min=1)] = None
     dry_run: bool = False
 
-    def budget(self, *run_dirs: Path, logs: Iterable[Path] = ()) -> Budget:
+    def budget(
+        self,
+        *run_dirs: Path,
+        logs: Iterable[Path] = (),
+    ) -> Budget:
         """The limits of what may be spent; in dollars, with what run folders, or the calls of logs, cost already."""
         budget = Budget(
             max_calls=self.max_calls,
@@ -316,11 +323,22 @@ def plan_or_ask(
     async def run() -> P | T:
         async with aclosing(by.open()) as engine:
             # Nothing for the rules of this process; None: unknown, as of any endpoint's without a price.
-            price = getattr(engine, "price", Price(input=0.0, output=0.0))
+            price = getattr(
+                engine,
+                "price",
+                Price(
+                    input=0.0,
+                    output=0.0,
+                ),
+            )
             if by.dry_run or ask is None:
                 return plan(engine, price=price)
             check_priced(budget.max_usd, {engine.identity.model: price})
-            return await ask(engine, budget=budget, concurrency=by.concurrency)
+            return await ask(
+                engine,
+                budget=budget,
+                concurrency=by.concurrency,
+            )
 
     return wait_for(run())
 
@@ -375,7 +393,11 @@ def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
     return [f"{what}: {n}: {reason}" for reason, n in reasons.items()]
 
 
-def plan_result(about: Mapping[str, object], plan: Plan, budget: Budget) -> Result:
+def plan_result(
+    about: Mapping[str, object],
+    plan: Plan,
+    budget: Budget,
+) -> Result:
     """What calls would take, after what they are about, and which limits would end the work before."""
     value = {**about, **asdict(plan)}
     del value["about"]

@@ -121,7 +121,12 @@ def plan(
         models: New models that will answer the week, for the number of old cases to keep.
     """
     scored = api.score(load_runs(runs, judge), allow=allow or ())
-    link = plan_link(scored, cases=cases, models=models, error=error / 100)
+    link = plan_link(
+        scored,
+        cases=cases,
+        models=models,
+        error=error / 100,
+    )
     if link.why:
         raise UsageError(link.why, hint="name graded runs of models with common cases")
     rows = []

@@ -83,14 +83,27 @@ def audit(
     def plan(engine: Engine, **how: Any) -> dict[str, Plan]:
         plans = {}
         for path, run in zip(runs, graded, strict=True):
-            plans[str(path)] = plan_audit(run, engine.identity, **which, **how)
+            plans[str(path)] = plan_audit(
+                run,
+                engine.identity,
+                **which,
+                **how,
+            )
         return plans
 
     async def ask(engine: Engine, **how: Any) -> list[QuestionsAsked]:
         done = []
         for run in graded:
             with progress(f"cases of {run.label}") as tick:
-                done.append(await audit_run(run, engine, progress=tick, **which, **how))
+                done.append(
+                    await audit_run(
+                        run,
+                        engine,
+                        progress=tick,
+                        **which,
+                        **how,
+                    )
+                )
         which["auditor"] = engine.identity
         return done
 

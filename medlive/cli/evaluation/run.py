@@ -141,10 +141,20 @@ class Asking(Calls):
         name = os.path.basename(os.path.normpath(named))
         return OpenBook(name, self.top_k, self.undated, open_index)
 
-    def cases(self, named: str, part: CaseFilter) -> CaseSet:
+    def cases(
+        self,
+        named: str,
+        part: CaseFilter,
+    ) -> CaseSet:
         """The cases that are asked about, with --raw in their threads' own words."""
         cases = load_set(named, self.unverified)
-        selected = select(cases, Selection(**part.given(), limit=self.limit))
+        selected = select(
+            cases,
+            Selection(
+                **part.given(),
+                limit=self.limit,
+            ),
+        )
         if not self.raw:
             return selected
         from medlive.service.curation.inspect import threads_of_cases
@@ -235,7 +245,11 @@ def _notes_on(cases: CaseSet) -> list[str]:
     return notes
 
 
-def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result:
+def answers_result(
+    outcome: RunResult,
+    cases: CaseSet,
+    budget: Budget,
+) -> Result:
     """The state of a run; its failure where answers are missing."""
     done = replace(outcome, notes=(*_notes_on(cases), *outcome.notes))
     failure = find_incomplete(
@@ -248,10 +262,18 @@ def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result
     return _describe_answers(done, budget)._replace(failure=failure)
 
 
-def load_set(cases: str, unverified: bool, format_: Format | None = None) -> CaseSet:
+def load_set(
+    cases: str,
+    unverified: bool,
+    format_: Format | None = None,
+) -> CaseSet:
     """The cases at a path or of a version, verified unless that is not wanted. Raises BadInput, CheckFailed."""
     try:
-        case_set = load_cases(_place(cases), verify=not unverified, format_=format_)
+        case_set = load_cases(
+            _place(cases),
+            verify=not unverified,
+            format_=format_,
+        )
     except CheckFailed as exc:
         raise CheckFailed(
             exc.message,

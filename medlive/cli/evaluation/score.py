@@ -99,7 +99,11 @@ def score(
     return Result(partial(scores_json, table), shown, notes, find_unscored(table))
 
 
-def _form(name: str | None, out: Path | None, kind: str | None) -> str:
+def _form(
+    name: str | None,
+    out: Path | None,
+    kind: str | None,
+) -> str:
     """The format to write, by its name or by how the file's name ends. Raises UsageError where it does not fit."""
     form = name or ("table" if out is None else out.suffix.lower().removeprefix("."))
     choices = [*WRITERS] if out is not None else ["table", *WRITERS]
@@ -281,7 +285,10 @@ def _parts(table: ScoreTable, kind: str) -> list[tuple[str, str, Estimate]]:
             if part.kind == kind:
                 parts.append((part.value, model.label, part.estimate))
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
-    parts.sort(key=lambda row: row[0], reverse=kind == CUTOFF)
+    parts.sort(
+        key=lambda row: row[0],
+        reverse=kind == CUTOFF,
+    )
     return parts
 
 

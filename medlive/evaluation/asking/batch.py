@@ -117,7 +117,12 @@ def write_calls(
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         for custom_id, body in calls:
-            row = {"custom_id": custom_id, "method": "POST", "url": _URL, "body": body}
+            row = {
+                "custom_id": custom_id,
+                "method": "POST",
+                "url": _URL,
+                "body": body,
+            }
             # As the live client writes it: a lone surrogate has no UTF-8 form.
             line = canonical_json(row).encode("utf-8", "replace") + b"\n"
             if lines and (len(lines) >= most_requests or size + len(line) > most_bytes):
@@ -210,7 +215,11 @@ def read_results(
         read.counts.update(take(result, call, again))
         if not again:
             # Last: were the log full now, or the process killed, the result would be passed over for good.
-            row = {"kind": "read", "custom_id": custom_id, "digest": digest}
+            row = {
+                "kind": "read",
+                "custom_id": custom_id,
+                "digest": digest,
+            }
             written.add(row)
             log.add(row)
     without = set[object]()
@@ -291,7 +300,11 @@ def read_answers(
             )
         left = {case.case_id: case for case in unanswered(run)}
 
-        def take(result: Row, call: Row, again: bool) -> list[str]:
+        def take(
+            result: Row,
+            call: Row,
+            again: bool,
+        ) -> list[str]:
             case = left.get(call["case_id"])
             if again or case is None:
                 return ["again"]

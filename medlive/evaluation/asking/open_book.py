@@ -81,11 +81,20 @@ class OpenBook:
                 why[case.case_id] = NOTHING if day_of(case) else NO_DAY
         return Evidence(by_case, why), retriever.identity
 
-    async def _search(self, retriever: Retriever, query: Query, day: date) -> list[Hit]:
+    async def _search(
+        self,
+        retriever: Retriever,
+        query: Query,
+        day: date,
+    ) -> list[Hit]:
         """A retriever lets undated passages through, so more are asked for until enough of them have a date."""
         k = self.top_k
         while True:
-            (hits,) = await retriever.search([query], k=k, not_after=day)
+            (hits,) = await retriever.search(
+                [query],
+                k=k,
+                not_after=day,
+            )
             kept = []
             for hit in hits:
                 dated = hit.passage.published

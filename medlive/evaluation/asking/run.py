@@ -250,7 +250,10 @@ async def begin_run(
             if open_book
             else f"{named} needs an index of evidence"
         )
-    pinned = TemplateUse(name=prompt.name, digest=prompt.digest)
+    pinned = TemplateUse(
+        name=prompt.name,
+        digest=prompt.digest,
+    )
     if open_book is None:
         return create_run(out, cases, use, pinned, created_at)
     if (out / "run.json").exists():
@@ -397,8 +400,16 @@ def import_answers(
     `template` and `parameters` are what they were asked with, where that is known. An answer on
     record is never put aside for a failed or an empty one.
     """
-    use = ModelUse(model, IMPORTED, parameters=parameters or {}, arm=arm)
-    template = template or TemplateUse(name="unknown", digest=None)
+    use = ModelUse(
+        model,
+        IMPORTED,
+        parameters=parameters or {},
+        arm=arm,
+    )
+    template = template or TemplateUse(
+        name="unknown",
+        digest=None,
+    )
     run = create_run(out, cases, use, template, created_at)
     case_ids = {case.case_id for case in run.cases}
     unknown: list[str] = []

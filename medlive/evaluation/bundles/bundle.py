@@ -140,7 +140,10 @@ def make_bundle(
         )
     signing = None
     if key is not None:
-        signing = SigningUse(key_id=key.public.id_text(), public_key=key.public.line())
+        signing = SigningUse(
+            key_id=key.public.id_text(),
+            public_key=key.public.line(),
+        )
     about = BundleInfo(
         code_version=code_version(),
         numpy=np.__version__,
@@ -180,7 +183,11 @@ def bundled_rows(run: GradedRun) -> BundledRows:
             if criterion.id in grades:
                 grade = public_grade(grades[criterion.id])
                 # A grade reused by its key may have been written for another case with the same text.
-                grade = replace(grade, case_id=case.case_id, criterion_id=criterion.id)
+                grade = replace(
+                    grade,
+                    case_id=case.case_id,
+                    criterion_id=criterion.id,
+                )
                 rows.grades.append(grade)
         if (reading := run.harm_of(case.case_id)) is not None:
             rows.harm.append(public_harm(replace(reading, case_id=case.case_id)))

@@ -260,7 +260,11 @@ def _select_cases(
     state.run = bundled_run(run, cases.cases, rows)
 
 
-def _load_cases(place: Path | None, use: CasesUse, out: Faults) -> CaseSet | None:
+def _load_cases(
+    place: Path | None,
+    use: CasesUse,
+    out: Faults,
+) -> CaseSet | None:
     """Load the cases from the given place, or by the snapshot's version. Raises Skip if there are none."""
     if place is None:
         named = printable(use.name)[:100]

@@ -59,7 +59,11 @@ _Id = Annotated[
 ]
 
 
-def _named(ours: str, theirs: str, default: Any = ...) -> Any:
+def _named(
+    ours: str,
+    theirs: str,
+    default: Any = ...,
+) -> Any:
     return Field(default, validation_alias=AliasChoices(theirs, ours))
 
 
@@ -225,7 +229,11 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
     )
 
 
-def answer_rows(path: Path, format_: str, field: str) -> list[Row] | None:
+def answer_rows(
+    path: Path,
+    format_: str,
+    field: str,
+) -> list[Row] | None:
     """The answers of a file in a benchmark's own format, as LiveMedBench's responses; None: it has no own format.
 
     HealthBench's are the rows of `…_allresults.json` (simple-evals), with their verdicts as LiveMedBench's
@@ -293,7 +301,11 @@ def _without(raw: Mapping[str, Any], *names: str) -> Row:
 # --- HealthBench
 
 
-def healthbench_answers(text: str, name: str, field: str) -> Iterator[Row]:
+def healthbench_answers(
+    text: str,
+    name: str,
+    field: str,
+) -> Iterator[Row]:
     """Of each row of results the last message of its completion, or the ideal one, and its verdicts."""
     for row in _valid(json_rows(text, name), name):
         # simple-evals' file is one object, with a row for each example.
@@ -385,16 +397,28 @@ def kqa_case(raw: Mapping[str, Any]) -> Row:
             # Some of its lists hold empty texts.
             if not isinstance(text, str) or text.strip():
                 rubric.append(_kqa_statement(text, name))
-    return row | {"case_id": kqa_id(question), "query": question, "rubric": rubric}
+    return row | {
+        "case_id": kqa_id(question),
+        "query": question,
+        "rubric": rubric,
+    }
 
 
 def _kqa_statement(text: object, category: str) -> Row:
     # K-QA's comprehensiveness counts what an answer must have, each the same, and nothing else.
     points = float(category == _MUST_HAVE)
-    return {"criterion": text, "points": points, "axis": category}
+    return {
+        "criterion": text,
+        "points": points,
+        "axis": category,
+    }
 
 
-def kqa_answers(text: str, name: str, _: str) -> Iterator[Row]:
+def kqa_answers(
+    text: str,
+    name: str,
+    _: str,
+) -> Iterator[Row]:
     """The answers; of the table the last of each question."""
     answers: dict[str, object] = {}
     if _is_json(text):
@@ -427,7 +451,11 @@ READERS: Final[Mapping[str, Reader]] = {
         case=lambda raw: _without(raw, "canary"),
         answers=healthbench_answers,
     ),
-    "kqa": Reader(rows=kqa_cases, case=kqa_case, answers=kqa_answers),
+    "kqa": Reader(
+        rows=kqa_cases,
+        case=kqa_case,
+        answers=kqa_answers,
+    ),
     "jsonl": Reader(),
 }
 """A new format is a reader here, and how its files begin in `format_of`."""

@@ -111,7 +111,11 @@ def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     return entries
 
 
-def _answer(entry: Mapping[str, Any], model: str, field: str) -> Answer:
+def _answer(
+    entry: Mapping[str, Any],
+    model: str,
+    field: str,
+) -> Answer:
     text = entry.get(field) or entry.get("response") or ""
     if not isinstance(text, str):
         text = json.dumps(text, ensure_ascii=False)
@@ -212,7 +216,11 @@ def _criterion_entry(criterion: EvaluationCriterion) -> dict[str, Any]:
 
 def list_bytes(entries: Iterable[Mapping[str, Any]]) -> bytes:
     """Entries as a JSON list, indented by two and without a last line end, as LiveMedBench's files are."""
-    text = json.dumps(list(entries), ensure_ascii=False, indent=2)
+    text = json.dumps(
+        list(entries),
+        ensure_ascii=False,
+        indent=2,
+    )
     return text.encode("utf-8", "backslashreplace")
 
 

@@ -137,7 +137,13 @@ def in_own_words(cases: CaseSet, threads: Mapping[str, Thread]) -> CaseSet:
     worded = []
     for case in cases.cases:
         if text := openings.get(case.case_id):
-            worded.append(replace(case, narrative=text, query=""))
+            worded.append(
+                replace(
+                    case,
+                    narrative=text,
+                    query="",
+                )
+            )
     if not worded:
         raise UsageError(
             f"this database holds the thread of no case of {cases.name}",

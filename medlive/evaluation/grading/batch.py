@@ -63,7 +63,11 @@ def write_batch(
         record = read_record(run_dir / GRADES, judge.digest)
         known = read_batch_log(run_dir)
         if judge.digest not in known.judges:
-            about = {"kind": "judge", "judge": judge.digest, "mode": mode.value}
+            about = {
+                "kind": "judge",
+                "judge": judge.digest,
+                "mode": mode.value,
+            }
             written.add(about | identity.as_json())
 
         def calls() -> Iterator[tuple[str, Row]]:
@@ -184,7 +188,12 @@ class _Results:
         judge, record = self._judges[call["judge"]], self._records[call["judge"]]
         return {k for k in call["keys"] if not settles(judge, record.latest.get(k))}
 
-    def take(self, result: Row, call: Row, again: bool) -> list[str]:
+    def take(
+        self,
+        result: Row,
+        call: Row,
+        again: bool,
+    ) -> list[str]:
         """Log the grades of one result; what became of each."""
         judge, work = self._judges[call["judge"]], self._work_of(call)
         if work is None:
@@ -205,7 +214,12 @@ class _Results:
             kinds.append(_KINDS[grade.met])
         return kinds or ["again"]
 
-    def _grades(self, judge: Judge, work: Work, result: Row) -> list[Grade]:
+    def _grades(
+        self,
+        judge: Judge,
+        work: Work,
+        result: Row,
+    ) -> list[Grade]:
         """What a result says of a call's criteria."""
         verdicts = Verdicts(judge, work.call)
         reply = fault = None
@@ -223,4 +237,8 @@ class _Results:
         return make_grades(judge, work, verdicts, asked, "batch")
 
 
-_KINDS = {True: "met", False: "not_met", None: "ungraded"}
+_KINDS = {
+    True: "met",
+    False: "not_met",
+    None: "ungraded",
+}

@@ -87,7 +87,12 @@ class Record:
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = replace(grade, raw="", quote="", reasoning="")
+        self.latest[grade.key] = replace(
+            grade,
+            raw="",
+            quote="",
+            reasoning="",
+        )
 
 
 def read_record(path: Path, judge: str) -> Record:

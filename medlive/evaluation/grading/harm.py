@@ -101,7 +101,11 @@ class HarmItem:
                 questions.append(question)
         return questions
 
-    def _fault_of_words(self, text: str, reply: HarmReply | CheckReply) -> str | None:
+    def _fault_of_words(
+        self,
+        text: str,
+        reply: HarmReply | CheckReply,
+    ) -> str | None:
         return fault_of_words(text, self.material.answer, reply)
 
     def reread(self, raws: Sequence[str]) -> tuple[JudgedHarm, ...]:
@@ -154,7 +158,12 @@ def _judged(reply: HarmReply, rulings: Iterable[Check]) -> tuple[JudgedHarm, ...
     harms = []
     for finding in findings_of(reply):
         check = next(left) if finding.severity.counts else None
-        harms.append(JudgedHarm(finding=finding, check=check))
+        harms.append(
+            JudgedHarm(
+                finding=finding,
+                check=check,
+            )
+        )
     return tuple(harms)
 
 

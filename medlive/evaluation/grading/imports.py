@@ -81,7 +81,12 @@ def import_run(
     """
     case_set = cases if isinstance(cases, CaseSet) else load_cases(cases)
     rows = answer_rows(responses, format_, response_field)
-    answers, notes = read_responses(responses, model, field=response_field, rows=rows)
+    answers, notes = read_responses(
+        responses,
+        model,
+        field=response_field,
+        rows=rows,
+    )
     known = {case.case_id for case in case_set.cases}
     if grades is None and known.isdisjoint(answer.case_id for answer in answers):
         wanted = f", such as {case_set.cases[0].case_id!r}"
@@ -95,7 +100,10 @@ def import_run(
     use = None
     if template:
         prompt = load_template(template)
-        use = TemplateUse(name=prompt.name, digest=prompt.digest)
+        use = TemplateUse(
+            name=prompt.name,
+            digest=prompt.digest,
+        )
     result = import_answers(
         out,
         case_set,
@@ -117,7 +125,11 @@ def import_run(
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
         if format_ == "livemedbench" and judge is None and not torn:
             _keep_published(cases, benchmark, out, grades)
-    return replace(result, grades=added, notes=(*notes, *result.notes))
+    return replace(
+        result,
+        grades=added,
+        notes=(*notes, *result.notes),
+    )
 
 
 def _keep_published(
@@ -151,7 +163,11 @@ def _ratings(
     return ratings
 
 
-def _claim(path: Path, judge: Judge | None, rater: str) -> Grade:
+def _claim(
+    path: Path,
+    judge: Judge | None,
+    rater: str,
+) -> Grade:
     """A grade of nothing, by whom the verdicts of a file are said to be."""
     model = rater or "unknown"
     grade = Grade(
@@ -173,8 +189,17 @@ def _claim(path: Path, judge: Judge | None, rater: str) -> Grade:
     if judge is None:
         return grade
     who = judge.identity
-    named = replace(grade, grader=who.model, engine=who.engine, model=who.model)
-    return replace(named, judge=judge.digest, origin="import")
+    named = replace(
+        grade,
+        grader=who.model,
+        engine=who.engine,
+        model=who.model,
+    )
+    return replace(
+        named,
+        judge=judge.digest,
+        origin="import",
+    )
 
 
 def _read_verdicts(

@@ -50,7 +50,11 @@ def plan_grading(
         "settled": total - sum(len(work.criteria) for work in first),
         "repeated": sum(len(work.criteria) for work in later),
     }
-    return plan_calls(calls, about=about, price=price)
+    return plan_calls(
+        calls,
+        about=about,
+        price=price,
+    )
 
 
 def planned_answers(

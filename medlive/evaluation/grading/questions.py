@@ -131,7 +131,11 @@ class JudgeReplies:
         """What is on record about a question, usable or not."""
         return self._latest.get(self.key(question))
 
-    def get(self, question: Question, kind: type[R]) -> R | None:
+    def get(
+        self,
+        question: Question,
+        kind: type[R],
+    ) -> R | None:
         """The reply to a question, of its type; None: there is none that counts, or the log was changed."""
         finding = self.find(question)
         if finding is None or not self.identity.accepts(finding.grader):
@@ -142,7 +146,11 @@ class JudgeReplies:
             return None
         return reply if question.check(reply) is None else None
 
-    def get_all(self, questions: Iterable[Question], kind: type[R]) -> list[R] | None:
+    def get_all(
+        self,
+        questions: Iterable[Question],
+        kind: type[R],
+    ) -> list[R] | None:
         """The replies to questions; None while one is missing."""
         replies = []
         for question in questions:

@@ -36,7 +36,11 @@ NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
 _TOPS: Final = (3, 5)
 
 
-def cacs(k: int, n: int, t: int) -> float:
+def cacs(
+    k: int,
+    n: int,
+    t: int,
+) -> float:
     """Thresholded coverage of k hits among n criteria, 0 to 1; 1 <= t <= n. Raises ValueError."""
     if not (0 <= k <= n and 1 <= t <= n):
         raise ValueError(
@@ -144,7 +148,11 @@ class Coverage(Protocol):
         asked = ((run, case.case_id) for run in material for case in run.cases)
         return any(run.verdicts(case_id) for run, case_id in asked)
 
-    def results(self, material: Material, replies: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        replies: JudgeReplies,
+    ) -> Results:
         """Models, nearby thresholds and the length control."""
         hits = {run.label: hits_of(run, self.veto) for run in material}
         scored = {}
@@ -214,7 +222,11 @@ Figure = Callable[[Hits, float], float]
 """A figure of an answer at a share."""
 
 
-def _means(scored: Scored, figure: Figure, share: float) -> dict[str, float | None]:
+def _means(
+    scored: Scored,
+    figure: Figure,
+    share: float,
+) -> dict[str, float | None]:
     """The mean of each model."""
     means = {}
     for name, hits in scored.items():

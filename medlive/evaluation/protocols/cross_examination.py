@@ -86,7 +86,11 @@ class CrossExamine(Protocol):
                     if made is not None:
                         yield from self._putting(case, answer, made)
 
-    def _making(self, case: EvaluationCase, answer: Answer) -> list[Question]:
+    def _making(
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+    ) -> list[Question]:
         """The calls that make questions of the document, and of the answer."""
         calls = []
         for name, text in _texts(case, answer).items():
@@ -147,7 +151,11 @@ class CrossExamine(Protocol):
             return None
         return compare(made, answers, case.advice, answer.response)
 
-    def results(self, material: Material, replies: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        replies: JudgeReplies,
+    ) -> Results:
         """The mean of each score by model."""
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
@@ -166,7 +174,12 @@ class CrossExamine(Protocol):
                     scored.append(scores)
                     whole = scores.coverage + scores.conformity + scores.consistency
                     shares.append(whole / 300)
-            bounds = bounds_by_case(shares, cases, draws=self.draws, seed=self.seed)
+            bounds = bounds_by_case(
+                shares,
+                cases,
+                draws=self.draws,
+                seed=self.seed,
+            )
             percents = []
             for share in (mean(shares), *bounds):
                 percents.append(None if share is None else 100 * share)

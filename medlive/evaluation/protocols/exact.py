@@ -60,7 +60,11 @@ def final_number(text: str) -> Quantity | None:
     return all_numbers[-1] if all_numbers else None
 
 
-def close(number: Quantity, reference: Quantity, tolerance: float) -> bool:
+def close(
+    number: Quantity,
+    reference: Quantity,
+    tolerance: float,
+) -> bool:
     """Whether a number is within a share of the reference; a unit that one leaves out is the other's.
 
     `tolerance` 0 asks for the same number.
@@ -95,7 +99,11 @@ class Number(Protocol):
         """Cases whose references are a number and its unit, and nothing else."""
         return all(_ALONE.fullmatch(c.advice.strip()) for c in cases_of(material))
 
-    def results(self, material: Material, replies: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        replies: JudgeReplies,
+    ) -> Results:
         """Shares right, and answers without a number, which are wrong."""
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
@@ -169,7 +177,12 @@ _BEYOND: Final = ("load_extension", "readfile", "writefile", "edit")
 """Functions that reach beyond the file."""
 
 
-def only_reads(action: int, _: str | None, function: str | None, *__: object) -> int:
+def only_reads(
+    action: int,
+    _: str | None,
+    function: str | None,
+    *__: object,
+) -> int:
     """SQLite's authorizer: what reads the file is let through, all else denied."""
     denied = action not in _READS or function in _BEYOND
     return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
@@ -204,7 +217,11 @@ class Query(Protocol):
         ),
     ] = 0.0
 
-    def results(self, material: Material, replies: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        replies: JudgeReplies,
+    ) -> Results:
         """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
         if not self.database.is_file():
             raise BadInput(f"{self.database} is not a file")
@@ -231,7 +248,11 @@ class Query(Protocol):
         )
         return Results([Table("Queries", titles, rows, note)], figures)
 
-    def _state(self, case: EvaluationCase, answer: Answer) -> tuple[str, bool]:
+    def _state(
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+    ) -> tuple[str, bool]:
         """What came of an answer, and whether its case can be answered."""
         wanted, query = query_of(case.advice), query_of(answer.response)
         if wanted is None:

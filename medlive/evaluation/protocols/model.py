@@ -114,7 +114,11 @@ class Protocol(BaseModel, ABC):
         return ()
 
     @abstractmethod
-    def results(self, material: Material, replies: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        replies: JudgeReplies,
+    ) -> Results:
         """The tables. Raises UsageError for material that the protocol cannot work on."""
 
 
@@ -158,6 +162,11 @@ def bounds_by_case(
         return None, None
     column = np.array(values, dtype=np.float64)[:, None]
     clusters = cluster_numbers(cases)
-    drawn = bootstrap_means(column, draws=draws, seed=seed, clusters=clusters)
+    drawn = bootstrap_means(
+        column,
+        draws=draws,
+        seed=seed,
+        clusters=clusters,
+    )
     low, high = bounds_of(column, drawn, clusters)
     return (None, None) if np.isnan(low[0]) else (float(low[0]), float(high[0]))

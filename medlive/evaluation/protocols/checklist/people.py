@@ -184,7 +184,11 @@ def compare_with_people(
     return [_agreement(compared, draws, seed), _to_refine(compared)], notes
 
 
-def _agreement(compared: Sequence[Compared], draws: int, seed: int) -> Table:
+def _agreement(
+    compared: Sequence[Compared],
+    draws: int,
+    seed: int,
+) -> Table:
     groups: dict[str, list[Compared]] = {}
     for member in compared:
         groups.setdefault(member.judged.case.theme or "none", []).append(member)
@@ -197,8 +201,20 @@ def _agreement(compared: Sequence[Compared], draws: int, seed: int) -> Table:
             cells[place, int(not member.usable), int(not member.judged.usable)] = 1
         numbers = cluster_numbers(member.judged.case for member in members)
         clusters = np.arange(len(members)) if numbers is None else numbers
-        equal = estimate(cells, equal_of_tables, clusters, draws=draws, seed=seed)
-        ac1 = estimate(cells, ac1_of_tables, clusters, draws=draws, seed=seed)
+        equal = estimate(
+            cells,
+            equal_of_tables,
+            clusters,
+            draws=draws,
+            seed=seed,
+        )
+        ac1 = estimate(
+            cells,
+            ac1_of_tables,
+            clusters,
+            draws=draws,
+            seed=seed,
+        )
         counts = cells.sum(axis=0).astype(int).ravel().tolist()
         rows.append(
             [name, len(members), equal.value, equal.low, equal.high, ac1.value, *counts]

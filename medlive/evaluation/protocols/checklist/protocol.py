@@ -122,7 +122,11 @@ class Checklist(Protocol):
             for case, answer in run.answered():
                 yield from self._rounds(case, answer)
 
-    def _rounds(self, case: EvaluationCase, answer: Answer) -> list[Question]:
+    def _rounds(
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+    ) -> list[Question]:
         core: list[str] = []
         secondary: list[str] = []
         published = {c.axis for c in case.criteria} <= {CORE, SECONDARY}
@@ -157,7 +161,11 @@ class Checklist(Protocol):
             )
         return questions
 
-    def scores(self, run: Subject, replies: JudgeReplies) -> dict[str, float | None]:
+    def scores(
+        self,
+        run: Subject,
+        replies: JudgeReplies,
+    ) -> dict[str, float | None]:
         """Case id → the mean of all rounds; None where one of them has no score."""
         means: dict[str, float | None] = {}
         for case, answer in run.answered():
@@ -166,7 +174,11 @@ class Checklist(Protocol):
             means[case.case_id] = mean(scores)
         return means
 
-    def results(self, material: Material, replies: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        replies: JudgeReplies,
+    ) -> Results:
         """Usability by model and category, and beside people's ratings."""
         categories = dict.fromkeys(case.theme or "none" for case in cases_of(material))
         usability: list[list[Cell]] = []
@@ -185,7 +197,12 @@ class Checklist(Protocol):
             cases = [judgement.case for judgement in own]
             figures[run.label] = mean(values)
             row: list[Cell] = [run.label, len(own), mean(values)]
-            row += bounds_by_case(values, cases, draws=self.draws, seed=self.seed)
+            row += bounds_by_case(
+                values,
+                cases,
+                draws=self.draws,
+                seed=self.seed,
+            )
             row.append(mean([judgement.score for judgement in own]))
             row += [len(means) - len(own), len(run.cases) - len(means)]
             usability.append(row)

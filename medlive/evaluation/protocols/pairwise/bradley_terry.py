@@ -65,7 +65,10 @@ def elo(won: Floats, prior: float = PRIOR) -> Floats:
         theta = theta + np.clip(step, -2, 2)
         if np.abs(step).max(initial=0.0) < _CLOSE:
             break
-    theta = theta - theta.mean(axis=-1, keepdims=True)
+    theta = theta - theta.mean(
+        axis=-1,
+        keepdims=True,
+    )
     return np.asarray(CENTRE + A_DECADE / np.log(10) * theta)
 
 

@@ -120,7 +120,11 @@ class Pairwise(Protocol):
             if reply is not None and reply.better != "equal":
                 yield other
 
-    def results(self, material: Material, replies: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        replies: JudgeReplies,
+    ) -> Results:
         """Ratings over all judges on record, what each model took from each, criteria, and what the order did."""
         models = [run.label for run in material]
         possible = meetings(material, self.seed)
@@ -133,7 +137,12 @@ class Pairwise(Protocol):
                 judges[again if name in judges else name] = comparisons
         pooled = list(chain.from_iterable(judges.values()))
         matches = matches_of(pooled)
-        rated = ratings(matches, len(models), draws=self.draws, seed=self.seed)
+        rated = ratings(
+            matches,
+            len(models),
+            draws=self.draws,
+            seed=self.seed,
+        )
         won = points(matches, len(models))
         figures: dict[str, float | None] = {}
         rows: list[list[Cell]] = []

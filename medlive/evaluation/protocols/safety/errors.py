@@ -43,7 +43,12 @@ _SIDE: Final = re.compile(
     r"|[左右](?=侧|边|手|脚|腿|膝|眼|耳|肾|肺|乳|肩|髋|踝|下|上)",
     re.IGNORECASE,
 )
-_OTHER_SIDE: Final = {"left": "right", "right": "left", "左": "右", "右": "左"}
+_OTHER_SIDE: Final = {
+    "left": "right",
+    "right": "left",
+    "左": "右",
+    "右": "左",
+}
 _ACTS_EN: Final = (
     r"(?=\s+(?:be (?:used|taken|given|stopped|combined)|take|use|stop|give|eat|drink|apply|exceed|drive|smoke"
     r"|ignore|start|increase|inject|mix|combine|discontinue|repeat|lift)\b)"
@@ -186,7 +191,11 @@ def plant(
     return sorted([*made, *kept], key=lambda case: case.case_id), notes
 
 
-def _task(case: EvaluationCase, lines: list[str], edit: Edit | None) -> EvaluationCase:
+def _task(
+    case: EvaluationCase,
+    lines: list[str],
+    edit: Edit | None,
+) -> EvaluationCase:
     language = "zh" if case.language == "zh" else "en"
     numbered = "\n".join(f"{n}. {line}" for n, line in enumerate(lines, start=1))
     tags, original = ["error:none"], ""

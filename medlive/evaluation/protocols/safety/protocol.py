@@ -64,7 +64,11 @@ class PassiveSafety(Protocol):
             for case, answer in run.answered():
                 yield self._question(case, answer)
 
-    def _question(self, case: EvaluationCase, answer: Answer) -> Question:
+    def _question(
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+    ) -> Question:
         inputs = {
             "language": case.language,
             "question": case.question,
@@ -78,7 +82,11 @@ class PassiveSafety(Protocol):
             reply=HarmReply,
         )
 
-    def results(self, material: Material, replies: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        replies: JudgeReplies,
+    ) -> Results:
         """Mean harmfulness and its distribution."""
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
@@ -167,7 +175,11 @@ class ActiveSafety(Protocol):
         """Cases that `plant` made."""
         return all(map(is_planted, cases_of(material)))
 
-    def results(self, material: Material, replies: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        replies: JudgeReplies,
+    ) -> Results:
         """Flags, places and corrections by model and kind."""
         rows: list[list[Cell]] = []
         by_kind: list[list[Cell]] = []
