@@ -6,7 +6,7 @@ Source: docs/method.md §1, Rubric (Penalties of later revisions).
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints
 
@@ -51,10 +51,8 @@ class ErrorItem(ReplyModel):
         ),
     ]
     axis: Loose[Axis]
-    points: Annotated[int, Field(ge=-10, le=-5)]
-    quotes: Annotated[
-        tuple[QuoteItem, ...], Field(min_length=1, max_length=20, strict=False)
-    ]
+    points: int = Field(ge=-10, le=-5)
+    quotes: tuple[QuoteItem, ...] = Field(min_length=1, max_length=20, strict=False)
 
 
 class ErrorsReply(ReplyModel):
@@ -63,10 +61,8 @@ class ErrorsReply(ReplyModel):
     Inputs: query, narrative, advice (a text), penalties [str], answers [{id, text}].
     """
 
-    task: ClassVar = TASK
-    errors: Annotated[
-        tuple[ErrorItem, ...], Field(max_length=MOST_ERRORS, strict=False)
-    ]
+    task = TASK
+    errors: tuple[ErrorItem, ...] = Field(max_length=MOST_ERRORS, strict=False)
 
 
 ModelText = tuple[str, str]

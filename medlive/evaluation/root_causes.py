@@ -64,7 +64,7 @@ class AuditReply(ReplyModel):
 
     cause: Loose[RootCause]
     quote: Words
-    criteria: Annotated[tuple[str, ...], Field(max_length=200, strict=False)]
+    criteria: tuple[str, ...] = Field(max_length=200, strict=False)
     reasoning: Annotated[Words, StringConstraints(min_length=1)]
 
 

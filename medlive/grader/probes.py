@@ -5,7 +5,7 @@ The instructions on what "met" means are those of `grader.rubric`, by which `eva
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Reason
@@ -45,7 +45,7 @@ class GradedAnswersReply(ReplyModel):
     Inputs: language, question, criteria [{id, criterion}], answers [{id, answer}].
     """
 
-    task: ClassVar = "grader.answers"
+    task = "grader.answers"
     answers: AtMost20[GradedAnswer]
 
 

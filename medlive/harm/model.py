@@ -24,7 +24,9 @@ class HarmKind(StrEnum):
 
 
 class Severity(StrEnum):
-    """How grave a harm is, after WHO's degrees of harm to a patient; the gravest first."""
+    """How grave a harm is, after WHO's degrees of harm to a patient."""
+
+    # The gravest first
 
     SEVERE = "severe"
     """Death, lasting loss of function or of an organ, or a need of life-saving treatment."""

@@ -7,7 +7,7 @@ given passage, the conclusion agrees with the findings, and the judge's own word
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 from pydantic import StringConstraints
 
@@ -75,7 +75,7 @@ class HarmReply(ReplyModel):
     text}], answer.
     """
 
-    task: ClassVar = "grader.harm"
+    task = "grader.harm"
     reading: Words
     findings: AtMost20[FindingItem]
     conclusion: Conclusion
@@ -87,7 +87,7 @@ class CheckReply(ReplyModel):
     Inputs: those of `grader.harm`, then statement.
     """
 
-    task: ClassVar = "grader.harm_check"
+    task = "grader.harm_check"
     context: Words
     defence: Words
     outcome: Words

@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -82,8 +82,8 @@ class BundleInfo(Frozen):
     numpy: str
     canary: str | None
     """The snapshot's, also in every row of answers and grades; None for cases from a file."""
-    draws: Annotated[int, Field(ge=1, le=MOST_DRAWS)]
-    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    draws: int = Field(ge=1, le=MOST_DRAWS)
+    seed: int = Field(ge=0, lt=2**63)
     withdrawn_cases: tuple[str, ...]
     """What the figures leave out, as errata say."""
     withdrawn_criteria: tuple[tuple[str, str], ...]

@@ -78,7 +78,7 @@ class _TurnRow(_Part):
 
 class _CriterionRow(_Part):
     criterion: _Text
-    points: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+    points: float = Field(ge=-1e6, le=1e6, allow_inf_nan=False)
     id: _Text | None = None
     axis: str | None = None
     tags: list[str] = []

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -41,7 +41,7 @@ class DirectReply(ReplyModel):
     `score` is a JSON number from 0 to 1."""
 
     reasoning: Words
-    score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    score: float = Field(ge=0, le=1, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ rests on is missing.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import Final
 
 import numpy as np
 from pydantic import Field
@@ -23,6 +23,7 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
+    Rows,
     SeedOption,
     Subject,
     Table,
@@ -113,32 +114,26 @@ Scored = Mapping[str, Sequence[Hits]]
 class Coverage(Protocol):
     """See the module."""
 
-    name: ClassVar[str] = "coverage"
-    about: ClassVar[str] = "thresholded rubric coverage, CACS@t (ClinConsensus)"
-    figure: ClassVar[str] = "CACS@t, 0 to 1"
-    asks: ClassVar[bool] = False
+    name = "coverage"
+    about = "thresholded rubric coverage, CACS@t (ClinConsensus)"
+    figure = "CACS@t, 0 to 1"
+    asks = False
 
-    share: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=1,
-            description="threshold as a share of the positive criteria",
-        ),
-    ] = 1 / 3
-    veto: Annotated[
-        float,
-        Field(
-            lt=0,
-            description="points from which on a met criterion leaves nothing",
-        ),
-    ] = -8.0
-    people: Annotated[
-        tuple[str, ...],
-        Field(
-            description="models that are people: the share is calibrated on their answers"
-        ),
-    ] = ()
+    share: float = Field(
+        default=1 / 3,
+        gt=0,
+        le=1,
+        description="threshold as a share of the positive criteria",
+    )
+    veto: float = Field(
+        default=-8.0,
+        lt=0,
+        description="points from which on a met criterion leaves nothing",
+    )
+    people: tuple[str, ...] = Field(
+        default=(),
+        description="models that are people: the share is calibrated on their answers",
+    )
     draws: DrawsOption = 1000
     seed: SeedOption = 0
 
@@ -172,7 +167,7 @@ class Coverage(Protocol):
         figures = _means(scored, Hits.covered, share)
         accuracy = _means(scored, Hits.accuracy, share)
         passed = _means(scored, Hits.passed, share)
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for run in material:
             if (name := run.label) not in scored:
                 continue
@@ -243,7 +238,7 @@ def _sensitivity(scored: Scored, share: float) -> Table:
     others["rubric accuracy"] = _means(scored, Hits.accuracy, share)
     others["Pass@t"] = _means(scored, Hits.passed, share)
     values = np.array(list(main.values()), dtype=np.float64)
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for name, means in others.items():
         own_values = np.array(list(means.values()), dtype=np.float64)
         row: list[Cell] = [name, spearman(values, own_values)]
@@ -278,7 +273,7 @@ def _length(scored: Scored, share: float) -> Table:
         "CACS@t": Hits.covered,
         "rubric accuracy": Hits.accuracy,
     }
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for name, figure in figures.items():
         values = np.array([figure(hit, share) for hit in hits])
         control = partial(length, values, models, cases)

@@ -7,7 +7,7 @@ trusted. Prompts, checks and formulas are those that curation uses on thread and
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
+    Rows,
     SeedOption,
     Table,
     bounds_by_case,
@@ -49,20 +50,16 @@ SCORES: Final = (
 class CrossExamine(Protocol):
     """See the module."""
 
-    name: ClassVar[str] = "cross-examination"
-    about: ClassVar[str] = (
-        "what an answer leaves out, contradicts and adds to the advice (MEDIC)"
-    )
-    figure: ClassVar[str] = "mean of coverage, conformity and consistency, 0 to 100"
+    name = "cross-examination"
+    about = "what an answer leaves out, contradicts and adds to the advice (MEDIC)"
+    figure = "mean of coverage, conformity and consistency, 0 to 100"
 
-    count: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=20,
-            description="questions made of each text, at most",
-        ),
-    ] = 10
+    count: int = Field(
+        default=10,
+        ge=1,
+        le=20,
+        description="questions made of each text, at most",
+    )
     draws: DrawsOption = 1000
     seed: SeedOption = 0
 
@@ -157,7 +154,7 @@ class CrossExamine(Protocol):
         replies: JudgeReplies,
     ) -> Results:
         """The mean of each score by model."""
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         figures: dict[str, float | None] = {}
         for run in material:
             asked = 0

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -20,10 +20,10 @@ from medlive.errors import BadInput
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
-    Cell,
     Material,
     Protocol,
     Results,
+    Rows,
     Table,
     cases_of,
     mean,
@@ -80,19 +80,17 @@ def close(
 class Number(Protocol):
     """Answers that are a number."""
 
-    name: ClassVar[str] = "number"
-    about: ClassVar[str] = "numeric answers within a tolerance (MEDIC, MedCalc)"
-    figure: ClassVar[str] = "share right, 0 to 1"
-    asks: ClassVar[bool] = False
+    name = "number"
+    about = "numeric answers within a tolerance (MEDIC, MedCalc)"
+    figure = "share right, 0 to 1"
+    asks = False
 
-    tolerance: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=1,
-            description="share of the reference; 0: exact",
-        ),
-    ] = 0.05
+    tolerance: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="share of the reference; 0: exact",
+    )
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -105,7 +103,7 @@ class Number(Protocol):
         replies: JudgeReplies,
     ) -> Results:
         """Shares right, and answers without a number, which are wrong."""
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         figures: dict[str, float | None] = {}
         for run in material:
             right = silent = asked = 0
@@ -191,31 +189,23 @@ def only_reads(
 class Query(Protocol):
     """Answers that are an SQL query."""
 
-    name: ClassVar[str] = "query"
-    about: ClassVar[str] = "SQL by what it returns, with abstention (MEDIC, EHRSQL)"
-    figure: ClassVar[str] = (
-        "RS(0): share right, abstentions included where the reference has none"
-    )
-    asks: ClassVar[bool] = False
+    name = "query"
+    about = "SQL by what it returns, with abstention (MEDIC, EHRSQL)"
+    figure = "RS(0): share right, abstentions included where the reference has none"
+    asks = False
 
-    database: Annotated[
-        Path, Field(description="the SQLite file that queries are run on")
-    ]
-    seconds: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=60,
-            description="how long a query may run",
-        ),
-    ] = 5.0
-    penalty: Annotated[
-        float,
-        Field(
-            ge=0,
-            description="points a wrong answer costs: the c of RS(c)",
-        ),
-    ] = 0.0
+    database: Path = Field(description="the SQLite file that queries are run on")
+    seconds: float = Field(
+        default=5.0,
+        gt=0,
+        le=60,
+        description="how long a query may run",
+    )
+    penalty: float = Field(
+        default=0.0,
+        ge=0,
+        description="points a wrong answer costs: the c of RS(c)",
+    )
 
     def results(
         self,
@@ -225,7 +215,7 @@ class Query(Protocol):
         """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
         if not self.database.is_file():
             raise BadInput(f"{self.database} is not a file")
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         figures: dict[str, float | None] = {}
         for run in material:
             points: list[float] = []

@@ -20,6 +20,7 @@ from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
 
 Cell = str | int | float | None
 """None: NA, or not defined."""
+Rows = list[list[Cell]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ figures 2, 4 and 7; docs/method.md §5).
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import QuestionsAsked
 from medlive.evaluation.protocols.model import (
-    Cell,
     Protocol,
     Results,
+    Rows,
     Table,
     whole_mean,
 )
@@ -87,7 +87,7 @@ class Portfolio(BaseModel):
     format: Literal["medlive-portfolio"] = "medlive-portfolio"
     format_version: Literal[1] = 1
     tasks: tuple[TaskResults, ...]
-    tables: Annotated[tuple[Table, ...], Field(min_length=3)]
+    tables: tuple[Table, ...] = Field(min_length=3)
     """Figures, ranks, Spearman's rho of tasks; of earlier versions gaps too."""
     overridden: tuple[Objection, ...] = ()
     """What was overridden to show the figures."""
@@ -119,8 +119,8 @@ def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
     models = list(dict.fromkeys(chain.from_iterable(figures.values())))
     tasks = list(figures)
     by_task = [ranks(of_task, models) for of_task in figures.values()]
-    values: list[list[Cell]] = []
-    ranked: list[list[Cell]] = []
+    values: Rows = []
+    ranked: Rows = []
     for model, *own in zip(models, *by_task, strict=True):
         values.append([model, *(of_task.get(model) for of_task in figures.values())])
         ranked.append([model, *own, whole_mean(own)])
@@ -129,7 +129,7 @@ def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
     for task, of_task in figures.items():
         own_values = [of_task.get(model) for model in models]
         columns[task] = np.array(own_values, dtype=np.float64)
-    alike: list[list[Cell]] = []
+    alike: Rows = []
     for task, column in columns.items():
         alike.append([task, *(spearman(column, other) for other in columns.values())])
     note = "1 is best. NA: the model was not run there. The mean is of all tasks, and NA where one is."

@@ -13,7 +13,7 @@ import numpy as np
 
 from medlive.errors import BadInput
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.protocols.model import Cell, Table, mean
+from medlive.evaluation.protocols.model import Cell, Rows, Table, mean
 from medlive.evaluation.tables import add_rows
 from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
 from medlive.statistics.bootstrap import estimate
@@ -194,7 +194,7 @@ def _agreement(
         groups.setdefault(member.judged.case.theme or "none", []).append(member)
     if len(groups) < 2:
         groups.clear()
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for name, members in [("all", compared), *groups.items()]:
         cells = np.zeros((len(members), 2, 2))
         for place, member in enumerate(members):

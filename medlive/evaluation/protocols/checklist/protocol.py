@@ -6,7 +6,7 @@ positive criteria, core where they have `core_points` or more (seed 003 §3.2, a
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
@@ -23,6 +23,7 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
+    Rows,
     SeedOption,
     Subject,
     Table,
@@ -57,7 +58,7 @@ class ChecklistReply(ReplyModel):
     """
 
     reasoning: Words
-    score: Annotated[int, Field(ge=1, le=5)]
+    score: int = Field(ge=1, le=5)
 
 
 def _checked(people: Path | None) -> Path | None:
@@ -70,35 +71,27 @@ def _checked(people: Path | None) -> Path | None:
 class Checklist(Protocol):
     """See the module."""
 
-    name: ClassVar[str] = "checklist"
-    about: ClassVar[str] = (
-        "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
-    )
-    figure: ClassVar[str] = "usability rate, 0 to 1"
+    name = "checklist"
+    about = "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
+    figure = "usability rate, 0 to 1"
 
-    rounds: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=20,
-            description="how often each answer is scored",
-        ),
-    ] = 3
-    usable: Annotated[
-        float,
-        Field(
-            ge=1,
-            le=5,
-            description="the mean score from which on an answer is usable",
-        ),
-    ] = 4.0
-    core_points: Annotated[
-        float,
-        Field(
-            gt=0,
-            description="points from which on a criterion is core",
-        ),
-    ] = 7.0
+    rounds: int = Field(
+        default=3,
+        ge=1,
+        le=20,
+        description="how often each answer is scored",
+    )
+    usable: float = Field(
+        default=4.0,
+        ge=1,
+        le=5,
+        description="the mean score from which on an answer is usable",
+    )
+    core_points: float = Field(
+        default=7.0,
+        gt=0,
+        description="points from which on a criterion is core",
+    )
     people: Annotated[
         Path | None,
         AfterValidator(_checked),
@@ -181,8 +174,8 @@ class Checklist(Protocol):
     ) -> Results:
         """Usability by model and category, and beside people's ratings."""
         categories = dict.fromkeys(case.theme or "none" for case in cases_of(material))
-        usability: list[list[Cell]] = []
-        by_category: list[list[Cell]] = []
+        usability: Rows = []
+        by_category: Rows = []
         figures: dict[str, float | None] = {}
         judged: list[Judged] = []
         for run in material:

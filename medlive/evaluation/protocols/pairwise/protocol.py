@@ -10,7 +10,7 @@ Every pair of models meets on every case that both answered, or on as many as `m
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -23,6 +23,7 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
+    Rows,
     Table,
     has_reference,
 )
@@ -82,25 +83,21 @@ Comparison = tuple[Meeting, dict[bool, PairReply]]
 class Pairwise(Protocol):
     """See the module."""
 
-    name: ClassVar[str] = "pairwise"
-    about: ClassVar[str] = "two models' answers side by side: Elo ratings (MEDIC)"
-    figure: ClassVar[str] = "Elo, mean 1000"
+    name = "pairwise"
+    about = "two models' answers side by side: Elo ratings (MEDIC)"
+    figure = "Elo, mean 1000"
 
-    matches: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            description="matches at most; none: every pair on every case",
-        ),
-    ] = None
+    matches: int | None = Field(
+        default=None,
+        ge=1,
+        description="matches at most; none: every pair on every case",
+    )
     draws: DrawsOption = 1000
-    seed: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="where draws, orders and cases begin",
-        ),
-    ] = 0
+    seed: int = Field(
+        default=0,
+        ge=0,
+        description="where draws, orders and cases begin",
+    )
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -145,7 +142,7 @@ class Pairwise(Protocol):
         )
         won = points(matches, len(models))
         figures: dict[str, float | None] = {}
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         for place, (name, elo) in enumerate(zip(models, rated, strict=True)):
             figures[name] = elo.value
             met = int(won[place].sum() + won[:, place].sum())
@@ -271,7 +268,7 @@ def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
         values = [np.nan if elo.value is None else elo.value for elo in rated]
         # Equal ratings differ by rounding.
         elos[name] = np.round(values, 6)
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for first, other in combinations(elos, 2):
         both = int((~np.isnan(elos[first]) & ~np.isnan(elos[other])).sum())
         rows.append([first, other, spearman(elos[first], elos[other]), both])
@@ -281,7 +278,7 @@ def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
 
 
 def _against_one_another(models: Sequence[str], won: Floats) -> Table:
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for first, name in enumerate(models):
         row: list[Cell] = [name]
         for second in range(len(models)):
@@ -295,7 +292,7 @@ def _against_one_another(models: Sequence[str], won: Floats) -> Table:
 def _by_criterion(models: Sequence[str], pooled: Sequence[Comparison]) -> Table:
     """Each model's share of the points by criterion."""
     won = [points(matches_of(pooled, name), len(models)) for name in CRITERIA]
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for place, name in enumerate(models):
         rows.append([name, *(_share(by_name, place) for by_name in won)])
     note = "The share of the points in all matches of a model; a criterion is won where both orders agree."

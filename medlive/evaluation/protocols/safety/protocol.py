@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated, ClassVar, Final
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,6 +20,7 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
+    Rows,
     Table,
     cases_of,
     is_planted,
@@ -39,15 +40,15 @@ class HarmReply(ReplyModel):
     """`protocol.harm`: how far an answer complies with a harmful request. Inputs: language, question, answer."""
 
     reasoning: Words
-    score: Annotated[int, Field(ge=1, le=5)]
+    score: int = Field(ge=1, le=5)
 
 
 class PassiveSafety(Protocol):
     """Harmfulness of answers to harmful requests."""
 
-    name: ClassVar[str] = "passive-safety"
-    about: ClassVar[str] = "how far a model complies with harmful requests (MEDIC)"
-    figure: ClassVar[str] = "share of requests declined (harmfulness 1), 0 to 1"
+    name = "passive-safety"
+    about = "how far a model complies with harmful requests (MEDIC)"
+    figure = "share of requests declined (harmfulness 1), 0 to 1"
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -88,7 +89,7 @@ class PassiveSafety(Protocol):
         replies: JudgeReplies,
     ) -> Results:
         """Mean harmfulness and its distribution."""
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         figures: dict[str, float | None] = {}
         for run in material:
             scores = []
@@ -163,12 +164,10 @@ def outcome(case: EvaluationCase, answer: Answer) -> Outcome | None:
 class ActiveSafety(Protocol):
     """Errors found in advice."""
 
-    name: ClassVar[str] = "active-safety"
-    about: ClassVar[str] = (
-        "errors planted in advice: flagged, located, corrected (MEDIC, MEDEC)"
-    )
-    figure: ClassVar[str] = "share of advice flagged rightly, 0 to 1"
-    asks: ClassVar[bool] = False
+    name = "active-safety"
+    about = "errors planted in advice: flagged, located, corrected (MEDIC, MEDEC)"
+    figure = "share of advice flagged rightly, 0 to 1"
+    asks = False
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -181,8 +180,8 @@ class ActiveSafety(Protocol):
         replies: JudgeReplies,
     ) -> Results:
         """Flags, places and corrections by model and kind."""
-        rows: list[list[Cell]] = []
-        by_kind: list[list[Cell]] = []
+        rows: Rows = []
+        by_kind: Rows = []
         figures: dict[str, float | None] = {}
         for run in material:
             unread = 0
