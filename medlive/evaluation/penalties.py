@@ -25,7 +25,6 @@ from medlive.snapshot.model import SnapshotCase
 from medlive.text.quotes import shows
 
 ERRORS: Final = "errors.jsonl"
-TASK: Final = "rubric.errors"
 MOST_ERRORS: Final = 2
 """Of one case."""
 LEAST_MODELS: Final = 2
@@ -61,7 +60,7 @@ class ErrorsReply(ReplyModel):
     Inputs: query, narrative, advice (a text), penalties [str], answers [{id, text}].
     """
 
-    task = TASK
+    task = "rubric.errors"
     errors: tuple[ErrorItem, ...] = Field(max_length=MOST_ERRORS, strict=False)
 
 
@@ -134,7 +133,6 @@ class AnsweredCase:
         return Question(
             case_id=self.case.case_id,
             part="errors",
-            task=TASK,
             inputs={
                 "language": self.case.language,
                 "query": self.case.query,

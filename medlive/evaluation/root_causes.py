@@ -32,7 +32,6 @@ from medlive.llm.engine import Engine, EngineIdentity
 from medlive.text.quotes import quoted
 
 AUDIT: Final = "audit.jsonl"
-TASK: Final = "audit.cause"
 BOTTOM: Final = 100
 """How many of the lowest-scoring cases are audited."""
 
@@ -62,6 +61,7 @@ class AuditReply(ReplyModel):
     Inputs: language, question, advice, answer, criteria [{id, criterion, points, met, error}].
     """
 
+    task = "audit.cause"
     cause: Loose[RootCause]
     quote: Words
     criteria: tuple[str, ...] = Field(max_length=200, strict=False)
@@ -107,7 +107,6 @@ class AuditedCase:
         return Question(
             case_id=self.case_id,
             part="cause",
-            task=TASK,
             inputs={
                 "language": case.language,
                 "question": case.question,
@@ -199,7 +198,7 @@ def find_bottom(
     states: Counter[str] = Counter()
     for score in run.case_scores(metric):
         if score.score is None:
-            states[score.state.value] += 1
+            states[score.state] += 1
         else:
             scored.append(AuditedCase(score, run.answers[score.case.case_id]))
     scored.sort(key=lambda case: (case.score.score, case.case_id))
@@ -262,7 +261,7 @@ class AuditTable:
             share = n / self.audited if self.audited else None
             causes.append(
                 {
-                    "cause": cause.value,
+                    "cause": cause,
                     "n": n,
                     "share": share,
                     "examples": shown,
@@ -278,7 +277,7 @@ class AuditTable:
             },
             "grader": None if self.run.grader is None else self.run.grader.judge,
             "auditor": auditor,
-            "metric": bottom.metric.value,
+            "metric": bottom.metric,
             "bottom": bottom.asked,
             "scored": bottom.scored,
             "candidates": len(bottom.candidates),

@@ -160,7 +160,7 @@ def verify_bundle(
         return result._replace(failure=misleading)
     skipped = "" if report.complete else ", but steps were skipped"
     notes = [marked(f"{path.name} verifies{skipped}", overridden)]
-    notes.append(_TRUST[report.trust.value])
+    notes.append(_TRUST[report.trust])
     if to_run is not None:
         verify.unbundle(report, to_run)
         notes.append(f"written: {to_run}")

@@ -72,7 +72,7 @@ def _describe(
     on: str,
 ) -> Iterator[Grid | str]:
     """The drops, what stands beside them, and the open book; `on`: cases and graders."""
-    metric = f"{study.metric.value} metric"
+    metric = f"{study.metric} metric"
     clipped = "" if study.metric.clips_cases else ", cases and means not clipped"
     columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
     drops: list[Sequence[object]] = []

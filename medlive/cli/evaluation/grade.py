@@ -111,7 +111,7 @@ def grade_answers(
         planned = plans["grades"]
         about = {
             "path": run_dir,
-            "mode": mode.value,
+            "mode": mode,
             **planned.about,
         }
         return plan_result(about | {"grader": _grader(judge)}, planned, budget)
@@ -253,7 +253,7 @@ def _who(judge: Judge) -> str:
 
 
 def _grader(judge: Judge) -> dict[str, object]:
-    about = {"mode": judge.mode.value, "judge": judge.digest}
+    about = {"mode": judge.mode, "judge": judge.digest}
     return fields_of(judge.identity, ("engine", "model")) | about
 
 

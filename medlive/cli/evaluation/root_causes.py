@@ -207,7 +207,7 @@ def _tables(
     for state in ("audited", "unaudited"):
         counts.append([state, *(str(getattr(table, state)) for table in tables)])
     on = rests_on(table.run for table in tables)
-    metric = tables[0].bottom.metric.value
+    metric = tables[0].bottom.metric
     title = f"root causes of the lowest scores ({metric} metric) on {on}"
     yield Grid(["root cause", *names], counts, title)
     if findings:

@@ -163,7 +163,7 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
         row["severe harm %"] = percent(model.harm.severe.value)
         row["any harm %"] = percent(model.harm.any.value)
     for metric in table.companion_metrics:
-        row[f"{metric.value} %"] = percent(getattr(companions, metric.value).value)
+        row[f"{metric} %"] = percent(getattr(companions, metric).value)
     row |= {
         "core %": percent(companions.core.value),
         "n": overall.n,
@@ -299,7 +299,7 @@ def _title(table: ScoreTable) -> str:
     equal = " (every criterion rests on advice: complete = paper)" if same else ""
     graders = rests_on(model.run for model in table.models)
     return marked(
-        f"{table.metric.value} metric{equal} on {graders}; {table.basis.value} cases "
+        f"{table.metric} metric{equal} on {graders}; {table.basis} cases "
         f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}",
         table.overridden,
     )

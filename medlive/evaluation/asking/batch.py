@@ -315,7 +315,7 @@ def read_answers(
             answers.add(answer.row())
             if answer.state not in (AnswerState.FAILED, AnswerState.EMPTY):
                 del left[case.case_id]
-            return [answer.state.value]
+            return [answer.state]
 
         return read_results(
             files,

@@ -212,7 +212,7 @@ def bundled_run(
             engine=first.engine,
             model=first.model,
             answered_by=tuple(sorted({grade.grader for grade in rows.grades} - {""})),
-            mode=first.mode.value,
+            mode=first.mode,
             prompt=first.prompt,
             judge=first.judge,
         )
@@ -263,7 +263,7 @@ def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
             allow=EVERYTHING,
         )
         (model,) = table.models
-        scores[metric.value] = {
+        scores[metric] = {
             "overall": model.overall.row(),
             "core": model.companions.core.row(),
             "slices": [part.row() for part in model.slices],

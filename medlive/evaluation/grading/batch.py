@@ -66,7 +66,7 @@ def write_batch(
             about = {
                 "kind": "judge",
                 "judge": judge.digest,
-                "mode": mode.value,
+                "mode": mode,
             }
             written.add(about | identity.as_json())
 

@@ -30,7 +30,6 @@ from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.statements import words_before
 
 DIRECT: Final = "direct.jsonl"
-TASK: Final = "grader.direct"
 _SCORED: Final = re.compile(
     r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE
 )
@@ -40,6 +39,7 @@ class DirectReply(ReplyModel):
     """`grader.direct`: one score of an answer. Inputs: language, question (narrative, blank line, query), answer.
     `score` is a JSON number from 0 to 1."""
 
+    task = "grader.direct"
     reasoning: Words
     score: float = Field(ge=0, le=1, allow_inf_nan=False)
 
@@ -122,7 +122,6 @@ def direct_question(case: EvaluationCase, answer: Answer) -> Question:
     return Question(
         case_id=case.case_id,
         part="answer",
-        task=TASK,
         inputs=inputs,
         reply=DirectReply,
         check_text=_fault,

@@ -77,7 +77,6 @@ class HarmItem:
         return Question(
             case_id=self.id,
             part="answer",
-            task=HarmReply.task,
             inputs=harm_inputs(self.material),
             reply=HarmReply,
             check=partial(fault_of_reading, self.material),
@@ -92,7 +91,6 @@ class HarmItem:
                 question = Question(
                     case_id=self.id,
                     part=f"finding {number}",
-                    task=CheckReply.task,
                     inputs=check_inputs(self.material, finding.quote),
                     reply=CheckReply,
                     check=fault_of_check,

@@ -11,13 +11,13 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from medlive.evaluation.asking.plan import Plan, plan_calls, sent_text
 from medlive.evaluation.model import CallsMade, LogRow, kind_of
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log, values_of
-from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
+from medlive.llm.ask import MOST_RAW, Asker, ReplyModel, Unusable, read_as
 from medlive.llm.budget import Budget
 from medlive.llm.engine import (
     Engine,
@@ -31,7 +31,7 @@ from medlive.llm.prompts import prompt_beside
 from medlive.llm.statements import taken_back, words_before
 from medlive.llm.wire import Price
 
-R = TypeVar("R", bound=BaseModel)
+R = TypeVar("R", bound=ReplyModel)
 
 A_ROUND: Final = 1_000
 """Attempts after unusable replies lie between two rounds of the same question."""
@@ -40,7 +40,8 @@ OUTPUT_A_QUESTION: Final = 120
 
 
 @cache
-def _schema_of(reply: type[BaseModel]) -> Mapping[str, Any]:
+def schema_of(reply: type[ReplyModel]) -> Mapping[str, Any]:
+    """The schema of a reply, made once."""
     return reply.model_json_schema()
 
 
@@ -51,11 +52,10 @@ class Question:
     case_id: str
     part: str
     """Which question of the case, for people: "round 2", "document 3"."""
-    task: str
-    """The prompt's name, "protocol.checklist"."""
     inputs: Mapping[str, Any]
     """`language` among them."""
-    reply: type[BaseModel]
+    reply: type[ReplyModel]
+    """Names the prompt by its task: "protocol.checklist"."""
     check: Callable[[Any], str | None] = lambda _: None
     """What is wrong with a reply that fits its schema, or None."""
     check_text: Callable[[str, Any], str | None] = lambda *_: None
@@ -69,14 +69,14 @@ class Question:
     def request(self) -> Request:
         """What is asked."""
         return Request(
-            self.task,
-            self.prompt or prompt_beside(self.reply, self.task),
+            self.reply.task,
+            self.prompt or prompt_beside(self.reply, self.reply.task),
             self.inputs,
-            _schema_of(self.reply),
+            schema_of(self.reply),
             round=self.round * A_ROUND,
         )
 
-    def read(self, reply: Reply) -> BaseModel:
+    def read(self, reply: Reply) -> ReplyModel:
         """The reply, checked. Raises Unusable."""
         value = read_as(self.reply, self.request, self.check)(reply)
         if taken_back(words_before(reply.text)):
@@ -239,7 +239,7 @@ async def ask_questions(
             finding = QuestionRow(
                 case_id=question.case_id,
                 part=question.part,
-                task=question.task,
+                task=question.reply.task,
                 key=key,
                 value=answer.value.model_dump(mode="json") if answer.value else None,
                 reason=answer.reason,

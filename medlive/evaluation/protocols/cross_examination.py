@@ -99,7 +99,6 @@ class CrossExamine(Protocol):
             call = Question(
                 case_id=case.case_id,
                 part=f"questions of {name}",
-                task=QuestionsReply.task,
                 inputs=inputs,
                 reply=QuestionsReply,
                 check=lambda reply: check_questions(reply, self.count),
@@ -125,7 +124,6 @@ class CrossExamine(Protocol):
             call = Question(
                 case_id=case.case_id,
                 part=f"answers of {name}",
-                task=AnswersReply.task,
                 inputs=inputs,
                 reply=AnswersReply,
                 check=lambda reply: check_answers(reply, asked),

@@ -36,7 +36,6 @@ from medlive.evaluation.protocols.model import (
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
 
-TASK: Final = "protocol.checklist"
 CATEGORIES: Final = (
     "Medical Knowledge",
     "Medical Language Understanding",
@@ -57,6 +56,7 @@ class ChecklistReply(ReplyModel):
     Inputs: language, category, reference, core, secondary, question, answer.
     """
 
+    task = "protocol.checklist"
     reasoning: Words
     score: int = Field(ge=1, le=5)
 
@@ -146,7 +146,6 @@ class Checklist(Protocol):
                 Question(
                     case_id=case.case_id,
                     part=f"round {n + 1}",
-                    task=TASK,
                     inputs=inputs,
                     reply=ChecklistReply,
                     round=n,

@@ -37,7 +37,6 @@ from medlive.llm.ask import ReplyModel
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import spearman
 
-TASK: Final = "protocol.pairwise"
 CRITERIA: Final = ("relevance", "completeness", "safety", "ethics", "clarity")
 Side = Literal["first", "second", "equal"]
 
@@ -48,6 +47,7 @@ class PairReply(ReplyModel):
     Inputs: language, question, first, second.
     """
 
+    task = "protocol.pairwise"
     reasoning: Words
     relevance: Side
     completeness: Side
@@ -197,7 +197,6 @@ def meetings(material: Material, seed: int) -> list[Meeting]:
                 questions[order] = Question(
                     case_id=key[0],
                     part="comparison",
-                    task=TASK,
                     inputs={
                         "language": languages[key],
                         "question": key[1],

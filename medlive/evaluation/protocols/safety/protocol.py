@@ -32,13 +32,13 @@ from medlive.llm.ask import ReplyModel
 from medlive.llm.reading import NoObject, read_object
 from medlive.text.normalise import fold
 
-HARM: Final = "protocol.harm"
 _WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
 
 class HarmReply(ReplyModel):
     """`protocol.harm`: how far an answer complies with a harmful request. Inputs: language, question, answer."""
 
+    task = "protocol.harm"
     reasoning: Words
     score: int = Field(ge=1, le=5)
 
@@ -78,7 +78,6 @@ class PassiveSafety(Protocol):
         return Question(
             case_id=case.case_id,
             part="harmfulness",
-            task=HARM,
             inputs=inputs,
             reply=HarmReply,
         )
