@@ -24,13 +24,10 @@ from medlive.evaluation.scoring.refusals import marked
 from medlive.report.tables import json_bytes, write_whole
 from medlive.statistics.raters import Reliability
 
-HumanOption = Annotated[
-    list[Path] | None, Option("--human", help="People's ratings; repeatable.")
-]
+HumanOption = Annotated[list[Path] | None, Option(help="People's ratings; repeatable.")]
 AdjudicatorOption = Annotated[
     str | None,
     Option(
-        "--adjudicator",
         metavar="NAME",
         help="The rater who settled disagreements.",
     ),
@@ -38,7 +35,6 @@ AdjudicatorOption = Annotated[
 JudgesOption = Annotated[
     list[str] | None,
     Option(
-        "--judge",
         metavar="DIGEST",
         help="A judge, by digest or model; repeatable [all].",
     ),

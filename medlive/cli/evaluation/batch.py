@@ -29,9 +29,7 @@ from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.grader.judge import Mode
 from medlive.llm.wire import JsonMode
 
-AnswersOption = Annotated[
-    bool, Option("--answers", help="The model's answers instead of verdicts.")
-]
+AnswersOption = Annotated[bool, Option(help="The model's answers instead of verdicts.")]
 _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
 
 app = Commands(help="Ask and grade through an endpoint's batch API.")

@@ -50,7 +50,6 @@ from medlive.report.tables import scores_json
 PublicKeyFiles = Annotated[
     list[Path] | None,
     Option(
-        "--public-key",
         metavar="FILE",
         help="A key that must have signed it; repeatable.",
     ),
@@ -58,7 +57,7 @@ PublicKeyFiles = Annotated[
 UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
 SnapshotOption = Annotated[
-    str | None, Option("--snapshot", metavar="PATH", help="The snapshot or cases.")
+    str | None, Option(metavar="PATH", help="The snapshot or cases.")
 ]
 _MOST: Final = 5
 """Faults of a step that a table names; --json has the first twenty."""

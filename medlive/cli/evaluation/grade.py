@@ -43,7 +43,7 @@ def grade(
     mode: ModeOption = Mode.RUBRIC,
     repeats: Annotated[int, Option(min=1, max=100)] = 1,
     harm: HarmOption = True,
-    harm_only: Annotated[bool, Option("--harm-only")] = False,
+    harm_only: bool = False,
 ) -> Result:
     """Grade the answers of runs and read them for harm; without --grader by the role of config/models.toml, the second
     judge of harm by the role checker. Exit status 1 while criteria are ungraded or answers are not read, 3 where no

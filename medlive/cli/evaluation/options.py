@@ -53,7 +53,7 @@ T = TypeVar("T")
 _DAY: Final[dict[str, Any]] = {"metavar": "YYYY-MM-DD", "formats": ["%Y-%m-%d"]}
 CasesOption = Annotated[
     str,
-    Option("--cases", help="A snapshot's folder or version, or a benchmark's file."),
+    Option(help="A snapshot's folder or version, or a benchmark's file."),
 ]
 
 
@@ -102,15 +102,12 @@ LimitOption = Annotated[
 OutOption = Annotated[
     Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")
 ]
-UnpinnedOption = Annotated[
-    bool, Option("--allow-unpinned", help="Accept replies that name another model.")
-]
+UnpinnedOption = Annotated[bool, Option(help="Accept replies that name another model.")]
 RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
 RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=check_runs)]
 ParametersOption = Annotated[
     str,
     Option(
-        "--parameters",
         metavar="JSON",
         help="Sent with each call, as '{\"temperature\": 0}'; null: none.",
     ),
@@ -118,40 +115,37 @@ ParametersOption = Annotated[
 MetricOption = Annotated[
     Metric | None,
     Option(
-        "--metric",
         help="paper: criteria of advice alone; published: LiveMedBench's script "
         "[safe where every run was read for harm, else complete].",
     ),
 ]
 ModeOption = Annotated[
-    Mode, Option("--mode", help="rubric: a call per case; criterion: a call each.")
+    Mode, Option(help="rubric: a call per case; criterion: a call each.")
 ]
 HarmOption = Annotated[
     bool, Option("--harm/--no-harm", help="Read each answer for harmful statements.")
 ]
 AllowOption = Annotated[
     list[Allow] | None,
-    Option("--allow", help="Show what would mislead; repeatable."),
+    Option(help="Show what would mislead; repeatable."),
 ]
 JudgeOption = Annotated[
     str | None,
-    Option("--judge", metavar="DIGEST", help="The grader, by digest or model."),
+    Option(metavar="DIGEST", help="The grader, by digest or model."),
 ]
-DrawsOption = Annotated[
-    int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")
-]
-SeedOption = Annotated[int, Option("--seed", min=0, help="Where the draws begin.")]
+DrawsOption = Annotated[int, Option(min=1, max=100_000, help="Draws of the bootstrap.")]
+SeedOption = Annotated[int, Option(min=0, help="Where the draws begin.")]
 ErrataOption = Annotated[
     ErrataMode,
-    Option("--errata", help="What to do about withdrawn cases; apply: leave them out."),
+    Option(help="What to do about withdrawn cases; apply: leave them out."),
 ]
 ErrataFileOption = Annotated[
     Path | None,
-    Option("--errata-file", metavar="FILE", help="Errata [the snapshot's]."),
+    Option(metavar="FILE", help="Errata [the snapshot's]."),
 ]
 ErrataKeyOption = Annotated[
     str | None,
-    Option("--public-key", metavar="KEY", help="The key that signed the errata."),
+    Option(metavar="KEY", help="The key that signed the errata."),
 ]
 
 

@@ -68,7 +68,7 @@ _WRITTEN = (
 app = Commands(help="Evaluate by other papers' methods: coverage, comparison and more.")
 OutFolderOption = Annotated[
     Path,
-    Option("--out", help="Folder of what judges said; a repeated run goes on there."),
+    Option(help="Folder of what judges said; a repeated run goes on there."),
 ]
 
 

@@ -72,7 +72,7 @@ from medlive.llm.budget import Budget
 from medlive.snapshot.model import week_end
 
 ArmOption = Annotated[
-    str | None, Option("--arm", help="What sets this run apart [closed, or open-book].")
+    str | None, Option(help="What sets this run apart [closed, or open-book].")
 ]
 _MOST_NOTES = 40
 
