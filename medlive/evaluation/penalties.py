@@ -302,5 +302,8 @@ def read_penalties(
         else:
             proposals += candidate.propose(reply)
     return Penalties(
-        candidates[0].least, len(candidates), tuple(unread), tuple(proposals)
+        least=max((candidate.least for candidate in candidates), default=LEAST_MODELS),
+        cases=len(candidates),
+        unread=tuple(unread),
+        proposals=tuple(proposals),
     )

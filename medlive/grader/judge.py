@@ -99,7 +99,7 @@ class Verdicts:
         judge: Judge,
         call: GradingCall,
     ) -> None:
-        self._judge, self._call = judge, call
+        self.judge, self._call = judge, call
         self.by_criterion: dict[str, tuple[Verdict, Reply]] = {}
         """Criterion id → its verdict, and the reply that gave it."""
         self.faults: Mapping[str, str] = {}
@@ -112,7 +112,7 @@ class Verdicts:
         call = self._call
         missing = [c for c in call.criteria if c.id not in self.by_criterion]
         echoes = {c.id: echo_of(call.question, c) for c in missing}
-        if self._judge.mode is Mode.RUBRIC:
+        if self.judge.mode is Mode.RUBRIC:
             read = read_rubric(reply.text, list(echoes), call.answer, echoes)
         else:
             ((name, echo),) = echoes.items()
@@ -131,7 +131,7 @@ class Verdicts:
             self.faults = faults
             self.fault = Unusable(
                 named[:_MOST_FAULTS],
-                rest=self._judge.request(rest),
+                rest=self.judge.request(rest),
                 partial=len(faults) < len(read),
             )
             raise self.fault

@@ -234,7 +234,7 @@ class _Results:
             fault = exc
         attempt = Attempt(judge.request(work.call), reply, fault)
         asked = Asked[object](attempts=[attempt])
-        return make_grades(judge, work, verdicts, asked, "batch")
+        return make_grades(work, verdicts, asked, "batch")
 
 
 _KINDS = {

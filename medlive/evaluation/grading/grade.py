@@ -211,13 +211,12 @@ async def ask_work(
     """Ask for a call's verdicts and hand each to `keep`; how many criteria the call has."""
     verdicts = Verdicts(judge, work.call)
     asked = await asker.ask(judge.request(work.call), verdicts.read)
-    for grade in make_grades(judge, work, verdicts, asked):
+    for grade in make_grades(work, verdicts, asked):
         keep(work, grade)
     return len(work.criteria)
 
 
 def make_grades(
-    judge: Judge,
     work: Work,
     verdicts: Verdicts,
     asked: Asked[Any],
@@ -227,6 +226,7 @@ def make_grades(
 
     A reply that several criteria share stands whole with the first of them and with those it did not grade.
     """
+    judge = verdicts.judge
     keys = grade_keys(work.case, work.answer, judge.digest, work.criteria)
     faults = verdicts.faults if asked.fault is verdicts.fault else {}
     grades: list[Grade] = []

@@ -127,7 +127,8 @@ class HarmItem:
         checks: JudgeReplies,
     ) -> tuple[HarmReading, tuple[str, ...]]:
         """What the two judges' replies on record come to, and these replies."""
-        reply, row = readings.get(self.reading, HarmReply), readings.find(self.reading)
+        reading = self.reading
+        reply, row = readings.get(reading, HarmReply), readings.find(reading)
         if reply is None or row is None:
             return HarmReading(missing=why_open(row)), ()
         rulings, raws = [], [row.raw]

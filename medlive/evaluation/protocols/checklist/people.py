@@ -5,9 +5,10 @@ answered, and `usable` or the five dimensions, whole numbers from 0 to 5 (seed 0
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -50,13 +51,17 @@ class Rated:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the judge gave an answer."""
+    """What the judge gave an answer, and people where they are compared."""
 
     model: str
     case: EvaluationCase
     usable: bool
     score: float
     """The mean of its rounds, 1 to 5."""
+    people: bool = False
+    """Whether most of the raters call it usable."""
+    totals: tuple[int, ...] = ()
+    """The raters' totals."""
 
 
 def mapped(
@@ -125,15 +130,6 @@ def _text(value: object) -> str:
     return "" if value is None else str(value).strip()
 
 
-class Compared(NamedTuple):
-    """An answer that people and the judge rated."""
-
-    judged: Judged
-    usable: bool
-    """Whether most of the raters say so."""
-    ratings: list[Rated]
-
-
 def compare_with_people(
     path: Path,
     judged: Sequence[Judged],
@@ -156,17 +152,19 @@ def compare_with_people(
             )
         place = rated.model or "".join(models), rated.case_id
         by_answer.setdefault(place, []).append(rated)
-    compared: list[Compared] = []
+    compared: list[Judged] = []
     common = tied = 0
     for judgement in judged:
         ratings = by_answer.get((judgement.model, judgement.case.case_id), [])
         labels = [rated.usable for rated in ratings]
         common += bool(ratings)
         yes = labels.count(True)
-        if 2 * yes != len(labels):
-            compared.append(Compared(judgement, 2 * yes > len(labels), ratings))
-        else:
+        if 2 * yes == len(labels):
             tied += bool(ratings)
+            continue
+        totals = [rated.total for rated in ratings if rated.total is not None]
+        people = 2 * yes > len(labels)
+        compared.append(replace(judgement, people=people, totals=tuple(totals)))
     if not common:
         raise BadInput(
             f"{path.name} rates no answer that the judge scored",
@@ -185,36 +183,25 @@ def compare_with_people(
 
 
 def _agreement(
-    compared: Sequence[Compared],
+    compared: Sequence[Judged],
     draws: int,
     seed: int,
 ) -> Table:
-    groups: dict[str, list[Compared]] = {}
+    groups: dict[str, list[Judged]] = {}
     for member in compared:
-        groups.setdefault(member.judged.case.theme or "none", []).append(member)
+        groups.setdefault(member.case.theme or "none", []).append(member)
     if len(groups) < 2:
         groups.clear()
     rows: Rows = []
     for name, members in [("all", compared), *groups.items()]:
         cells = np.zeros((len(members), 2, 2))
         for place, member in enumerate(members):
-            cells[place, int(not member.usable), int(not member.judged.usable)] = 1
-        numbers = cluster_numbers(member.judged.case for member in members)
+            cells[place, int(not member.people), int(not member.usable)] = 1
+        numbers = cluster_numbers(member.case for member in members)
         clusters = np.arange(len(members)) if numbers is None else numbers
-        equal = estimate(
-            cells,
-            equal_of_tables,
-            clusters,
-            draws=draws,
-            seed=seed,
-        )
-        ac1 = estimate(
-            cells,
-            ac1_of_tables,
-            clusters,
-            draws=draws,
-            seed=seed,
-        )
+        how = {"draws": draws, "seed": seed}
+        equal = estimate(cells, equal_of_tables, clusters, **how)
+        ac1 = estimate(cells, ac1_of_tables, clusters, **how)
         counts = cells.sum(axis=0).astype(int).ravel().tolist()
         rows.append(
             [name, len(members), equal.value, equal.low, equal.high, ac1.value, *counts]
@@ -225,27 +212,25 @@ def _agreement(
     return Table("Usable by people and by the judge", columns, rows, note)
 
 
-def _to_refine(compared: Sequence[Compared]) -> Table:
-    by_case: dict[str, list[Compared]] = {}
+def _to_refine(compared: Sequence[Judged]) -> Table:
+    by_case: dict[str, list[Judged]] = {}
     for member in compared:
-        by_case.setdefault(member.judged.case.case_id, []).append(member)
+        by_case.setdefault(member.case.case_id, []).append(member)
     disputed: list[tuple[float, int, list[Cell]]] = []
     for case_id, members in by_case.items():
-        equal = mean([member.judged.usable is member.usable for member in members])
+        equal = mean([member.usable is member.people for member in members])
         if equal is None or equal >= LOW:
             continue
-        totals: list[int] = []
-        for member in members:
-            totals += [r.total for r in member.ratings if r.total is not None]
+        totals = list(chain.from_iterable(member.totals for member in members))
         row: list[Cell] = [
             case_id,
-            members[0].judged.case.theme,
+            members[0].case.theme,
             len(members),
             equal,
+            mean([member.people for member in members]),
             mean([member.usable for member in members]),
-            mean([member.judged.usable for member in members]),
             mean(totals),
-            mean([member.judged.score for member in members]),
+            mean([member.score for member in members]),
         ]
         disputed.append((equal, -len(members), row))
     disputed.sort(key=lambda member: member[:2])
