@@ -34,14 +34,13 @@ from medlive.evaluation.bundles.files import (
     parse_rows,
     trusted_comment,
 )
-from medlive.evaluation.bundles.harm import check_readings
 from medlive.evaluation.bundles.public import (
     public_answer,
     public_grade,
     public_harm,
     public_info,
 )
-from medlive.evaluation.bundles.verdicts import check_verdicts
+from medlive.evaluation.bundles.verdicts import check_readings, check_verdicts
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
 from medlive.evaluation.harm import READINGS, HarmRow

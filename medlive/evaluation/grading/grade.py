@@ -266,7 +266,6 @@ async def grade_answer(
     engine: Engine,
     *,
     mode: Mode = Mode.RUBRIC,
-    max_retries: int = 1,
 ) -> tuple[Grade, ...]:
     """One answer's verdicts, in the rubric's order, as `grade_run` makes them, for harnesses with a log of their own.
 
@@ -276,7 +275,7 @@ async def grade_answer(
         return ()
     judge = Judge(engine.identity, mode)
     grades: dict[str, Grade] = {}
-    asker = open_asker(engine, max_retries, len(case.criteria))
+    asker = open_asker(engine, 1, len(case.criteria))
 
     def keep(_: Work, grade: Grade) -> None:
         grades[grade.criterion_id] = grade
