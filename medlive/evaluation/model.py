@@ -220,12 +220,10 @@ def _parse(cls: type[T], row: Mapping[str, Any]) -> T:
     return parsed
 
 
-def _make_shape(cls: type) -> tuple[TypeAdapter[Any], tuple[str, ...]]:
-    """What parses a dataclass, and the names of its fields."""
-    return TypeAdapter(cls), tuple(field.name for field in fields(cls))
-
-
-_shape: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(_make_shape)
+_shape: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(
+    lambda cls: (TypeAdapter(cls), tuple(field.name for field in fields(cls)))
+)
+"""What parses a dataclass, and the names of its fields."""
 
 
 class AnswerState(StrEnum):

@@ -53,9 +53,19 @@ class OpenBook:
             day, text = day_of(case), case.query.strip() or case.narrative.strip()
             if day is None or not text:
                 return []
+            last, k = date.fromisoformat(day), self.top_k
             async with turn:
-                last = date.fromisoformat(day)
-                return await self._search(retriever, Query(text), last)
+                # A retriever lets undated passages through: more are asked for until enough of them have a date.
+                while True:
+                    (hits,) = await retriever.search([Query(text)], k=k, not_after=last)
+                    kept = []
+                    for hit in hits:
+                        dated = hit.passage.published
+                        if dated <= last if dated else self.undated:
+                            kept.append(hit)
+                    if len(kept) >= self.top_k or len(hits) < k or k >= WIDEST:
+                        return kept[: self.top_k]
+                    k = min(WIDEST, k * 6)
 
         by_case: dict[str, tuple[Snippet, ...]] = {}
         why: dict[str, str] = {}
@@ -80,26 +90,3 @@ class OpenBook:
             if not snippets:
                 why[case.case_id] = NOTHING if day_of(case) else NO_DAY
         return Evidence(by_case, why), retriever.identity
-
-    async def _search(
-        self,
-        retriever: Retriever,
-        query: Query,
-        day: date,
-    ) -> list[Hit]:
-        """A retriever lets undated passages through, so more are asked for until enough of them have a date."""
-        k = self.top_k
-        while True:
-            (hits,) = await retriever.search(
-                [query],
-                k=k,
-                not_after=day,
-            )
-            kept = []
-            for hit in hits:
-                dated = hit.passage.published
-                if dated <= day if dated else self.undated:
-                    kept.append(hit)
-            if len(kept) >= self.top_k or len(hits) < k or k >= WIDEST:
-                return kept[: self.top_k]
-            k = min(WIDEST, k * 6)
