@@ -378,7 +378,6 @@ def import_(
         judge = Judge(identity, mode)
     if grades and form not in ("livemedbench", "healthbench"):
         ratings = gradings_of(case_set.cases, read_humans(grades).verdicts)
-    place = _place(cases)
     imported = import_run(
         case_set,
         responses,
@@ -390,7 +389,7 @@ def import_(
         parameters=read_parameters(parameters),
         arm=arm,
         judge=judge,
-        benchmark=place / "livemedbench.json" if place.is_dir() else place,
+        place=_place(cases),
         response_field=response_field,
         format_=form,
         ratings=ratings,

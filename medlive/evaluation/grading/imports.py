@@ -20,7 +20,6 @@ from medlive.evaluation.cases.livemedbench import (
     response_entry,
 )
 from medlive.evaluation.cases.livemedbench import read_grades as read_grade_entries
-from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.model import (
     Answer,
     CaseSet,
@@ -50,10 +49,11 @@ Gradings = Sequence[Mapping[str, Any]]
 
 
 def import_run(
-    cases: CaseSet | Path,
+    cases: CaseSet,
     responses: Path,
     out: Path,
     *,
+    place: Path,
     model: str,
     created_at: datetime,
     grades: Path | None = None,
@@ -61,7 +61,6 @@ def import_run(
     parameters: Mapping[str, Any] | None = None,
     arm: str | None = None,
     judge: Judge | None = None,
-    benchmark: Path | None = None,
     response_field: str = "model_response",
     format_: str = "livemedbench",
     ratings: Mapping[str, Gradings] | None = None,
@@ -74,12 +73,11 @@ def import_run(
     missing. `judge` says who graded: `grade_run` then grades what is left and keeps these verdicts; None: nobody
     knows, and they stand beside those of any other grader. A grade counts where its criterion's text is one of the
     case's and its score is 0 or 1; the published grader also writes 0 for a call that failed, which nothing in the
-    file tells apart. `benchmark` is LiveMedBench's file of the cases, where `cases` is not its path: with the
-    grades it is kept, for the published script's own figures. Raises BadInput for files that cannot be read, and
+    file tells apart. `place` is where the cases lie: LiveMedBench's file of them is kept with the grades, for the
+    published script's own figures. Raises BadInput for files that cannot be read, and
     for responses to none of the cases that come without grades; UsageError for a template that is not there.
     Importing the same files again adds nothing.
     """
-    case_set = cases if isinstance(cases, CaseSet) else load_cases(cases)
     rows = answer_rows(responses, format_, response_field)
     answers, notes = read_responses(
         responses,
@@ -87,11 +85,11 @@ def import_run(
         field=response_field,
         rows=rows,
     )
-    known = {case.case_id for case in case_set.cases}
+    known = {case.case_id for case in cases.cases}
     if grades is None and known.isdisjoint(answer.case_id for answer in answers):
-        wanted = f", such as {case_set.cases[0].case_id!r}"
+        wanted = f", such as {cases.cases[0].case_id!r}"
         raise BadInput(
-            f"{responses} answers none of the cases of {case_set.name}{wanted}",
+            f"{responses} answers none of the cases of {cases.name}{wanted}",
             hint="; ".join(notes[:1]),
         )
     torn: list[str] = []
@@ -106,7 +104,7 @@ def import_run(
         )
     result = import_answers(
         out,
-        case_set,
+        cases,
         answers,
         model,
         created_at,
@@ -114,7 +112,7 @@ def import_run(
         arm=arm,
         template=use,
     )
-    notes = [*case_set.notes, *notes, *torn]
+    notes = [*cases.notes, *notes, *torn]
     added = 0
     if grades is not None:
         new: list[Grade] = []
@@ -124,25 +122,14 @@ def import_run(
         added = _add(out, new)
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
         if format_ == "livemedbench" and judge is None and not torn:
-            _keep_published(cases, benchmark, out, grades)
+            benchmark = place / "livemedbench.json" if place.is_dir() else place
+            if benchmark.is_file():
+                keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
     return replace(
         result,
         grades=added,
         notes=(*notes, *result.notes),
     )
-
-
-def _keep_published(
-    cases: CaseSet | Path,
-    benchmark: Path | None,
-    out: Path,
-    grades: Path,
-) -> None:
-    """Keep LiveMedBench's own files, for the published script's own figures."""
-    if benchmark is None and isinstance(cases, Path):
-        benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
-    if benchmark and benchmark.is_file():
-        keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
 
 
 def _ratings(
