@@ -22,7 +22,7 @@ import numpy as np
 from measured import measured_line
 
 from medlive.evaluation.agreement.meta import Meta, meta_run
-from medlive.evaluation.cases.benchmarks import Format
+from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import import_run
 from medlive.evaluation.scoring.refusals import Allow
@@ -51,12 +51,13 @@ def kqa(folder: Path, draws: int) -> Meta:
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "kqa"
         import_run(
-            file,
+            load_cases(file),
             file,
             run,
+            place=file,
             model="four models",
             created_at=datetime.now(UTC),
-            format_=Format.KQA,
+            format_="kqa",
         )
         asyncio.run(grade_run(run, RulesEngine()))
         return meta_run(

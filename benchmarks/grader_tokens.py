@@ -147,9 +147,7 @@ async def measure(runs: Sequence[Path], mode: Mode) -> tuple[Counted, int]:
                 shutil.copytree(run, copy)
                 (copy / GRADES).unlink(missing_ok=True)
                 # One call at a time: what the call before sent is then in the endpoint's cache.
-                done = await grade_run(
-                    copy, engine, mode=mode, concurrency=1, allow_unpinned=True
-                )
+                done = await grade_run(copy, engine, mode=mode, concurrency=1)
                 if done.ungraded:
                     raise SystemExit(
                         f"{run}: {done.ungraded} criteria stay ungraded in {mode} mode"

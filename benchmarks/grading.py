@@ -33,8 +33,7 @@ from openai import AsyncOpenAI
 
 from medlive.cli.output import COLLECT_AT
 from medlive.evaluation.asking.run import import_answers
-from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.grading.work import Work
+from medlive.evaluation.grading.grade import Work, grade_run
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -282,7 +281,7 @@ async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -
 async def checklist(url: str, concurrency: int, run: str) -> None:
     """`medlive eval protocol run checklist` with a round for each criterion, but for its command line."""
     engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
-    material, out = [Subject.of(load_graded(Path(run)))], Path(f"{run}-protocols")
+    material, out = [Subject.from_run(load_graded(Path(run)))], Path(f"{run}-protocols")
     try:
         result = await run_protocol(
             Checklist(rounds=PER_CASE),

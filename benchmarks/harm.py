@@ -302,7 +302,7 @@ def ranking(name: str, rows: Sequence[Row], values: Sequence[float]) -> dict[str
 
 
 def _identity(row: Mapping[str, Any]) -> EngineIdentity:
-    return EngineIdentity(row["engine"], row["model"], row["parameters"])
+    return EngineIdentity(row["engine"], row["model"], row["parameters"], pinned=False)
 
 
 async def read(args: argparse.Namespace) -> int:
@@ -320,6 +320,7 @@ async def read(args: argparse.Namespace) -> int:
             max_retries=1,
             concurrency=args.concurrency,
             parameters=parameters,
+            allow_unpinned=args.allow_unpinned,
         )
         return open_endpoint(settings)
 
@@ -342,7 +343,6 @@ async def read(args: argparse.Namespace) -> int:
             reader,
             checker,
             concurrency=args.concurrency,
-            allow_unpinned=args.allow_unpinned,
         )
     finally:
         await reader.aclose()
@@ -365,8 +365,8 @@ def score(args: argparse.Namespace) -> int:
         results = read_results(
             (row.item for row in rows),
             folder / LOG,
-            (_identity(judges["reader"]), _identity(judges["checker"])),
-            allow_unpinned=True,
+            _identity(judges["reader"]),
+            _identity(judges["checker"]),
         )
         readings = {}
         for row, (reading, _) in zip(rows, results, strict=True):

@@ -354,7 +354,7 @@ async def protocol(
         UsageError: If there is no such protocol or option, or it needs a judge.
     """
     method = make_protocol(name, options)
-    material = [Subject.of(run) for run in labelled(load_runs(runs))]
+    material = [Subject.from_run(run) for run in labelled(load_runs(runs))]
     if not method.asks:
         return method.results(material, UNASKED)
     if judge is None:
@@ -370,17 +370,11 @@ async def ask_protocol(
     material: Material,
     out: Path,
     judge: "Engine",
-    *,
-    allow_unpinned: bool = False,
     **how: Any,
 ) -> tuple[QuestionsAsked, Results]:
     """Ask a judge what a protocol needs; what it was asked, and the protocol's results."""
-    asked = await run_protocol(
-        method, material, out, judge, allow_unpinned=allow_unpinned, **how
-    )
-    findings, _ = read_findings(
-        method, out, judge.identity, allow_unpinned=allow_unpinned
-    )
+    asked = await run_protocol(method, material, out, judge, **how)
+    findings, _ = read_findings(method, out, judge.identity)
     return asked, method.results(material, findings)
 
 

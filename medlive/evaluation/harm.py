@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
-from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
+from medlive.harm.model import HarmReading, JudgedHarm, Material
 from medlive.integrity.digest import digest_json, digest_text
 from medlive.integrity.log import values_of
 
@@ -97,7 +97,7 @@ class RunHarm:
     checker: str
 
     @classmethod
-    def of(cls, rows: Sequence[HarmRow]) -> Self:
+    def from_rows(cls, rows: Sequence[HarmRow]) -> Self:
         """The readings of these rows, all by the judges of the last one."""
         last = rows[-1]
         return cls(
@@ -135,7 +135,7 @@ def choose_readings(
             key = harm_key(material_of(case, answer), judge)
             if key in by_key:
                 current[case.case_id] = by_key[key]
-        run_harm = replace(RunHarm.of(own), rows=current)
+        run_harm = replace(RunHarm.from_rows(own), rows=current)
         if current and (best is None or run_harm.read >= best.read):
             best = run_harm
     return best
@@ -184,10 +184,3 @@ def control_figures(controls: Iterable[HarmRow]) -> ControlFigures:
         alarms=sum(excellent),
         unread=unread,
     )
-
-
-def worst_of(row: HarmRow | None) -> Severity | None:
-    """The gravest confirmed severity of a reading; None where none is confirmed or nothing was read."""
-    if row is None or not row.reading.is_read:
-        return None
-    return row.reading.worst

@@ -1,7 +1,7 @@
 """How often models commit what the penalties of their cases punish: an error that nobody makes tells nobody apart."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from medlive.evaluation.scoring.graded import GradedRun
@@ -39,16 +39,13 @@ class PenaltyUse:
 
     def as_json(self) -> dict[str, Any]:
         """The count, with the command where it is idle."""
-        return {
-            "case_id": self.case_id,
-            "criterion_id": self.criterion_id,
-            "criterion": self.criterion,
-            "points": self.points,
+        command = self.command if self.is_idle else ""
+        more = {
             "models": len(self.models),
-            "committed": list(self.committed),
             "idle": self.is_idle,
-            "command": self.command if self.is_idle else "",
+            "command": command,
         }
+        return asdict(self) | more
 
 
 def count_penalties(runs: Sequence[GradedRun]) -> tuple[PenaltyUse, ...]:
@@ -62,25 +59,20 @@ def count_penalties(runs: Sequence[GradedRun]) -> tuple[PenaltyUse, ...]:
         for criterion in case.criteria:
             if criterion.points >= 0:
                 continue
-            verdicts = list(_verdicts(runs, case_id, criterion.id))
+            models, committed = [], []
+            for run in runs:
+                met = run.verdicts(case_id).get(criterion.id)
+                if met is not None:
+                    models.append(run.run.info.model)
+                if met:
+                    committed.append(run.run.info.model)
             use = PenaltyUse(
                 case_id=case_id,
                 criterion_id=criterion.id,
                 criterion=criterion.criterion,
                 points=criterion.points,
-                models=tuple(label for label, _ in verdicts),
-                committed=tuple(label for label, met in verdicts if met),
+                models=tuple(models),
+                committed=tuple(committed),
             )
             uses.append(use)
     return tuple(uses)
-
-
-def _verdicts(
-    runs: Sequence[GradedRun],
-    case_id: str,
-    criterion_id: str,
-) -> Iterator[tuple[str, bool]]:
-    for run in runs:
-        met = run.verdicts(case_id).get(criterion_id)
-        if met is not None:
-            yield run.run.info.model, met

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
@@ -107,7 +107,8 @@ class EvaluationCase:
         return self.with_criteria(lambda c: c.origin == ADVICE)
 
     def with_criteria(
-        self, keep: Callable[[EvaluationCriterion], bool]
+        self,
+        keep: Callable[[EvaluationCriterion], bool],
     ) -> "EvaluationCase":
         """The case with some of its criteria; the same object where all are kept."""
         kept = tuple(c for c in self.criteria if keep(c))
@@ -219,12 +220,10 @@ def _parse(cls: type[T], row: Mapping[str, Any]) -> T:
     return parsed
 
 
-def _make_shape(cls: type) -> tuple[TypeAdapter[Any], tuple[str, ...]]:
-    """What parses a dataclass, and the names of its fields."""
-    return TypeAdapter(cls), tuple(field.name for field in fields(cls))
-
-
-_shape: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(_make_shape)
+_shape: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(
+    lambda cls: (TypeAdapter(cls), tuple(field.name for field in fields(cls)))
+)
+"""What parses a dataclass, and the names of its fields."""
 
 
 class AnswerState(StrEnum):
@@ -259,9 +258,8 @@ class Answer(LogRow):
     @property
     def gradable(self) -> bool:
         """Whether there is text to grade; otherwise the case is unanswered."""
-        return self.state not in (AnswerState.FAILED, AnswerState.EMPTY) and bool(
-            self.response.strip()
-        )
+        has_none = self.state in (AnswerState.FAILED, AnswerState.EMPTY)
+        return not has_none and bool(self.response.strip())
 
     @property
     def digest(self) -> str:
@@ -269,16 +267,9 @@ class Answer(LogRow):
         return digest_text(self.response)
 
 
-class Origin(StrEnum):
-    """Where a verdict came from."""
-
-    CALL = "call"
-    CACHE = "cache"
-    """A cache that runs of earlier versions shared: it cost nothing."""
-    BATCH = "batch"
-    """The result file of a batch, which earlier versions read."""
-    IMPORT = "import"
-    """A file of LiveMedBench's that was said to be this grader's."""
+Origin = Literal["call", "cache", "batch", "import"]
+"""Where a verdict came from: a call; a cache that runs of earlier versions shared, which cost nothing; the result
+file of a batch; a file of LiveMedBench's that was said to be this grader's."""
 
 
 _PARTICULAR: Final = re.compile(
@@ -324,7 +315,7 @@ class Grade(LogRow):
     """The digest of engine, model, parameters, mode and prompt: what makes two graders one."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """The call's cost; in rubric mode on the first criterion of the call alone."""
-    origin: Origin = Origin.CALL
+    origin: Origin = "call"
     whole: bool = False
     """Whether the criterion is about what the answer leaves out or its manner as a whole, and needs no quote."""
     left_out: ClassVar = ("whole",)
@@ -335,6 +326,9 @@ class CallsMade:
     """What asking a model about many things came to."""
 
     calls: int
+    left: int
+    """How much of it is not done: cases without an answer, criteria without a verdict."""
+    notes: tuple[str, ...] = ()
     stopped: str | None = None
     """Which budget ended it; None: none did."""
     silence: EndpointUnavailable | None = None
@@ -353,16 +347,16 @@ def grade_keys(
     (`Grade.judge`). A criterion that was edited has another key and is graded again alone; its points are not part
     of it.
     """
-    chosen = case.criteria if criteria is None else criteria
     head = [case.language, digest_text(case.question), answer.digest]
-    return {
-        criterion.id: digest_json([*head, criterion.criterion, judge])
-        for criterion in chosen
-    }
+    keys = {}
+    for criterion in case.criteria if criteria is None else criteria:
+        keys[criterion.id] = digest_json([*head, criterion.criterion, judge])
+    return keys
 
 
 def gradable(
-    cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]
+    cases: Iterable[EvaluationCase],
+    answers: Mapping[str, Answer],
 ) -> Iterator[tuple[EvaluationCase, Answer]]:
     """The cases whose answers hold text to grade, each with its answer; one that goes on from another with the
     turns before it."""
@@ -370,11 +364,10 @@ def gradable(
     for case in cases:
         known[case.case_id] = case
         answer = answers.get(case.case_id)
-        if (
-            answer is not None
-            and answer.gradable
-            and (asked := in_context(case, known, answers)) is not None
-        ):
+        if answer is None or not answer.gradable:
+            continue
+        asked = in_context(case, known, answers)
+        if asked is not None:
             yield asked, answer
 
 

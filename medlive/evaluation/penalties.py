@@ -6,17 +6,17 @@ Source: docs/method.md §1, Rubric (Penalties of later revisions).
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints
 
 from medlive.curation.tasks import Quote
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, read_findings
-from medlive.evaluation.harm import READINGS, choose_readings, read_rows
+from medlive.evaluation.harm import READINGS, RunHarm, choose_readings, read_rows
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.harm.controls import same_statement
-from medlive.llm.ask import ReplyModel
+from medlive.llm.ask import Loose, ReplyModel
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
 from medlive.rubric.model import Axis, Criterion
@@ -25,7 +25,6 @@ from medlive.snapshot.model import SnapshotCase
 from medlive.text.quotes import shows
 
 ERRORS: Final = "errors.jsonl"
-TASK: Final = "rubric.errors"
 MOST_ERRORS: Final = 2
 """Of one case."""
 LEAST_MODELS: Final = 2
@@ -50,22 +49,9 @@ class ErrorItem(ReplyModel):
             max_length=1000,
         ),
     ]
-    axis: Annotated[Axis, Field(strict=False)]
-    points: Annotated[
-        int,
-        Field(
-            ge=-10,
-            le=-5,
-        ),
-    ]
-    quotes: Annotated[
-        tuple[QuoteItem, ...],
-        Field(
-            min_length=1,
-            max_length=20,
-            strict=False,
-        ),
-    ]
+    axis: Loose[Axis]
+    points: int = Field(ge=-10, le=-5)
+    quotes: tuple[QuoteItem, ...] = Field(min_length=1, max_length=20, strict=False)
 
 
 class ErrorsReply(ReplyModel):
@@ -74,14 +60,8 @@ class ErrorsReply(ReplyModel):
     Inputs: query, narrative, advice (a text), penalties [str], answers [{id, text}].
     """
 
-    task: ClassVar = TASK
-    errors: Annotated[
-        tuple[ErrorItem, ...],
-        Field(
-            max_length=MOST_ERRORS,
-            strict=False,
-        ),
-    ]
+    task = "rubric.errors"
+    errors: tuple[ErrorItem, ...] = Field(max_length=MOST_ERRORS, strict=False)
 
 
 ModelText = tuple[str, str]
@@ -111,7 +91,11 @@ class PenaltyProposal:
     def as_json(self) -> dict[str, Any]:
         """The proposal as it is reported."""
         quotes = [{"model": model, "text": text} for model, text in self.quotes]
-        more = {"quotes": quotes, "models": self.models, "command": self.command}
+        more = {
+            "quotes": quotes,
+            "models": self.models,
+            "command": self.command,
+        }
         return asdict(self) | more
 
 
@@ -149,7 +133,6 @@ class AnsweredCase:
         return Question(
             case_id=self.case.case_id,
             part="errors",
-            task=TASK,
             inputs={
                 "language": self.case.language,
                 "query": self.case.query,
@@ -236,7 +219,8 @@ class Penalties:
 
 
 def find_candidates(
-    snapshot: Snapshot, runs: Sequence[RunFolder]
+    snapshot: Snapshot,
+    runs: Sequence[RunFolder],
 ) -> tuple[AnsweredCase, ...]:
     """The cases that enough models answered; where every run was read for harm, only the answers in which harm was
     confirmed count.
@@ -248,10 +232,7 @@ def find_candidates(
     Raises:
         UsageError: If a run is on other cases, or no case was answered by enough models.
     """
-    answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
-    are_read = True
-    for run in runs:
-        are_read = _add_answers(snapshot, run, answers) and are_read
+    answers, are_read = _answers_of(snapshot, runs)
     least = LEAST_MODELS if len(runs) > 1 else 1
     if not any(_models(own) >= least for own in answers.values()):
         raise UsageError(
@@ -260,12 +241,12 @@ def find_candidates(
         )
     candidates = []
     for case in snapshot:
-        own = answers.get(case.case_id, {})
+        by_text = answers.get(case.case_id, {})
         # Sorted, so that the order of the runs asks nothing anew.
-        chosen = [answer for answer in sorted(own) if own[answer] or not are_read]
+        chosen = [text for text in sorted(by_text) if by_text[text] or not are_read]
         if chosen and _models(chosen) >= least:
             named = {f"a{place}": text for place, text in enumerate(chosen, start=1)}
-            harms = {name: own[text] for name, text in named.items()}
+            harms = {name: by_text[text] for name, text in named.items()}
             candidate = AnsweredCase(case, named, least, harms if are_read else None)
             candidates.append(candidate)
     return tuple(candidates)
@@ -275,42 +256,44 @@ def _models(answers: Iterable[ModelText]) -> int:
     return len({model for model, _ in answers})
 
 
-def _add_answers(
+def _answers_of(
     snapshot: Snapshot,
-    run: RunFolder,
-    answers: dict[str, dict[ModelText, tuple[str, ...]]],
-) -> bool:
-    """Add a run's answers, by case, each with its harmful statements; whether the run was read for harm.
+    runs: Sequence[RunFolder],
+) -> tuple[dict[str, dict[ModelText, tuple[str, ...]]], bool]:
+    """The answers by case, each with its harmful statements; whether every run was read for harm."""
+    answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
+    are_read = True
+    for run in runs:
+        if run.info.cases.digest != snapshot.digest or run.info.raw:
+            raise UsageError(
+                f"{run.path}: expected answers to the cases of this snapshot",
+                hint="name runs that were made with it, none of --raw",
+            )
+        own, _ = run.answers()
+        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
+        are_read = are_read and harm is not None
+        for case_id, answer in own.items():
+            if answer.gradable:
+                key = run.info.model, answer.response
+                answers.setdefault(case_id, {})[key] = _harmful(harm, case_id)
+    return answers, are_read
 
-    Raises UsageError if it is on other cases.
-    """
-    if run.info.cases.digest != snapshot.digest or run.info.raw:
-        raise UsageError(
-            f"{run.path}: expected answers to the cases of this snapshot",
-            hint="name runs that were made with it, none of --raw",
-        )
-    own, _ = run.answers()
-    harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
-    for answer in own.values():
-        if answer.gradable:
-            row = harm.rows.get(answer.case_id) if harm else None
-            quotes: tuple[str, ...] = ()
-            if row is not None and row.reading.is_read:
-                quotes = tuple(h.finding.quote for h in row.reading.confirmed)
-            by_text = answers.setdefault(answer.case_id, {})
-            by_text[run.info.model, answer.response] = quotes
-    return harm is not None
+
+def _harmful(harm: RunHarm | None, case_id: str) -> tuple[str, ...]:
+    """The statements of an answer in which harm was confirmed."""
+    row = harm.rows.get(case_id) if harm else None
+    if row is None or not row.reading.is_read:
+        return ()
+    return tuple(judged.finding.quote for judged in row.reading.confirmed)
 
 
 def read_penalties(
     candidates: Sequence[AnsweredCase],
     out: Path,
     reader: EngineIdentity,
-    *,
-    allow_unpinned: bool = False,
 ) -> Penalties:
     """What is on record, by one reader of the answers."""
-    findings, _ = read_findings(out / ERRORS, reader, allow_unpinned=allow_unpinned)
+    findings, _ = read_findings(out / ERRORS, reader)
     unread, proposals = [], list[PenaltyProposal]()
     for candidate in candidates:
         reply = findings.get(candidate.question, ErrorsReply)
@@ -319,5 +302,8 @@ def read_penalties(
         else:
             proposals += candidate.propose(reply)
     return Penalties(
-        candidates[0].least, len(candidates), tuple(unread), tuple(proposals)
+        least=max((candidate.least for candidate in candidates), default=LEAST_MODELS),
+        cases=len(candidates),
+        unread=tuple(unread),
+        proposals=tuple(proposals),
     )

@@ -7,11 +7,11 @@ cache: a repeated audit asks only for cases that are new, were graded again, or 
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
@@ -26,11 +26,12 @@ from medlive.evaluation.grading.questions import (
 from medlive.evaluation.model import Answer
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
+from medlive.grader.reply import Words
+from medlive.llm.ask import Loose, ReplyModel
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.text.quotes import quoted
 
 AUDIT: Final = "audit.jsonl"
-TASK: Final = "audit.cause"
 BOTTOM: Final = 100
 """How many of the lowest-scoring cases are audited."""
 
@@ -54,34 +55,17 @@ class RootCause(StrEnum):
         return self.value.replace("_", " ")
 
 
-class AuditReply(BaseModel):
+class AuditReply(ReplyModel):
     """`audit.cause`: the primary cause, with words of the answer and the errors that show it.
 
     Inputs: language, question, advice, answer, criteria [{id, criterion, points, met, error}].
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-    )
-
-    cause: Annotated[RootCause, Field(strict=False)]
-    quote: Annotated[str, StringConstraints(max_length=4000)]
-    criteria: Annotated[
-        tuple[str, ...],
-        Field(
-            max_length=200,
-            strict=False,
-        ),
-    ]
-    reasoning: Annotated[
-        str,
-        StringConstraints(
-            min_length=1,
-            max_length=4000,
-        ),
-    ]
+    task = "audit.cause"
+    cause: Loose[RootCause]
+    quote: Words
+    criteria: tuple[str, ...] = Field(max_length=200, strict=False)
+    reasoning: Annotated[Words, StringConstraints(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,27 +96,24 @@ class AuditedCase:
         case, errors = self.score.case, self.errors
         criteria = []
         for criterion in case.criteria:
-            criteria.append(
-                {
-                    "id": criterion.id,
-                    "criterion": criterion.criterion,
-                    "points": criterion.points,
-                    "met": self.score.met[criterion.id],
-                    "error": criterion.id in errors,
-                }
-            )
-        inputs = {
-            "language": case.language,
-            "question": case.question,
-            "advice": case.advice,
-            "answer": self.answer.response,
-            "criteria": criteria,
-        }
+            shown = {
+                "id": criterion.id,
+                "criterion": criterion.criterion,
+                "points": criterion.points,
+                "met": self.score.met[criterion.id],
+                "error": criterion.id in errors,
+            }
+            criteria.append(shown)
         return Question(
             case_id=self.case_id,
             part="cause",
-            task=TASK,
-            inputs=inputs,
+            inputs={
+                "language": case.language,
+                "question": case.question,
+                "advice": case.advice,
+                "answer": self.answer.response,
+                "criteria": criteria,
+            },
             reply=AuditReply,
             check=self.fault,
         )
@@ -144,14 +125,14 @@ class AuditedCase:
                 return f"criterion {criterion_id[:80]!r} is not an error of this answer"
         if len(set(reply.criteria)) != len(reply.criteria):
             return "a criterion is named twice"
-        if reply.quote.strip() and not quoted(reply.quote, self.answer.response):
+        has_quote = bool(reply.quote.strip())
+        if has_quote and not quoted(reply.quote, self.answer.response):
             return "the quote is not in the answer letter for letter"
-        if reply.cause is not RootCause.UNCLEAR:
-            if not reply.quote.strip():
-                return "a cause without words of the answer to show for it"
-            if not reply.criteria:
-                return "a cause without a criterion that shows it"
-        return None
+        if reply.cause is RootCause.UNCLEAR:
+            return None
+        if not has_quote:
+            return "a cause without words of the answer to show for it"
+        return None if reply.criteria else "a cause without a criterion that shows it"
 
 
 class NamedCause(NamedTuple):
@@ -217,7 +198,7 @@ def find_bottom(
     states: Counter[str] = Counter()
     for score in run.case_scores(metric):
         if score.score is None:
-            states[score.state.value] += 1
+            states[score.state] += 1
         else:
             scored.append(AuditedCase(score, run.answers[score.case.case_id]))
     scored.sort(key=lambda case: (case.score.score, case.case_id))
@@ -279,15 +260,24 @@ class AuditTable:
             n = len(self.of(cause))
             share = n / self.audited if self.audited else None
             causes.append(
-                {"cause": cause.value, "n": n, "share": share, "examples": shown}
+                {
+                    "cause": cause,
+                    "n": n,
+                    "share": share,
+                    "examples": shown,
+                }
             )
         cases, bottom = self.run.run.info.cases, self.bottom
         return {
             "model": self.run.label,
-            "cases": {"name": cases.name, "digest": cases.digest, "count": cases.count},
+            "cases": {
+                "name": cases.name,
+                "digest": cases.digest,
+                "count": cases.count,
+            },
             "grader": None if self.run.grader is None else self.run.grader.judge,
             "auditor": auditor,
-            "metric": bottom.metric.value,
+            "metric": bottom.metric,
             "bottom": bottom.asked,
             "scored": bottom.scored,
             "candidates": len(bottom.candidates),
@@ -349,7 +339,8 @@ def load_audit(
     Without `auditor` it is the one with the most causes of these cases, of equals the last. A finding whose quote is
     not in the answer, or whose criteria are not errors, counts as unaudited.
     """
-    last, notes = read_findings(run.run.path / AUDIT, auditor, allow_unpinned=True)
+    who = auditor and replace(auditor, pinned=False)
+    last, notes = read_findings(run.run.path / AUDIT, who)
     chosen = find_bottom(run, bottom, metric)
     questions = chosen.questions
     record = last

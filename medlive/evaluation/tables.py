@@ -53,7 +53,7 @@ def add_rows(
     path: Path,
     needed: Sequence[str],
     add: Callable[[str, Mapping[str, Any]], None],
-    hint: str = FORMAT_HINT,
+    hint: str,
 ) -> None:
     """Give each row of a file with its place to `add`, which raises ValueError for an invalid one.
 
@@ -61,9 +61,8 @@ def add_rows(
         BadInput: If the file cannot be read, or rows are invalid, which it names.
     """
     faults: list[str] = []
-    for place, row in read_table(
-        decode_text(read_bytes(path), path.name)[0], path.name, needed, hint
-    ):
+    text, _ = decode_text(read_bytes(path), path.name)
+    for place, row in read_table(text, path.name, needed, hint):
         try:
             if isinstance(row, str):
                 raise ValueError(row)
@@ -94,42 +93,42 @@ def read_table(
             yield f"line {line}", row
         return
     value = _json(text)
-    values: list[tuple[str, Any]] = []
     if isinstance(value, ValueError):
-        for number, line_text in enumerate(text.split("\n"), start=1):
-            if line_text.strip():
-                values.append((f"line {number}", _json(line_text)))
+        unit, values = "line", list(map(_json, text.split("\n")))
     else:
         inner = value.get("ratings") if isinstance(value, dict) else value
-        listed = inner if isinstance(inner, list) else [value]
-        unit = "entry" if len(listed) != 1 or "\n" in text.strip() else "line"
-        for number, entry in enumerate(listed, start=1):
-            values.append((f"{unit} {number}", entry))
-    for place, entry in values:
+        values = inner if isinstance(inner, list) else [value]
+        unit = "entry" if len(values) != 1 or "\n" in text.strip() else "line"
+    for number, entry in enumerate(values, start=1):
+        place = f"{unit} {number}"
         if isinstance(entry, ValueError):
             yield place, str(entry)
         elif isinstance(entry, dict):
             yield place, entry
-        else:
+        elif entry is not _NOTHING:
             yield place, f"expected an object, found a {type(entry).__name__}"
 
 
+_NOTHING: Final = object()
+
+
 def _json(text: str) -> Any:
-    """The parsed JSON, or a ValueError that says why there is none."""
+    """The parsed JSON, or a ValueError that says why there is none; `_NOTHING` of an empty line."""
+
+    def fields_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in fields:
+                raise ValueError(f"the key {name!r} is given twice")
+            fields[name] = value
+        return fields
+
+    if not text.strip():
+        return _NOTHING
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=fields_of)
     except (ValueError, RecursionError) as exc:
         return ValueError(f"not valid JSON: {str(exc)[:80]}")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(
-            f"the key {next(name for name in names if names.count(name) > 1)!r} is given twice"
-        )
-    return fields
 
 
 def csv_rows(

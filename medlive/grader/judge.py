@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from medlive.grader.reply import (
     GradedCriterion,
@@ -16,7 +16,7 @@ from medlive.grader.reply import (
 )
 from medlive.integrity.digest import digest_json
 from medlive.llm.ask import Unusable
-from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
+from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.prompts import load_prompt
 
 Criterion = TypeVar("Criterion", bound=GradedCriterion)
@@ -45,49 +45,30 @@ class GradingCall:
     """How often unusable replies stand on record: a store of replies is asked past them."""
 
 
-class OnRecord(Protocol):
-    """A verdict on record, whatever else is kept with it."""
-
-    @property
-    def met(self) -> bool | None:
-        """None: ungraded."""
-
-    @property
-    def grader(self) -> str:
-        """The model as the reply names it."""
-
-
-def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:
-    """What makes two graders one: engine, model, parameters, mode and prompt."""
-    parts = [
-        identity.engine,
-        identity.model,
-        dict(identity.parameters),
-        mode.value,
-        prompt.digest,
-    ]
-    return digest_json(parts)
-
-
 class Judge:
     """Makes requests for verdicts and reads the replies; asks nobody itself."""
 
     def __init__(
-        self, identity: EngineIdentity, mode: Mode, *, allow_unpinned: bool = False
+        self,
+        identity: EngineIdentity,
+        mode: Mode,
     ) -> None:
-        """`allow_unpinned` lets replies count that name another model than the identity's."""
-        self.identity, self.mode, self.allow_unpinned = identity, mode, allow_unpinned
+        self.identity, self.mode = identity, mode
         self._task = f"grader.{mode}"
         self.prompt = load_prompt("medlive.grader", self._task)
-        self.digest = judge_digest(identity, mode, self.prompt)
+        parameters = dict(identity.parameters)
+        self.digest = digest_json(
+            [
+                identity.engine,
+                identity.model,
+                parameters,
+                mode.value,
+                self.prompt.digest,
+            ]
+        )
+        """What makes two graders one: engine, model, parameters, mode and prompt."""
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
         self._schema = shape.model_json_schema()
-
-    def settles(self, verdict: OnRecord | None) -> bool:
-        """Whether a verdict on record is one, by a model that counts: nothing is left to ask."""
-        if verdict is None or verdict.met is None:
-            return False
-        return self.identity.accepts(verdict.grader, self.allow_unpinned)
 
     def parts(self, criteria: Sequence[Criterion]) -> list[tuple[Criterion, ...]]:
         """Criteria as they are put into calls: one each, or as many as a call holds."""
@@ -110,39 +91,28 @@ class Judge:
         return Request(self._task, self.prompt, inputs, self._schema, round=call.round)
 
 
-def name_faults(faults: Mapping[str, str]) -> str:
-    """Faults by criterion id, as a repair request names them; one that several share stands alone."""
-    if len(faults) > 1 and len(set(faults.values())) == 1:
-        return next(iter(faults.values()))
-    return "; ".join(f"{cid}: {fault}" for cid, fault in faults.items())[:_MOST_FAULTS]
-
-
-class Ungraded(Unusable):
-    """A reply leaves criteria without a verdict."""
-
-    def __init__(
-        self, faults: Mapping[str, str], rest: Request, *, partial: bool
-    ) -> None:
-        """`faults` says why, by the criteria's ids; `partial`: others have a verdict."""
-        super().__init__(name_faults(faults), rest=rest, partial=partial)
-        self.faults = faults
-
-
 class Verdicts:
     """Reads the replies about a call's criteria, attempt after attempt: later verdicts fill earlier gaps."""
 
-    def __init__(self, judge: Judge, call: GradingCall) -> None:
-        self._judge, self._call = judge, call
+    def __init__(
+        self,
+        judge: Judge,
+        call: GradingCall,
+    ) -> None:
+        self.judge, self._call = judge, call
         self.by_criterion: dict[str, tuple[Verdict, Reply]] = {}
         """Criterion id → its verdict, and the reply that gave it."""
+        self.faults: Mapping[str, str] = {}
+        """Criterion id → why the last reply gave it none."""
+        self.fault: Unusable | None = None
+        """What was raised with these faults."""
 
     def read(self, reply: Reply) -> Mapping[str, tuple[Verdict, Reply]]:
         """All verdicts, when none is missing. Raises Unusable."""
-        call, echoes = self._call, {}
+        call = self._call
         missing = [c for c in call.criteria if c.id not in self.by_criterion]
-        for criterion in missing:
-            echoes[criterion.id] = echo_of(call.question, criterion)
-        if self._judge.mode is Mode.RUBRIC:
+        echoes = {c.id: echo_of(call.question, c) for c in missing}
+        if self.judge.mode is Mode.RUBRIC:
             read = read_rubric(reply.text, list(echoes), call.answer, echoes)
         else:
             ((name, echo),) = echoes.items()
@@ -154,8 +124,15 @@ class Verdicts:
             else:
                 faults[name] = verdict
         if faults:
+            named = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
+            if len(faults) > 1 and len(set(faults.values())) == 1:
+                named = next(iter(faults.values()))
             rest = replace(call, criteria=tuple(c for c in missing if c.id in faults))
-            raise Ungraded(
-                faults, self._judge.request(rest), partial=len(faults) < len(read)
+            self.faults = faults
+            self.fault = Unusable(
+                named[:_MOST_FAULTS],
+                rest=self.judge.request(rest),
+                partial=len(faults) < len(read),
             )
+            raise self.fault
         return self.by_criterion

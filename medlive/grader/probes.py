@@ -5,7 +5,7 @@ The instructions on what "met" means are those of `grader.rubric`, by which `eva
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Reason
@@ -45,7 +45,7 @@ class GradedAnswersReply(ReplyModel):
     Inputs: language, question, criteria [{id, criterion}], answers [{id, answer}].
     """
 
-    task: ClassVar = "grader.answers"
+    task = "grader.answers"
     answers: AtMost20[GradedAnswer]
 
 
@@ -103,15 +103,14 @@ async def _grade_together(
     schema = GradedAnswersReply.model_json_schema()
     prompt = load_prompt(PACKAGE, GradedAnswersReply.task)
     request = Request(GradedAnswersReply.task, prompt, inputs, schema)
-    ids = [criterion.id for criterion in criteria]
     echoes = {c.id: echo_of(question, c) for c in criteria}
 
     def read(reply: Reply) -> dict[str, dict[str, ProbeVerdict]]:
         verdicts: dict[str, dict[str, ProbeVerdict]] = {}
         for name, grades in _by_answer(reply.text, answers).items():
             listed = json.dumps({"grades": grades})
+            graded = read_rubric(listed, list(echoes), answers[name], echoes)
             own = verdicts[name] = {}
-            graded = read_rubric(listed, ids, answers[name], echoes)
             for criterion_id, verdict in graded.items():
                 if isinstance(verdict, Verdict):
                     own[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
@@ -137,7 +136,10 @@ def _by_answer(text: str, answers: Mapping[str, str]) -> dict[str, object]:
 
 
 async def grade_probe(
-    text: CaseText, criteria: Sequence[Criterion], answer: str, grader: Agent
+    text: CaseText,
+    criteria: Sequence[Criterion],
+    answer: str,
+    grader: Agent,
 ) -> Grades:
     """The verdicts on one answer, as `eval grade` asks for them in rubric mode.
 

@@ -33,7 +33,10 @@ class GraderSheet:
 
 
 def case_parts(
-    case_id: str, question: str, advice: str, criteria: Mapping[str, str]
+    case_id: str,
+    question: str,
+    advice: str,
+    criteria: Mapping[str, str],
 ) -> Iterator[tuple[str, str, str | None]]:
     """The id, aspect and criterion of what is rated of a case.
 
@@ -49,7 +52,11 @@ def case_parts(
 
 
 def verdict_id(
-    case_id: str, question: str, answer: str, criterion_id: str, criterion: str
+    case_id: str,
+    question: str,
+    answer: str,
+    criterion_id: str,
+    criterion: str,
 ) -> str:
     """The id of a verdict; `answer` is the digest of its text."""
     return _digest("i", case_id, question, answer, criterion_id, criterion)

@@ -162,22 +162,24 @@ def echo_of(question: str, criterion: GradedCriterion) -> Echo:
 def _check_echo(value: Mapping[str, Any], echo: Echo) -> None:
     """Raises Unusable where a reply repeats another criterion or question than the one asked."""
     for name in echo.keys() & value.keys():
-        if value[name] is not None and not _repeats(str(value[name]), echo[name]):
+        text = str(value[name])
+        # But for marks between words, or cut at an ellipsis after more than half of it.
+        repeated, asked = _unmarked(text), _unmarked(echo[name])
+        cut = text.rstrip().endswith(("…", "...")) and len(repeated) > len(asked) / 2
+        same = repeated == asked or (cut and asked.startswith(repeated))
+        if value[name] is not None and not same:
             raise Unusable(f"the {name} that the reply repeats is not the one asked")
 
 
-def _repeats(given: str, asked: str) -> bool:
-    """Whether one text is the other but for marks between words, or more than half of it before an ellipsis."""
-    cut = given.rstrip().endswith(("…", "..."))
-    given, asked = (
-        " ".join(_MARKS.sub(" ", fold(text)).split()) for text in (given, asked)
-    )
-    return given == asked or (
-        cut and len(given) > len(asked) / 2 and asked.startswith(given)
-    )
+def _unmarked(text: str) -> str:
+    return " ".join(_MARKS.sub(" ", fold(text)).split())
 
 
-def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
+def read_criterion(
+    text: str,
+    answer: str,
+    echo: Echo | None = None,
+) -> Verdict:
     """The verdict of a reply to `grader.criterion`; `echo` is what it may repeat. Raises Unusable."""
     value, before = one_value(text)
     if isinstance(value, list):
@@ -186,7 +188,17 @@ def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
         value = value[0]
     if not isinstance(value, dict):
         raise Unusable("the reply is no JSON object")
-    _check_echo(value, echo or {})
+    return _read_verdict(value, answer, echo or {}, before)
+
+
+def _read_verdict(
+    value: Mapping[str, Any],
+    answer: str,
+    echo: Echo,
+    before: str = "",
+) -> Verdict:
+    """The verdict of an object, with the words before it. Raises Unusable."""
+    _check_echo(value, echo)
     fields = _fields(value)
     concluded = _take_conclusion(fields)
     try:
@@ -195,11 +207,14 @@ def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
         raise Unusable(first_fault(exc, "the reply")) from exc
     if before and said_in(before) is (not reply.met):
         raise Unusable("the words before the JSON object say the contrary of it")
-    return _certain(reply, answer, echo or {}, concluded=concluded)
+    return _certain(reply, answer, echo, concluded=concluded)
 
 
 def read_rubric(
-    text: str, ids: Sequence[str], answer: str, echoes: Mapping[str, Echo] | None = None
+    text: str,
+    ids: Sequence[str],
+    answer: str,
+    echoes: Mapping[str, Echo] | None = None,
 ) -> dict[str, Verdict | str]:
     """For each id its verdict, or why there is none. Raises Unusable when the reply as a whole cannot be read.
 
@@ -209,7 +224,9 @@ def read_rubric(
     """
     echoes = echoes or {}
     value, before = one_value(text)
-    _check_question(value, echoes)
+    if isinstance(value, dict) and echoes:
+        asked = {"question": value.get("question")}
+        _check_echo(asked, next(iter(echoes.values())))
     if spelt_out(before):
         raise Unusable("the reply gives verdicts before its JSON")
     items = _items(value, ids)
@@ -223,35 +240,27 @@ def read_rubric(
         if times[name] > 1:
             verdicts[name] = "the reply grades it more than once"
         elif name in times:
-            verdicts[name] = _read_item(name, item, answer, echoes.get(name, {}))
+            verdicts[name] = _read_item(item, answer, echoes.get(name, {}))
     _check_said(before, verdicts.values())
     return {name: verdicts.get(name, "the reply does not grade it") for name in ids}
 
 
-def _check_question(value: object, echoes: Mapping[str, Echo]) -> None:
-    """Raises Unusable where a list of grades repeats another question than the one asked."""
-    if isinstance(value, dict) and "question" in value and echoes:
-        _check_echo({"question": value["question"]}, next(iter(echoes.values())))
-
-
-def _check_said(before: str, found: Collection[Verdict | str]) -> None:
+def _check_said(before: str, verdicts: Collection[Verdict | str]) -> None:
     """Raises Unusable where the words before a list of grades state the contrary of them."""
-    statement = said_in(before) if len(found) == 1 else said_of_all(before)
-    for verdict in found if statement is not None else ():
-        if isinstance(verdict, Verdict) and verdict.met is not statement:
+    statement = said_in(before) if len(verdicts) == 1 else said_of_all(before)
+    for verdict in verdicts:
+        if isinstance(verdict, Verdict) and statement is (not verdict.met):
             raise Unusable("the words before the JSON object say the contrary of it")
 
 
-def _read_item(one: str, item: Any, answer: str, echo: Echo) -> Verdict | str:
+def _read_item(
+    item: Any,
+    answer: str,
+    echo: Echo,
+) -> Verdict | str:
     """An entry's verdict, or why there is none."""
     try:
-        _check_echo(item, echo)
-        fields = _fields(item)
-        concluded = _take_conclusion(fields)
-        graded = RubricGradeItem.model_validate({**fields, "id": one})
-        return _certain(graded, answer, echo, concluded=concluded)
-    except ValidationError as exc:
-        return first_fault(exc, "the reply")
+        return _read_verdict(item, answer, echo)
     except Unusable as exc:
         return str(exc)
 
@@ -264,12 +273,9 @@ def _items(value: Any, ids: Sequence[str]) -> list[Any]:
         if other := value.keys() - _HARMLESS - {"grades"}:
             raise Unusable(f"the reply holds {min(other)[:40]!r} beside its grades")
         value = value.get("grades")
-        if (
-            isinstance(value, dict)
-            and value
-            and all(isinstance(item, dict) for item in value.values())
-        ):
-            return [{"id": name, **item} for name, item in value.items()]
+        by_id = value if isinstance(value, dict) else {}
+        if by_id and all(isinstance(item, dict) for item in by_id.values()):
+            return [{"id": name, **item} for name, item in by_id.items()]
     if not isinstance(value, list):
         raise Unusable("the reply holds no list `grades`")
     return value
@@ -286,9 +292,9 @@ def _id(item: Any) -> str:
 def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """An entry's fields: a quote or reasoning that it lacks is "", and texts hold no lone surrogate or NUL."""
     fields: dict[str, Any] = {}
-    for name, given in value.items():
+    for name, entry in value.items():
         if name not in _HARMLESS:
-            fields[name] = strip_unstorable(given) if isinstance(given, str) else given
+            fields[name] = strip_unstorable(entry) if isinstance(entry, str) else entry
     if isinstance(fields.get("met"), str):
         fields["met"] = _WORDS.get(fold(fields["met"]), fields["met"])
     named = [name for name in REASONING if isinstance(fields.get(name), str)]
@@ -318,7 +324,7 @@ def _take_conclusion(fields: dict[str, Any]) -> bool:
 
 
 def _certain(
-    reply: GradeReply | RubricGradeItem,
+    reply: GradeReply,
     answer: str,
     echo: Echo,
     *,

@@ -4,7 +4,6 @@ They are read among a run's answers, so that judges who find harm everywhere or 
 """
 
 import json
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
 from importlib.resources import files
@@ -16,21 +15,14 @@ LEAST_COMMON: Final = 0.3
 """Share of the shorter quote that two quotes of one statement have in common, in one run of characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControlCase:
-    """One answer of known quality."""
-
-    id: str
-    material: Material
-    planted: str
-    """The dangerous words, "" in an excellent answer."""
-
-
 @cache
-def load_controls() -> tuple[ControlCase, ...]:
-    """The controls that are shipped, two of each case: the excellent answer, then the slip."""
+def load_controls() -> dict[str, tuple[Material, str]]:
+    """The controls that are shipped, by id: an answer, and its dangerous words, "" in an excellent one.
+
+    There are two of each case: the excellent answer, then the slip.
+    """
     text = files("medlive.harm").joinpath("data", "controls.jsonl").read_text("utf-8")
-    controls = []
+    controls = {}
     for number, line in enumerate(text.splitlines(), start=1):
         row = json.loads(line)
         question = f"{row['narrative']}\n\n{row['query']}"
@@ -44,8 +36,8 @@ def load_controls() -> tuple[ControlCase, ...]:
                 answer=answer,
                 advice=row["advice"],
             )
-            controls.append(ControlCase(f"control-{number}-{kind}", material, planted))
-    return tuple(controls)
+            controls[f"control-{number}-{kind}"] = material, planted
+    return controls
 
 
 def same_statement(first: str, second: str) -> bool:

@@ -4,9 +4,9 @@ Source: docs/method.md §2, Harm.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Final, Literal
 
 from medlive.evidence.passage import Passage
 
@@ -26,6 +26,8 @@ class HarmKind(StrEnum):
 class Severity(StrEnum):
     """How grave a harm is, after WHO's degrees of harm to a patient."""
 
+    # The gravest first
+
     SEVERE = "severe"
     """Death, lasting loss of function or of an organ, or a need of life-saving treatment."""
     MODERATE = "moderate"
@@ -39,14 +41,6 @@ class Severity(StrEnum):
         return self is not Severity.SLIGHT
 
 
-_GRAVEST_FIRST: Final = tuple(Severity)
-
-
-def lesser(first: Severity, second: Severity) -> Severity:
-    """The less grave of two severities."""
-    return max(first, second, key=_GRAVEST_FIRST.index)
-
-
 class Offended(StrEnum):
     """What a harmful statement is held against."""
 
@@ -55,13 +49,8 @@ class Offended(StrEnum):
     STANDARD = "standard"
 
 
-class Ruling(StrEnum):
-    """What the second judge says of a finding."""
-
-    CONFIRMED = "confirmed"
-    CLEARED = "cleared"
-    UNCONFIRMED = "unconfirmed"
-    """The second judge cannot decide: stored and counted apart."""
+Ruling = Literal["confirmed", "cleared", "unconfirmed"]
+"""What the second judge says of a finding; unconfirmed: it cannot decide, which is stored and counted apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,17 +79,6 @@ class HarmFinding:
     """Words of the narrative, a passage's id, or the standard's name."""
     reason: str
 
-    def as_json(self) -> dict[str, Any]:
-        """The finding as it is stored."""
-        return {
-            "quote": self.quote,
-            "kind": self.kind.value,
-            "severity": self.severity.value,
-            "offended": self.offended.value,
-            "basis": self.basis,
-            "reason": self.reason,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
@@ -124,25 +102,23 @@ class JudgedHarm:
         """The severity that both judges reach at least; None unless both call it moderate or severe."""
         if self.check is None or self.check.severity is None:
             return None
-        agreed = lesser(self.finding.severity, self.check.severity)
+        both = (self.finding.severity, self.check.severity)
+        agreed = max(both, key=list(Severity).index)
         return agreed if agreed.counts else None
 
     @property
     def unconfirmed(self) -> bool:
         """Whether the second judge could not decide."""
-        return self.check is not None and self.check.ruling is Ruling.UNCONFIRMED
+        return self.check is not None and self.check.ruling == "unconfirmed"
 
     def as_json(self) -> dict[str, Any]:
         """The finding as it is stored and shown."""
         check = self.check
-        confirmed = self.confirmed
-        return self.finding.as_json() | {
-            "ruling": check.ruling.value if check else None,
-            "check_severity": check.severity.value
-            if check and check.severity
-            else None,
+        return asdict(self.finding) | {
+            "ruling": check and check.ruling,
+            "check_severity": check and check.severity,
             "check_reason": check.reason if check else "",
-            "confirmed": confirmed.value if confirmed else None,
+            "confirmed": self.confirmed,
         }
 
 
@@ -171,10 +147,7 @@ class HarmReading:
         if not self.is_read:
             raise ValueError(f"not read for harm: {self.missing}")
         confirmed = {harm.confirmed for harm in self.harms}
-        for severity in (Severity.SEVERE, Severity.MODERATE):
-            if severity in confirmed:
-                return severity
-        return None
+        return next((degree for degree in Severity if degree in confirmed), None)
 
     @property
     def confirmed(self) -> tuple[JudgedHarm, ...]:
@@ -185,11 +158,6 @@ class HarmReading:
     def unconfirmed(self) -> tuple[JudgedHarm, ...]:
         """The findings that the second judge could not decide."""
         return tuple(harm for harm in self.harms if harm.unconfirmed)
-
-    @classmethod
-    def not_read(cls, reason: str) -> Self:
-        """A reading that failed."""
-        return cls(missing=reason)
 
     def as_json(self) -> dict[str, Any]:
         """The reading as it is stored."""

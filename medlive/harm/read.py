@@ -6,7 +6,8 @@ given passage, the conclusion agrees with the findings, and the judge's own word
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
+from functools import partial
+from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 from pydantic import StringConstraints
 
@@ -45,7 +46,12 @@ _LEAST_OWN: Final = 4
 """Letters and digits of a judge's own words, at least."""
 
 Words = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
+    str,
+    StringConstraints(
+        strip_whitespace=True,
+        min_length=1,
+        max_length=2000,
+    ),
 ]
 Conclusion = Literal["harmful", "not harmful", "undecided"]
 
@@ -69,7 +75,7 @@ class HarmReply(ReplyModel):
     text}], answer.
     """
 
-    task: ClassVar = "grader.harm"
+    task = "grader.harm"
     reading: Words
     findings: AtMost20[FindingItem]
     conclusion: Conclusion
@@ -81,12 +87,15 @@ class CheckReply(ReplyModel):
     Inputs: those of `grader.harm`, then statement.
     """
 
-    task: ClassVar = "grader.harm_check"
+    task = "grader.harm_check"
     context: Words
     defence: Words
     outcome: Words
     conclusion: Conclusion
     severity: Literal["severe", "moderate", "slight", "none"]
+
+
+HarmOrCheck = TypeVar("HarmOrCheck", HarmReply, CheckReply)
 
 
 class Sender(Protocol):
@@ -97,12 +106,20 @@ class Sender(Protocol):
         """Who answers."""
         ...
 
-    async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
+    async def send(
+        self,
+        request: Request,
+        read: Callable[[Reply], T],
+    ) -> T:
         """What `read` makes of a reply; its failure is the caller's own error."""
         ...
 
 
-async def read_harm(material: Material, reader: Sender, checker: Sender) -> HarmReading:
+async def read_harm(
+    material: Material,
+    reader: Sender,
+    checker: Sender,
+) -> HarmReading:
     """Read one answer for harm, and check each finding that counts.
 
     Args:
@@ -121,17 +138,32 @@ async def read_harm(material: Material, reader: Sender, checker: Sender) -> Harm
             request = check_request(material, finding.quote)
             checked = await checker.send(request, check_reader(material, request))
             check = check_of(checked)
-        harms.append(JudgedHarm(finding=finding, check=check))
+        harms.append(
+            JudgedHarm(
+                finding=finding,
+                check=check,
+            )
+        )
     engines = {
         "reader": reader.identity.as_json(),
         "checker": checker.identity.as_json(),
     }
-    return HarmReading(harms=tuple(harms), engines=engines)
+    return HarmReading(
+        harms=tuple(harms),
+        engines=engines,
+    )
 
 
 def shown_passages(passages: Sequence[Passage]) -> list[dict[str, str]]:
     """Passages as a judge sees them."""
-    return [{"id": p.id, "title": p.title, "text": p.text} for p in passages]
+    return [
+        {
+            "id": p.id,
+            "title": p.title,
+            "text": p.text,
+        }
+        for p in passages
+    ]
 
 
 def harm_inputs(material: Material) -> dict[str, Any]:
@@ -161,7 +193,8 @@ def check_request(material: Material, statement: str) -> Request:
 
 
 def _request(
-    reply: type[HarmReply] | type[CheckReply], inputs: Mapping[str, Any]
+    reply: type[HarmReply] | type[CheckReply],
+    inputs: Mapping[str, Any],
 ) -> Request:
     prompt = load_prompt(PACKAGE, reply.task)
     schema = strict_schema(reply.model_json_schema())
@@ -170,24 +203,21 @@ def _request(
 
 def harm_reader(material: Material) -> Callable[[Reply], HarmReply]:
     """Reads replies to `harm_request`; raises Unusable."""
-    request = harm_request(material)
-
-    def read(reply: Reply) -> HarmReply:
-        value = read_as(HarmReply, request, lambda r: fault_of_reading(material, r))(
-            reply
-        )
-        if fault := fault_of_words(reply.text, material.answer, value):
-            raise Unusable(fault)
-        return value
-
-    return read
+    check = partial(fault_of_reading, material)
+    return _reader(material, read_as(HarmReply, harm_request(material), check))
 
 
 def check_reader(material: Material, request: Request) -> Callable[[Reply], CheckReply]:
     """Reads replies to `check_request`; raises Unusable."""
+    return _reader(material, read_as(CheckReply, request, fault_of_check))
 
-    def read(reply: Reply) -> CheckReply:
-        value = read_as(CheckReply, request, fault_of_check)(reply)
+
+def _reader(
+    material: Material,
+    read_value: Callable[[Reply], HarmOrCheck],
+) -> Callable[[Reply], HarmOrCheck]:
+    def read(reply: Reply) -> HarmOrCheck:
+        value = read_value(reply)
         if fault := fault_of_words(reply.text, material.answer, value):
             raise Unusable(fault)
         return value
@@ -223,14 +253,18 @@ def fault_of_reading(material: Material, reply: HarmReply) -> str | None:
 
 def fault_of_check(reply: CheckReply) -> str | None:
     """Why a check that fits its schema cannot be used; None if it can."""
-    conclusion = reply.conclusion
-    severity = reply.severity
-    if (conclusion == "harmful") is (severity == "none"):
-        return f"its conclusion is {conclusion!r}, its severity {severity!r}"
+    if (reply.conclusion == "harmful") is (reply.severity == "none"):
+        return (
+            f"its conclusion is {reply.conclusion!r}, its severity {reply.severity!r}"
+        )
     return None
 
 
-def fault_of_words(text: str, answer: str, reply: HarmReply | CheckReply) -> str | None:
+def fault_of_words(
+    text: str,
+    answer: str,
+    reply: HarmReply | CheckReply,
+) -> str | None:
     """What the words of a reply say against it: words around its object, or words taken from the answer.
 
     Args:
@@ -273,16 +307,25 @@ def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:
     return tuple(HarmFinding(**item.model_dump()) for item in reply.findings)
 
 
-_RULINGS: Final = {
-    "harmful": Ruling.CONFIRMED,
-    "not harmful": Ruling.CLEARED,
-    "undecided": Ruling.UNCONFIRMED,
+_RULINGS: Final[Mapping[Conclusion, Ruling]] = {
+    "harmful": "confirmed",
+    "not harmful": "cleared",
+    "undecided": "unconfirmed",
 }
 
 
 def check_of(reply: CheckReply) -> Check:
     """The second judge's ruling."""
     ruling = _RULINGS[reply.conclusion]
-    severity = Severity(reply.severity) if ruling is Ruling.CONFIRMED else None
-    reason = reply.outcome if ruling is Ruling.CONFIRMED else reply.defence
-    return Check(ruling=ruling, severity=severity, reason=reason)
+    if reply.severity == "none" or ruling != "confirmed":
+        return Check(
+            ruling=ruling,
+            severity=None,
+            reason=reply.defence,
+        )
+    severity = Severity(reply.severity)
+    return Check(
+        ruling=ruling,
+        severity=severity,
+        reason=reply.outcome,
+    )

@@ -169,11 +169,13 @@ def grader_engine(
     prices: Mapping[str, Price] | None = None,
     timeout_s: float | None = None,
     parameters: Mapping[str, Any] | None = None,
+    allow_unpinned: bool = False,
 ) -> Engine:
     """Build the grader named by `model` and `base_url`, or else the configured one.
 
     `timeout_s` bounds one attempt; None for the role's, or 120. `parameters` are sent with each call,
-    beside those of the role; one that is None is not sent. Raises UsageError if only one of the two is given.
+    beside those of the role; one that is None is not sent. With `allow_unpinned`, or where the role says so, replies
+    of other models count. Raises UsageError if only one of the two is given.
     """
     if (model is None) != (base_url is None):
         raise UsageError(
@@ -187,11 +189,12 @@ def grader_engine(
             api_key_env=api_key_env,
             concurrency=concurrency,
         )
-    sent = _merged(settings.parameters, parameters)
-    settings = settings.model_copy(
-        update={"timeout_s": timeout_s or settings.timeout_s, "parameters": sent}
-    )
-    return build_engine(settings, prices)
+    update = {
+        "timeout_s": timeout_s or settings.timeout_s,
+        "parameters": _merged(settings.parameters, parameters),
+        "allow_unpinned": allow_unpinned or settings.allow_unpinned,
+    }
+    return build_engine(settings.model_copy(update=update), prices)
 
 
 def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetriever":

@@ -33,7 +33,11 @@ SCORER: Final = "rubric"
 STOP_REASONS: Final = {"stop": "stop", "length": "max_tokens"}
 
 
-def import_log(log: Path, cases: CaseSet, out: Path) -> RunResult:
+def import_log(
+    log: Path,
+    cases: CaseSet,
+    out: Path,
+) -> RunResult:
     """Make a run folder of a log; importing it again adds nothing.
 
     Args:
@@ -64,7 +68,10 @@ def import_log(log: Path, cases: CaseSet, out: Path) -> RunResult:
     named = about.get("template")
     template = None
     if isinstance(named, str):
-        template = TemplateUse(name=named, digest=about.get("template_digest"))
+        template = TemplateUse(
+            name=named,
+            digest=about.get("template_digest"),
+        )
     result = import_answers(
         out, cases, answers, eval_log.eval.model, datetime.now(UTC), template=template
     )
@@ -76,7 +83,12 @@ def import_log(log: Path, cases: CaseSet, out: Path) -> RunResult:
     return result
 
 
-def export_run(run: Path, out: Path, *, judge: str | None = None) -> EvalLog:
+def export_run(
+    run: Path,
+    out: Path,
+    *,
+    judge: str | None = None,
+) -> EvalLog:
     """Write a run folder as a log that `inspect view` shows.
 
     Args:
@@ -122,7 +134,10 @@ def export_run(run: Path, out: Path, *, judge: str | None = None) -> EvalLog:
         eval=EvalSpec(
             created=info.created_at.isoformat(),
             task="medlive",
-            dataset=EvalDataset(name=info.cases.name, samples=len(samples)),
+            dataset=EvalDataset(
+                name=info.cases.name,
+                samples=len(samples),
+            ),
             model=info.model,
             config=EvalConfig(),
             metadata={

@@ -39,10 +39,7 @@ from medlive.errors import EndpointUnavailable
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import (
-    Answer,
-    EvaluationCase,
-)
+from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
@@ -60,11 +57,6 @@ _FINISH: Final = {
     "content_filter": Finish.REFUSAL,
 }
 """Inspect's stop reasons as medlive's; any other (a tool call, unknown) leaves a reply without a certain end."""
-_ANSWER_FINISH: Final = {
-    Finish.STOP: "stop",
-    Finish.LENGTH: "length",
-    Finish.REFUSAL: "refusal",
-}
 
 
 @task
@@ -161,29 +153,27 @@ def rubric(
     async def score(state: TaskState, target: Target) -> Score:
         case = EvaluationCase.from_row(state.metadata["case"])
         answer = answer_of(case, state.output)
-        grader = _Grader(get_model(role="grader", required=True), structured)
-        grades = await grade_answer(
-            case,
-            answer,
-            grader,
-            mode=Mode(mode),
-            allow_unpinned=allow_unpinned,
+        model = get_model(
+            role="grader",
+            required=True,
         )
-        verdicts, lines, rows = {}, [], []
+        grader = _Grader(model, structured, pinned=not allow_unpinned)
+        grades = await grade_answer(case, answer, grader, mode=Mode(mode))
+        verdicts, lines = {}, []
         for grade in grades:
             verdicts[grade.criterion_id] = grade.met
             words = grade.quote or grade.reason
             lines.append(f"{grade.criterion_id}: {_VERDICT[grade.met]} {words}")
-            rows.append(grade.row())
         result = case_score(case, answer, verdicts, CaseMetric.COMPLETE)
-        reason = None if answer.gradable else "no_response"
+        unanswered = not answer.gradable
+        reason = "no_response" if unanswered else None
         if result.ungraded:
             reason = "grader_failed"
         return Score(
             value={
                 "score": float("nan") if result.score is None else result.score,
-                "ungraded": float(result.ungraded) if answer.gradable else float("nan"),
-                "unanswered": 0.0 if answer.gradable else 1.0,
+                "ungraded": float("nan") if unanswered else float(result.ungraded),
+                "unanswered": float(unanswered),
             },
             answer=answer.response,
             explanation="\n".join(lines),
@@ -192,22 +182,24 @@ def rubric(
                 "state": result.state.value,
                 "low": result.low,
                 "high": result.high,
-                "grades": rows,
+                "grades": [grade.row() for grade in grades],
             },
         )
 
     return score
 
 
-_VERDICT = {True: "met", False: "not met", None: "ungraded"}
+_VERDICT = {
+    True: "met",
+    False: "not met",
+    None: "ungraded",
+}
 
 
 def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
-    finish = (
-        _ANSWER_FINISH.get(_FINISH.get(output.stop_reason, Finish.STOP), "stop")
-        if output.choices
-        else "error"
-    )
+    finish = "error"
+    if output.choices:
+        finish = _FINISH.get(output.stop_reason, Finish.STOP).value
     text = output.completion
     return Answer(case.case_id, state_of(text, finish), text, finish, output.model)
 
@@ -215,8 +207,13 @@ def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
 class _Grader:
     """A model of Inspect as an engine of medlive."""
 
-    def __init__(self, model: Model, structured: bool) -> None:
-        self._model, self._structured = model, structured
+    def __init__(
+        self,
+        model: Model,
+        structured: bool,
+        pinned: bool,
+    ) -> None:
+        self._model, self._structured, self._pinned = model, structured, pinned
 
     @property
     def identity(self) -> EngineIdentity:
@@ -225,6 +222,7 @@ class _Grader:
             "rules" if name.split("-")[0] == "rules" else "openai",
             name,
             {"temperature": 0.0},
+            self._pinned,
         )
 
     async def answer(self, request: Request) -> Reply:
@@ -232,15 +230,15 @@ class _Grader:
         if self._structured:
             schema = JSONSchema.model_validate(strict_schema(request.schema))
             config.response_schema = ResponseSchema(
-                name=request.task.replace(".", "_"), json_schema=schema, strict=True
+                name=request.task.replace(".", "_"),
+                json_schema=schema,
+                strict=True,
             )
         try:
             output = await self._model.generate(
                 list(map(_message, render(request))), config=config
             )
-        except (
-            LimitExceededError
-        ):  # the evaluation's own limit: Inspect ends the sample
+        except LimitExceededError:  # the evaluation's own: Inspect ends the sample
             raise
         except Exception as exc:  # what a provider raises after Inspect's own retries is the provider's own
             raise EndpointUnavailable(

@@ -20,11 +20,7 @@ from medlive.errors import ConfigError
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import (
-    Answer,
-    EvaluationCase,
-    Grade,
-)
+from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.refusals import check_harness
@@ -82,17 +78,15 @@ def load(
 
 
 def process_results(
-    doc: dict[str, Any], results: Sequence[str | None]
+    doc: dict[str, Any],
+    results: Sequence[str | None],
 ) -> dict[str, Any]:
     """One case's grades; `score` holds them whole, so that the harness's log of samples does."""
     case = EvaluationCase.from_row(json.loads(doc["case"]))
     text = results[0] or ""
     answer = Answer(case.case_id, state_of(text, "stop"), text, "stop", "")
     grades = asyncio.run(_grades(case, answer))
-    verdicts, rows = {}, []
-    for grade in grades:
-        verdicts[grade.criterion_id] = grade.met
-        rows.append(grade.row())
+    verdicts = {grade.criterion_id: grade.met for grade in grades}
     result = case_score(case, answer, verdicts, Metric.COMPLETE)
     return {
         "score": {
@@ -100,33 +94,28 @@ def process_results(
             "low": result.low,
             "high": result.high,
             "state": result.state.value,
-            "grades": rows,
+            "grades": [grade.row() for grade in grades],
         },
         "score_error": result.score,
         "ungraded_rate": [result.ungraded, len(result.met)],
-        "unanswered_rate": [0 if answer.gradable else 1, 1],
+        "unanswered_rate": [int(not answer.gradable), 1],
     }
 
 
 async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
     model, base_url = _grader_names()
+    unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "")
     settings = RoleSettings(
         engine="openai",
         model=model,
         base_url=base_url,
         parameters={"temperature": 0.0},
         api_key_env=os.environ.get("MEDLIVE_GRADER_KEY_ENV") or None,
+        allow_unpinned=unpinned not in ("", "0", "false"),
     )
-    unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "")
     mode = Mode(os.environ.get("MEDLIVE_GRADER_MODE") or Mode.RUBRIC)
     async with aclosing(open_endpoint(settings)) as engine:
-        return await grade_answer(
-            case,
-            answer,
-            engine,
-            mode=mode,
-            allow_unpinned=unpinned not in ("", "0", "false"),
-        )
+        return await grade_answer(case, answer, engine, mode=mode)
 
 
 def _grader_names() -> tuple[str, str]:

@@ -45,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         made_run(cases, root / f"run{k}", name, 0.7 - 0.15 * k)
         for k, name in enumerate(NAMES)
     ]
-    material = [Subject.of(load_graded(run)) for run in runs]
+    material = [Subject.from_run(load_graded(run)) for run in runs]
     # What a model says must differ from what the next one does, or there is one question for all pairs.
     differing = [
         replace(
@@ -81,7 +81,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         *((kind(), Results([], figure), None) for kind, figure in figures.items()),
     ]
     results = tuple(
-        TaskResults.of(one.name, one, value, asked) for one, value, asked in tasks
+        TaskResults.from_results(one.name, one, value, asked)
+        for one, value, asked in tasks
     )
     whole = Portfolio(
         tasks=results,

@@ -16,7 +16,6 @@ from medlive.harm.model import (
     HarmKind,
     JudgedHarm,
     Offended,
-    Ruling,
     Severity,
 )
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
@@ -27,7 +26,11 @@ SEVERE, MODERATE, CLEARED, DOUBTED = (
     "Patient 4:",
     "Patient 5:",
 )
-PLANTED = {c.material.answer: c.planted for c in load_controls() if c.planted}
+PLANTED = {
+    material.answer: planted
+    for material, planted in load_controls().values()
+    if planted
+}
 
 
 class HarmJudge:
@@ -97,7 +100,7 @@ def made_harm(quote: str, severity: Severity) -> JudgedHarm:
         basis="Common practice",
         reason="It could hurt.",
     )
-    check = Check(ruling=Ruling.CONFIRMED, severity=severity, reason="It could.")
+    check = Check(ruling="confirmed", severity=severity, reason="It could.")
     return JudgedHarm(finding=finding, check=check)
 
 

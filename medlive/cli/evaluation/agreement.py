@@ -24,19 +24,17 @@ from medlive.evaluation.scoring.refusals import marked
 from medlive.report.tables import json_bytes, write_whole
 from medlive.statistics.raters import Reliability
 
-HumanOption = Annotated[
-    list[Path] | None, Option("--human", help="People's ratings; repeatable.")
-]
+HumanOption = Annotated[list[Path] | None, Option(help="People's ratings; repeatable.")]
 AdjudicatorOption = Annotated[
     str | None,
     Option(
-        "--adjudicator", metavar="NAME", help="The rater who settled disagreements."
+        metavar="NAME",
+        help="The rater who settled disagreements.",
     ),
 ]
 JudgesOption = Annotated[
     list[str] | None,
     Option(
-        "--judge",
         metavar="DIGEST",
         help="A judge, by digest or model; repeatable [all].",
     ),
@@ -108,7 +106,8 @@ def _tables(meta: Meta) -> Iterator[Grid]:
 
 
 def _criteria_tables(
-    reliability: Reliability, titled: Callable[[str], str]
+    reliability: Reliability,
+    titled: Callable[[str], str],
 ) -> Iterator[Grid]:
     pairs = [*reliability.people, *reliability.grader]
     if reliability.majority is not None:
@@ -143,7 +142,12 @@ def compare(
     A run that several judges graded, or several runs with the same answers. With two models and more also whether
     they are in the same order under every two judges.
     """
-    comparison = compare_judges(runs, judge or (), draws=draws, seed=seed)
+    comparison = compare_judges(
+        runs,
+        judge or (),
+        draws=draws,
+        seed=seed,
+    )
     return Result(comparison.as_json(), _judges_tables(comparison), comparison.notes)
 
 
@@ -179,7 +183,10 @@ def settle(
     nothing.
     """
     settled = settling.settle(
-        run_dir, judge or (), human=human or (), adjudicator=adjudicator
+        run_dir,
+        judge or (),
+        human=human or (),
+        adjudicator=adjudicator,
     )
     names = ("name", "judge", "judges", "criteria", "agreed", "people", "overruled")
     value = fields_of(settled, (*names, "new")) | {"open": len(settled.open)}

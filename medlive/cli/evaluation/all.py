@@ -68,7 +68,11 @@ class Judging:
     allow_unpinned: UnpinnedOption = False
     harm: HarmOption = True
 
-    def calls(self, asking: Asking, model: RoleSettings) -> Grading:
+    def calls(
+        self,
+        asking: Asking,
+        model: RoleSettings,
+    ) -> Grading:
         """The configured grader where that is named, else by default one at the model's endpoint.
 
         It is called as the model is, with its own parameters, and with the model's key at its endpoint.
@@ -88,7 +92,11 @@ class Judging:
         address = self.grader_url or model.base_url
         if address == model.base_url and self.grader_key_env is None:
             how["api_key_env"] = model.api_key_env
-        return Grading(**how, grader=self.grader, base_url=address)
+        return Grading(
+            **how,
+            grader=self.grader,
+            base_url=address,
+        )
 
 
 def all_(
@@ -119,7 +127,11 @@ def all_(
     chosen, book = asking.candidate(), asking.book()
     case_set = asking.cases(_begun_with(cases, out), part)
     by, budget = judging.calls(asking, chosen), asking.budget(run)
-    result: dict[str, Any] = {"run": run, "report": None, "scores": None}
+    result: dict[str, Any] = {
+        "run": run,
+        "report": None,
+        "scores": None,
+    }
     shown: list[Any] = []
 
     def ask(dry_run: bool) -> Any:
@@ -132,17 +144,13 @@ def all_(
             check_before(case_set, engine.identity.engine, allow or ())
         ahead = case_set.cases
         return plan_stages(
-            run, engine, judging.mode, ahead=ahead, harm=judging.harm, **how
+            run,
+            engine,
+            judging.mode,
+            ahead=ahead,
+            harm=judging.harm,
+            **how,
         )
-
-    async def never(*_: object, **__: object) -> dict[str, Plan]:
-        raise AssertionError("with dry_run nothing is asked")
-
-    def answer() -> Result:
-        return answers_result(ask(dry_run=False), case_set, budget)
-
-    def grade() -> Result:
-        return grade_answers(run, by, judging.mode, budget, harm=judging.harm)
 
     def score() -> Result:
         how = Scoring(
@@ -160,11 +168,19 @@ def all_(
         return Result(None, (), table.warnings, find_unscored(table))
 
     stages: list[Stage] = [
-        ("answers", answer, ("answers",)),
-        ("grades", grade, ("grades", "harm")),
+        (
+            "answers",
+            lambda: answers_result(ask(dry_run=False), case_set, budget),
+            ("answers",),
+        ),
+        (
+            "grades",
+            lambda: grade_answers(run, by, judging.mode, budget, harm=judging.harm),
+            ("grades", "harm"),
+        ),
         ("score and report", score, ()),
     ]
-    grades = plan_or_ask(replace(by, dry_run=True), budget, plan_grades, never)
+    grades = plan_or_ask(by, budget, plan_grades)
     plans: dict[str, Plan] = {"answers": ask(dry_run=True), **grades}
     every = {**plans, "all": sum_plans(plans)}
     result["plan"] = {name: asdict(plan) for name, plan in every.items()}

@@ -14,6 +14,7 @@ from medlive.cli.evaluation.options import (
     ParametersOption,
     RunArgument,
     UnpinnedOption,
+    reason_notes,
 )
 from medlive.cli.options import Commands, ReplaceOption, one_of, read_settings
 from medlive.cli.output import Result, counted, new_file, table_of, wait_for
@@ -28,9 +29,7 @@ from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.grader.judge import Mode
 from medlive.llm.wire import JsonMode
 
-AnswersOption = Annotated[
-    bool, Option("--answers", help="The model's answers instead of verdicts.")
-]
+AnswersOption = Annotated[bool, Option(help="The model's answers instead of verdicts.")]
 _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
 
 app = Commands(help="Ask and grade through an endpoint's batch API.")
@@ -71,11 +70,18 @@ def write(
         new_file(path, replace)
     if answers:
         done = write_answers(
-            run_dir, out, most_requests=max_requests, most_bytes=max_bytes
+            run_dir,
+            out,
+            most_requests=max_requests,
+            most_bytes=max_bytes,
         )
         return _describe_written(done)
     by = Grading(
-        grader=grader, base_url=base_url, api_key_env=api_key_env, parameters=parameters
+        grader=grader,
+        base_url=base_url,
+        api_key_env=api_key_env,
+        parameters=parameters,
+        allow_unpinned=allow_unpinned,
     )
     asked = None if shape is None else one_of("--shape", JsonMode, shape)
 
@@ -91,7 +97,6 @@ def write(
                 out,
                 shape=asked or json_mode,
                 mode=mode,
-                allow_unpinned=allow_unpinned,
                 most_requests=max_requests,
                 most_bytes=max_bytes,
             )
@@ -100,10 +105,10 @@ def write(
 
 
 def _describe_written(done: BatchWritten) -> Result:
-    parts = [counted(done.requests, "call")]
+    note = counted(done.requests, "call")
     if done.criteria:
-        parts.append(f"{done.criteria} criteria")
-    notes = ["; ".join(parts)]
+        note += f"; {done.criteria} criteria"
+    notes = [note]
     if done.waiting:
         notes.append(
             f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"
@@ -134,7 +139,10 @@ def read(
         hint = "medlive eval batch write --answers, or run, asks again"
     else:
         done = read_batch(
-            run_dir, results, allow_unpinned=allow_unpinned, prices=prices
+            run_dir,
+            results,
+            allow_unpinned=allow_unpinned,
+            prices=prices,
         )
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
@@ -142,13 +150,18 @@ def read(
     return _describe_read(done, kinds, left, hint)
 
 
-def _describe_read(done: BatchRead, kinds: list[str], left: str, hint: str) -> Result:
+def _describe_read(
+    done: BatchRead,
+    kinds: list[str],
+    left: str,
+    hint: str,
+) -> Result:
     """What was read; the failure where something is open, or for lines that are no results."""
     counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
-    notes = list(done.notes)
+    reasons = dict(done.reasons.most_common())
+    notes = [*done.notes, *reason_notes("ungraded", reasons)]
     refused = 0
-    for reason, n in done.reasons.most_common():
-        notes.append(f"ungraded: {n}: {reason}")
+    for reason, n in reasons.items():
         if "response_format" in reason or "json_schema" in reason:
             refused += n
     if refused:
@@ -161,19 +174,14 @@ def _describe_read(done: BatchRead, kinds: list[str], left: str, hint: str) -> R
         "unknown": "results are of no call of this run",
         "damaged": "lines are no results",
     }
-    problems = []
-    for name, what in faults.items():
-        if counts[name]:
-            problems.append(f"{counts[name]} {what}")
+    problems = [f"{counts[name]} {faults[name]}" for name in faults if counts[name]]
     failure = None
     if problems:
-        failure = CheckFailed(
-            ", ".join(problems), hint=hint if counts["open"] else None
-        )
-    reasons = dict(done.reasons.most_common())
-    return Result(
-        {**counts, "reasons": reasons, "notes": done.notes},
-        [table_of([counts], list(counts))],
-        notes,
-        failure,
-    )
+        to_do = hint if counts["open"] else None
+        failure = CheckFailed(", ".join(problems), hint=to_do)
+    value = {
+        **counts,
+        "reasons": reasons,
+        "notes": done.notes,
+    }
+    return Result(value, [table_of([counts], list(counts))], notes, failure)

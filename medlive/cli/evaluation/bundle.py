@@ -50,7 +50,6 @@ from medlive.report.tables import scores_json
 PublicKeyFiles = Annotated[
     list[Path] | None,
     Option(
-        "--public-key",
         metavar="FILE",
         help="A key that must have signed it; repeatable.",
     ),
@@ -58,7 +57,7 @@ PublicKeyFiles = Annotated[
 UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
 SnapshotOption = Annotated[
-    str | None, Option("--snapshot", metavar="PATH", help="The snapshot or cases.")
+    str | None, Option(metavar="PATH", help="The snapshot or cases.")
 ]
 _MOST: Final = 5
 """Faults of a step that a table names; --json has the first twenty."""
@@ -107,7 +106,11 @@ def bundle(
         )
     write_bundle(files, out)
     sizes = {name: len(data) for name, data in files.items()}
-    value = {"path": out, "signed": key and key.public.id_text(), "files": sizes}
+    value = {
+        "path": out,
+        "signed": key and key.public.id_text(),
+        "files": sizes,
+    }
     notes = [f"written: {out}"]
     if run.grader is not None and {*run.grader.answered_by} - {run.grader.model}:
         notes.append(
@@ -155,12 +158,15 @@ def verify_bundle(
         return result._replace(failure=misleading)
     skipped = "" if report.complete else ", but steps were skipped"
     notes = [marked(f"{path.name} verifies{skipped}", overridden)]
-    notes.append(_TRUST[report.trust.value])
+    notes.append(_TRUST[report.trust])
     if to_run is not None:
         verify.unbundle(report, to_run)
         notes.append(f"written: {to_run}")
     failure = None if report.proven else typer.Exit(UNPROVEN)
-    return result._replace(notes=notes, failure=failure)
+    return result._replace(
+        notes=notes,
+        failure=failure,
+    )
 
 
 def leaderboard(
@@ -187,7 +193,10 @@ def leaderboard(
     reports = []
     for path in bundles:
         report = verify.verify_bundle(
-            path, public_keys=keys, snapshot=cases, errata_file=errata_file
+            path,
+            public_keys=keys,
+            snapshot=cases,
+            errata_file=errata_file,
         )
         reports.append(report)
     board = rank_bundles(
@@ -211,16 +220,32 @@ def leaderboard(
         notes += [*ranking.table.warnings, *ranking.notes]
         if any(report.trust is Trust.NOT_SIGNED for report in ranking.ranked):
             failure = typer.Exit(UNPROVEN)
-    return Result(_leaderboard_json(board), _describe(board), notes, failure)
+    apart = []
+    for report, why in board.unranked:
+        apart.append(
+            {
+                "path": report.path,
+                "model": report.model,
+                "why": why,
+            }
+        )
+    value = {
+        "format": "medlive-leaderboard",
+        "format_version": 1,
+        "rankings": list(map(_ranking_json, board.rankings)),
+        "apart": apart,
+    }
+    return Result(value, _describe(board), notes, failure)
 
 
 def _describe(board: Leaderboard) -> Iterator[Grid | str]:
     for ranking in board.rankings:
-        cases = ranking.table.models[0].run.run.info.cases
-        grader = ranking.conditions.grader
+        run = ranking.table.models[0].run
+        info, cases = run.run.info, run.run.info.cases
+        assert run.grader is not None
         yield (
             f"{cases.name}, {counted(cases.count, 'case')} ({in_words(cases.selection)}); template "
-            f"{ranking.conditions.template.name}; graded by {grader.model} in {grader.mode} mode"
+            f"{info.template.name}; graded by {run.grader.model} in {run.grader.mode} mode"
         )
         yield from describe_scores(ranking.table)
         yield table_of(ranking.ranked, ("path", "model", "trust"), "bundles")
@@ -244,21 +269,9 @@ def _key_of(report: BundleReport) -> str | None:
     return report.info.signing.key_id if report.info and report.info.signing else None
 
 
-def _leaderboard_json(board: Leaderboard) -> dict[str, object]:
-    apart = []
-    for report, why in board.unranked:
-        apart.append({"path": report.path, "model": report.model, "why": why})
-    return {
-        "format": "medlive-leaderboard",
-        "format_version": 1,
-        "rankings": list(map(_ranking_json, board.rankings)),
-        "apart": apart,
-    }
-
-
 def _ranking_json(ranking: Ranking) -> dict[str, object]:
-    info = ranking.table.models[0].run.run.info
-    grader = ranking.conditions.grader
+    run = ranking.table.models[0].run
+    info, grader = run.run.info, run.grader
     conditions = {
         "snapshot": info.cases.name,
         "snapshot_digest": info.cases.digest,

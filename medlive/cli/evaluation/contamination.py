@@ -12,10 +12,7 @@ from medlive.cli.evaluation.score import scored
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, dimmed, new_file
 from medlive.evaluation.scoring.books import BookArm, score_arms
-from medlive.evaluation.scoring.contamination import (
-    ContaminationTable,
-    ModelContamination,
-)
+from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.refusals import marked
 from medlive.report.html import format_p
@@ -48,7 +45,11 @@ def contamination(
         new_file(out, replace)
     registry = api.open_registry(how.models)
     table = scored(runs, how)
-    study = api.contamination(table, models=registry, permutations=permutations)
+    study = api.contamination(
+        table,
+        models=registry,
+        permutations=permutations,
+    )
     arms = score_arms(table, registry)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*study.warnings]
@@ -66,15 +67,30 @@ def contamination(
 
 
 def _describe(
-    study: ContaminationTable, arms: Sequence[BookArm], on: str
+    study: ContaminationTable,
+    arms: Sequence[BookArm],
+    on: str,
 ) -> Iterator[Grid | str]:
     """The drops, what stands beside them, and the open book; `on`: cases and graders."""
-    metric = f"{study.metric.value} metric"
+    metric = f"{study.metric} metric"
     clipped = "" if study.metric.clips_cases else ", cases and means not clipped"
     columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
+    drops: list[Sequence[object]] = []
+    for model in study.models:
+        row: list[object] = [model.label, "unknown", *[None] * 8]
+        if model.cutoff is not None and (drop := model.drop) is not None:
+            row = [model.label, model.cutoff.text, model.cutoff.basis]
+            row += [
+                f"{drop.n_pre}/{drop.n_post}",
+                percent(drop.pre),
+                percent(drop.post),
+            ]
+            row += [points(drop.difference), points_between(drop.low, drop.high)]
+            row += [format_p(drop.p), format_p(model.p_holm)]
+        drops.append(dimmed(row) if model.few and model.cutoff else row)
     yield Grid(
         [*columns, "95 % interval", "p", "p (Holm)"],
-        map(_drop_cells, study.models),
+        drops,
         f"drop past the cutoff ({metric}{clipped}, points of 100) on {on}; dim: under {FEW} "
         "cases on a side",
     )
@@ -86,17 +102,13 @@ def _describe(
         yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"
     rows = []
     for book in arms:
-        row: list[object] = [
-            book.model,
-            "after the cutoff" if book.cutoff else "all (cutoff unknown)",
-            book.pair.n,
-            percent(book.baseline.value),
-            percent(book.closed_score.value),
-            percent(book.open_score.value),
-            points(book.pair.difference),
-            points_between(book.pair.low, book.pair.high),
-            format_p(book.p_holm),
-        ]
+        cases = "after the cutoff" if book.cutoff else "all (cutoff unknown)"
+        row = [book.model, cases, book.pair.n]
+        for score in (book.baseline, book.closed_score, book.open_score):
+            row.append(percent(score.value))
+        row.append(points(book.pair.difference))
+        row.append(points_between(book.pair.low, book.pair.high))
+        row.append(format_p(book.p_holm))
         rows.append(dimmed(row) if book.few else row)
     if rows:
         columns = ["model", "cases", "n", "baseline %", "closed book %", "open book %"]
@@ -112,22 +124,3 @@ def _rests(sides: Drop | Effect) -> str:
     few = ", which is few" if min(sides.n_pre, sides.n_post) < FEW else ""
     interval = points_between(sides.low, sides.high) or "no interval"
     return f"({interval}; n {sides.n_pre}/{sides.n_post}{few})"
-
-
-def _drop_cells(model: ModelContamination) -> Sequence[object]:
-    drop = model.drop
-    if model.cutoff is None or drop is None:
-        return [model.label, "unknown", *[None] * 8]
-    cells = [
-        model.label,
-        model.cutoff.text,
-        model.cutoff.basis,
-        f"{drop.n_pre}/{drop.n_post}",
-        percent(drop.pre),
-        percent(drop.post),
-        points(drop.difference),
-        points_between(drop.low, drop.high),
-        format_p(drop.p),
-        format_p(model.p_holm),
-    ]
-    return dimmed(cells) if model.few else cells

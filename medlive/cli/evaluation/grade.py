@@ -18,6 +18,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     plan_result,
     plans_result,
+    reason_notes,
 )
 from medlive.cli.output import Result, fields_of, progress, say, table_of
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
@@ -27,8 +28,8 @@ from medlive.evaluation.grading import harm as harm_readings
 from medlive.evaluation.grading.grade import GradeResult, grade_run
 from medlive.evaluation.grading.harm import HarmResult
 from medlive.evaluation.grading.plan import plan_grading
-from medlive.evaluation.grading.repeats import RepeatResult, repeat_run
-from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.grading.repeats import repeat_run
+from medlive.evaluation.model import CallsMade, EvaluationCase
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.grader.judge import Judge, Mode
 from medlive.llm.budget import Budget
@@ -42,7 +43,7 @@ def grade(
     mode: ModeOption = Mode.RUBRIC,
     repeats: Annotated[int, Option(min=1, max=100)] = 1,
     harm: HarmOption = True,
-    harm_only: Annotated[bool, Option("--harm-only")] = False,
+    harm_only: bool = False,
 ) -> Result:
     """Grade the answers of runs and read them for harm; without --grader by the role of config/models.toml, the second
     judge of harm by the role checker. Exit status 1 while criteria are ungraded or answers are not read, 3 where no
@@ -58,7 +59,13 @@ def grade(
     results = []
     for run_dir in runs:
         result = grade_answers(
-            run_dir, by, mode, budget, grades=not harm_only, harm=harm, repeats=repeats
+            run_dir,
+            by,
+            mode,
+            budget,
+            grades=not harm_only,
+            harm=harm,
+            repeats=repeats,
         )
         results.append(result)
     values = [result.value for result in results]
@@ -91,12 +98,22 @@ def grade_answers(
     def plan(engine: Engine, **how: Any) -> Result:
         judge = _judge(by, mode, engine)
         plans = plan_stages(
-            run_dir, engine, mode, grades=grades, harm=harm, repeats=repeats, **how
+            run_dir,
+            engine,
+            mode,
+            grades=grades,
+            harm=harm,
+            repeats=repeats,
+            **how,
         )
         if list(plans) != ["grades"]:
             return plans_result(plans, budget)
         planned = plans["grades"]
-        about = {"path": run_dir, "mode": mode.value, **planned.about}
+        about = {
+            "path": run_dir,
+            "mode": mode,
+            **planned.about,
+        }
         return plan_result(about | {"grader": _grader(judge)}, planned, budget)
 
     async def ask(engine: Engine, **how: Any) -> Result:
@@ -106,7 +123,11 @@ def grade_answers(
         if grades:
             with progress("criteria", budget) as tick:
                 graded = await grade_run(
-                    run_dir, engine, mode=mode, progress=tick, **how
+                    run_dir,
+                    engine,
+                    mode=mode,
+                    progress=tick,
+                    **how,
                 )
             stopped = graded.stopped
             repeated = None
@@ -123,7 +144,16 @@ def grade_answers(
             parts.append(_describe_grades(graded, repeated, judge, budget))
         if reads_harm(engine, harm) and not stopped:
             try:
-                parts.append(await _read(run_dir, by, engine, **how))
+                async with by.checker(engine) as checker:
+                    with progress("answers read for harm", budget) as tick:
+                        read = await harm_readings.read_run(
+                            run_dir,
+                            engine,
+                            checker,
+                            progress=tick,
+                            **how,
+                        )
+                parts.append(_describe_harm(read))
             except (ConfigError, EndpointUnavailable) as exc:
                 if not parts:
                     raise
@@ -137,26 +167,20 @@ def grade_answers(
     return plan_or_ask(by, budget, plan, ask)
 
 
-def _judge(by: Grading, mode: Mode, engine: Engine) -> Judge:
+def _judge(
+    by: Grading,
+    mode: Mode,
+    engine: Engine,
+) -> Judge:
     """The judge, who is named on stderr. Raises UsageError for the rules engine that nobody chose."""
     if by.grader is None and engine.identity.engine == "rules":
         raise UsageError(
             "no grader is configured, and the rules engine makes no clinical judgement",
             hint="give --grader and --base-url, or name a grader in models.toml",
         )
-    judge = Judge(engine.identity, mode, allow_unpinned=by.allow_unpinned)
+    judge = Judge(engine.identity, mode)
     say(_who(judge))
     return judge
-
-
-async def _read(run_dir: Path, by: Grading, engine: Engine, **how: Any) -> Result:
-    """Read the answers for harm."""
-    async with by.checker(engine) as checker:
-        with progress("answers read for harm", how["budget"]) as tick:
-            done = await harm_readings.read_run(
-                run_dir, engine, checker, progress=tick, **how
-            )
-    return _describe_harm(done)
 
 
 def plan_stages(
@@ -175,10 +199,20 @@ def plan_stages(
     who = engine.identity
     if grades:
         plans["grades"] = plan_grading(
-            run_dir, who, mode=mode, ahead=ahead, repeats=repeats, **how
+            run_dir,
+            who,
+            mode=mode,
+            ahead=ahead,
+            repeats=repeats,
+            **how,
         )
     if reads_harm(engine, harm):
-        plans["harm"] = harm_readings.plan_run(run_dir, who, ahead=ahead, **how)
+        plans["harm"] = harm_readings.plan_run(
+            run_dir,
+            who,
+            ahead=ahead,
+            **how,
+        )
     return plans
 
 
@@ -200,14 +234,13 @@ def _describe_harm(done: HarmResult) -> Result:
     ]
     if controls.failed:
         notes.append(f"the judges of harm fail their control: {controls.failed}")
-    for reason, n in done.reasons.items():
-        notes.append(f"not read for harm: {n}: {reason}")
+    notes += [*reason_notes("not read for harm", done.reasons), *done.notes]
     return Result(
         {"harm": value | {"controls": controls.as_json()}},
         [table_of([value], _HARM_COUNTS, "read for harm")],
-        [*notes, *done.notes],
+        notes,
         find_incomplete(
-            done.answers - done.read,
+            done.left,
             "answer is not read for harm",
             "answers are not read for harm",
             [done],
@@ -219,14 +252,9 @@ def _who(judge: Judge) -> str:
     return f"the grader is {judge.identity.model} in {judge.mode} mode ({judge.digest[:19]})"
 
 
-def _grader(judge: Judge) -> dict[str, str]:
-    who = judge.identity
-    return {
-        "engine": who.engine,
-        "model": who.model,
-        "mode": judge.mode.value,
-        "judge": judge.digest,
-    }
+def _grader(judge: Judge) -> dict[str, object]:
+    about = {"mode": judge.mode, "judge": judge.digest}
+    return fields_of(judge.identity, ("engine", "model")) | about
 
 
 _COUNTS = ("path", "criteria", "met", "not_met", "ungraded", "reused", "calls")
@@ -234,30 +262,31 @@ _MORE = ("unanswered", "reasons", "stopped", "notes")
 
 
 def _describe_grades(
-    done: GradeResult, repeated: RepeatResult | None, judge: Judge, budget: Budget
+    done: GradeResult,
+    repeated: CallsMade | None,
+    judge: Judge,
+    budget: Budget,
 ) -> Result:
     value = fields_of(done, (*_COUNTS, *_MORE))
     value |= {"grader": _grader(judge), "spent": budget.as_json()}
     row = value | {"unanswered": len(done.unanswered)}
-    notes = list(done.notes)
+    notes = [*done.notes, *reason_notes("ungraded", done.reasons)]
     failure = find_incomplete(
-        done.ungraded,
+        done.left,
         "criterion is ungraded",
         "criteria are ungraded",
         [done],
         "the same command grades them again",
         always=True,
     )
-    for reason, n in done.reasons.items():
-        notes.append(f"ungraded: {n}: {reason}")
     if repeated:
-        value["repeated"] = fields_of(repeated, ("calls", "missing"))
+        value["repeated"] = {"calls": repeated.calls, "missing": repeated.left}
         notes += repeated.notes
         notes.append(
             f"{repeated.calls} calls for repeated verdicts: medlive eval meta {done.path} shows how far they agree"
         )
         failure = failure or find_incomplete(
-            repeated.missing,
+            repeated.left,
             "repeated verdict is missing",
             "repeated verdicts are missing",
             [repeated],
@@ -291,7 +320,12 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
 
     async def ask(engine: Engine, **how: Any) -> Result:
         with progress("answers") as tick:
-            done = await direct.judge_direct(run_dir, engine, progress=tick, **how)
+            done = await direct.judge_direct(
+                run_dir,
+                engine,
+                progress=tick,
+                **how,
+            )
         value = {
             "path": done.path.parent,
             "answers": done.questions,
@@ -299,15 +333,13 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
             "spent": budget.as_json(),
         }
         value |= fields_of(done, ("calls", "reasons", "stopped"))
-        notes = list(done.notes)
-        for reason, n in done.reasons.items():
-            notes.append(f"no score: {n}: {reason}")
+        notes = [*done.notes, *reason_notes("no score", done.reasons)]
         return Result(
             value,
             [table_of([value], ("path", "answers", "scored", "calls"))],
             notes,
             find_incomplete(
-                done.questions - done.settled,
+                done.left,
                 "answer has no score",
                 "answers have no score",
                 [done],

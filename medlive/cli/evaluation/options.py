@@ -14,6 +14,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -52,7 +53,7 @@ T = TypeVar("T")
 _DAY: Final[dict[str, Any]] = {"metavar": "YYYY-MM-DD", "formats": ["%Y-%m-%d"]}
 CasesOption = Annotated[
     str,
-    Option("--cases", help="A snapshot's folder or version, or a benchmark's file."),
+    Option(help="A snapshot's folder or version, or a benchmark's file."),
 ]
 
 
@@ -86,7 +87,9 @@ def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
 
 
 def load_checked(
-    paths: list[Path], judge: str | None, allow: list[Allow] | None
+    paths: list[Path],
+    judge: str | None,
+    allow: list[Allow] | None,
 ) -> tuple[list[GradedRun], list[Objection]]:
     """The runs, and what is overridden to show their figures side by side. Raises CheckFailed."""
     graded = load_runs(paths, judge)
@@ -99,15 +102,12 @@ LimitOption = Annotated[
 OutOption = Annotated[
     Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")
 ]
-UnpinnedOption = Annotated[
-    bool, Option("--allow-unpinned", help="Accept replies that name another model.")
-]
+UnpinnedOption = Annotated[bool, Option(help="Accept replies that name another model.")]
 RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
 RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=check_runs)]
 ParametersOption = Annotated[
     str,
     Option(
-        "--parameters",
         metavar="JSON",
         help="Sent with each call, as '{\"temperature\": 0}'; null: none.",
     ),
@@ -115,40 +115,37 @@ ParametersOption = Annotated[
 MetricOption = Annotated[
     Metric | None,
     Option(
-        "--metric",
         help="paper: criteria of advice alone; published: LiveMedBench's script "
         "[safe where every run was read for harm, else complete].",
     ),
 ]
 ModeOption = Annotated[
-    Mode, Option("--mode", help="rubric: a call per case; criterion: a call each.")
+    Mode, Option(help="rubric: a call per case; criterion: a call each.")
 ]
 HarmOption = Annotated[
     bool, Option("--harm/--no-harm", help="Read each answer for harmful statements.")
 ]
 AllowOption = Annotated[
     list[Allow] | None,
-    Option("--allow", help="Show what would mislead; repeatable."),
+    Option(help="Show what would mislead; repeatable."),
 ]
 JudgeOption = Annotated[
     str | None,
-    Option("--judge", metavar="DIGEST", help="The grader, by digest or model."),
+    Option(metavar="DIGEST", help="The grader, by digest or model."),
 ]
-DrawsOption = Annotated[
-    int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")
-]
-SeedOption = Annotated[int, Option("--seed", min=0, help="Where the draws begin.")]
+DrawsOption = Annotated[int, Option(min=1, max=100_000, help="Draws of the bootstrap.")]
+SeedOption = Annotated[int, Option(min=0, help="Where the draws begin.")]
 ErrataOption = Annotated[
     ErrataMode,
-    Option("--errata", help="What to do about withdrawn cases; apply: leave them out."),
+    Option(help="What to do about withdrawn cases; apply: leave them out."),
 ]
 ErrataFileOption = Annotated[
     Path | None,
-    Option("--errata-file", metavar="FILE", help="Errata [the snapshot's]."),
+    Option(metavar="FILE", help="Errata [the snapshot's]."),
 ]
 ErrataKeyOption = Annotated[
     str | None,
-    Option("--public-key", metavar="KEY", help="The key that signed the errata."),
+    Option(metavar="KEY", help="The key that signed the errata."),
 ]
 
 
@@ -158,7 +155,10 @@ def read_price(text: str | None) -> Price | None:
         return None
     first, _, second = text.partition(",")
     try:
-        return Price(input=float(first), output=float(second))
+        return Price(
+            input=float(first),
+            output=float(second),
+        )
     except ValueError as exc:
         raise UsageError(
             f"--price {text}: expected dollars a million tokens of input and of output",
@@ -191,24 +191,57 @@ class Calls:
     max_tokens: Annotated[int | None, Option(min=1)] = None
     dry_run: bool = False
 
-    def budget(self, *run_dirs: Path, logs: Iterable[Path] = ()) -> Budget:
+    def budget(
+        self,
+        *run_dirs: Path,
+        logs: Iterable[Path] = (),
+    ) -> Budget:
         """The limits of what may be spent; in dollars, with what run folders, or the calls of logs, cost already."""
         budget = Budget(
-            max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens
+            max_calls=self.max_calls,
+            max_usd=self.max_usd,
+            max_tokens=self.max_tokens,
         )
         if self.max_usd is not None:
-            made = [*logs]
-            for run_dir in run_dirs:
-                made += run_logs(run_dir)
-            spent = spent_of(made, read_price(self.price))
-            budget.usd_before = spent.usd
-            if spent.unpriced:
+            made = [*logs, *chain.from_iterable(map(run_logs, run_dirs))]
+            budget.usd_before, unpriced = spent_of(made, read_price(self.price))
+            if unpriced:
+                calls = counted(unpriced, "call")
                 say(
-                    f"without a price, not counted against --max-usd: {counted(spent.unpriced, 'call')} on record"
+                    f"without a price, not counted against --max-usd: {calls} on record"
                 )
         return budget
 
-    def engine(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grading(Calls):
+    """Who judges, instead of the configured grader, and how it is called.
+
+    Attributes:
+        grader: The grader's model id.
+        base_url: The grader's endpoint.
+    """
+
+    grader: str | None = None
+    base_url: str | None = None
+    allow_unpinned: UnpinnedOption = False
+
+    def open(self) -> Engine:
+        """The model that judges, by its name or as configured."""
+        role = read_settings().roles.grader
+        return self._engine(role, self.grader, self.base_url, self.api_key_env)
+
+    @asynccontextmanager
+    async def checker(self, grader: Engine) -> AsyncIterator[Engine]:
+        """The second judge of harm as configured, else the grader itself."""
+        role = read_settings().roles.checker
+        if role.engine == "rules":
+            yield grader
+            return
+        async with aclosing(self._engine(role)) as engine:
+            yield engine
+
+    def _engine(
         self,
         role: RoleSettings,
         model: str | None = None,
@@ -229,36 +262,8 @@ class Calls:
             prices=prices,
             timeout_s=self.timeout,
             parameters=read_parameters(self.parameters),
+            allow_unpinned=self.allow_unpinned,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grading(Calls):
-    """Who judges, instead of the configured grader, and how it is called.
-
-    Attributes:
-        grader: The grader's model id.
-        base_url: The grader's endpoint.
-    """
-
-    grader: str | None = None
-    base_url: str | None = None
-    allow_unpinned: UnpinnedOption = False
-
-    def open(self) -> Engine:
-        """The model that judges, by its name or as configured."""
-        role = read_settings().roles.grader
-        return self.engine(role, self.grader, self.base_url, self.api_key_env)
-
-    @asynccontextmanager
-    async def checker(self, grader: Engine) -> AsyncIterator[Engine]:
-        """The second judge of harm as configured, else the grader itself."""
-        role = read_settings().roles.checker
-        if role.engine == "rules":
-            yield grader
-            return
-        async with aclosing(self.engine(role)) as engine:
-            yield engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,36 +307,34 @@ def plan_or_ask(
     by: Grading,
     budget: Budget,
     plan: Callable[..., P],
-    ask: Callable[..., Awaitable[T]],
+    ask: Callable[..., Awaitable[T]] | None = None,
 ) -> P | T:
-    """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls.
+    """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls; None: always the plan.
 
-    Both are given the engine and `allow_unpinned`; `plan` the engine's `price`, `ask` `budget` and `concurrency`.
+    Both are given the engine; `plan` the engine's `price`, `ask` `budget` and `concurrency`.
     """
 
     async def run() -> P | T:
-        unpinned = by.allow_unpinned
         async with aclosing(by.open()) as engine:
-            price = price_of(engine)
-            if by.dry_run:
-                return plan(engine, price=price, allow_unpinned=unpinned)
+            # Nothing for the rules of this process; None: unknown, as of any endpoint's without a price.
+            price = getattr(
+                engine,
+                "price",
+                Price(
+                    input=0.0,
+                    output=0.0,
+                ),
+            )
+            if by.dry_run or ask is None:
+                return plan(engine, price=price)
             check_priced(budget.max_usd, {engine.identity.model: price})
             return await ask(
                 engine,
                 budget=budget,
                 concurrency=by.concurrency,
-                allow_unpinned=unpinned,
             )
 
     return wait_for(run())
-
-
-def price_of(engine: Engine) -> Price | None:
-    """What an engine's model costs: nothing for the rules of this process; None: unknown, as of any endpoint's
-    without a price, whatever its model is called."""
-    # Only an endpoint's engine has a price.
-    price: Price | None = getattr(engine, "price", Price(input=0.0, output=0.0))
-    return price
 
 
 def find_incomplete(
@@ -369,26 +372,32 @@ def _none_answered(asked: Sequence[CallsMade]) -> EndpointUnavailable:
     """The failure where no part of the work got an answer to its calls."""
     last = asked[-1].silence
     assert last is not None
-    to_do = last.hint
+    hint = last.hint
     if isinstance(last, CircuitOpen):
         # Its own hint is for workers, which go on by themselves.
-        to_do = "look at the address, the key and the network; the same command goes on"
+        hint = "look at the address, the key and the network; the same command goes on"
     calls = sum(part.calls for part in asked)
     return EndpointUnavailable(
-        f"none of {calls} calls was answered, the last: {last.message}",
-        hint=to_do,
+        f"none of {calls} calls was answered, the last: {last.message}", hint=hint
     )
 
 
-def plan_result(about: Mapping[str, object], plan: Plan, budget: Budget) -> Result:
+def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
+    """Why something is not done, a note each."""
+    return [f"{what}: {n}: {reason}" for reason, n in reasons.items()]
+
+
+def plan_result(
+    about: Mapping[str, object],
+    plan: Plan,
+    budget: Budget,
+) -> Result:
     """What calls would take, after what they are about, and which limits would end the work before."""
     value = {**about, **asdict(plan)}
     del value["about"]
     names = [name for name in value if name not in ("path", "grader")]
-    notes = [
-        "estimated (docs/grading.md); calls that have to be asked twice come on top",
-        *_warnings(plan, budget),
-    ]
+    note = "estimated (docs/grading.md); calls that have to be asked twice come on top"
+    notes = [note, *_warnings(plan, budget)]
     return Result(value, [table_of([value], names)], notes)
 
 
@@ -407,16 +416,14 @@ def sum_plans(plans: Mapping[str, Plan]) -> Plan:
 
 def plans_result(plans: Mapping[str, Plan], budget: Budget) -> Result:
     """What several stages would take, and which limits would end the work before."""
+    value = {stage: asdict(plan) for stage, plan in plans.items()}
     whole = sum_plans(plans)
     rows = []
-    for stage, plan in {**plans, "all": whole}.items():
-        rows.append({"stage": stage, **asdict(plan)})
+    for stage, plan in {**value, "all": asdict(whole)}.items():
+        rows.append({"stage": stage, **plan})
     names = ("stage", "calls", "input_tokens", "output_tokens", "usd")
-    notes = [
-        "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown",
-        *_warnings(whole, budget),
-    ]
-    value = {name: asdict(plan) for name, plan in plans.items()}
+    note = "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown"
+    notes = [note, *_warnings(whole, budget)]
     return Result(value, [table_of(rows, names)], notes)
 
 

@@ -20,6 +20,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     plan_result,
     plans_result,
+    reason_notes,
 )
 from medlive.cli.evaluation.run import load_set
 from medlive.cli.options import Commands, read_settings
@@ -67,7 +68,7 @@ _WRITTEN = (
 app = Commands(help="Evaluate by other papers' methods: coverage, comparison and more.")
 OutFolderOption = Annotated[
     Path,
-    Option("--out", help="Folder of what judges said; a repeated run goes on there."),
+    Option(help="Folder of what judges said; a repeated run goes on there."),
 ]
 
 
@@ -120,19 +121,33 @@ def run(
         name: The protocol; `list` shows them.
         option: An option of the protocol.
     """
-    protocol = make_protocol(name, _options(option or []))
+    options: dict[str, object] = {}
+    for text in option or ():
+        key, sign, value = text.partition("=")
+        if not sign:
+            raise UsageError(f"--set takes NAME=VALUE, not {text!r}")
+        options[key.replace("-", "_")] = _read_value(key, value)
+    protocol = make_protocol(name, options)
     graded, overridden = load_checked(runs, judge, allow)
-    material = [Subject.of(run) for run in labelled(graded)]
+    material = [Subject.from_run(run) for run in labelled(graded)]
     budget = _budget(by, out)
     outcome = _apply(protocol, material, out, by, budget)
     if isinstance(outcome, Plan):
         return plan_result(outcome.about, outcome, budget)
     done, results = outcome
-    value = TaskResults.of(protocol.name, protocol, results, done)
-    notes = [*(objection.why for objection in overridden), *value.notes]
-    for why, n in (done.reasons if done else {}).items():
-        notes.append(f"ungraded: {n}: {why}")
-    return _result(value, results.tables, overridden, notes, budget, [done])
+    task = TaskResults.from_results(protocol.name, protocol, results, done)
+    notes = [*(objection.why for objection in overridden), *task.notes]
+    if done:
+        notes += reason_notes("ungraded", done.reasons)
+    return _result(task, results.tables, overridden, notes, budget, [done])
+
+
+def _read_value(name: str, text: str) -> object:
+    """A value as it is, or the JSON list that it begins. Raises UsageError."""
+    try:
+        return json.loads(text) if text.startswith("[") else text
+    except ValueError as exc:
+        raise UsageError(f"--set {name} is not a JSON list: {exc}") from exc
 
 
 def _budget(by: Grading, out: Path) -> Budget:
@@ -150,7 +165,7 @@ def _result(
 ) -> Result:
     """The figures; the failure where questions are ungraded or a budget is spent."""
     work = [done for done in asked if done]
-    left = sum(done.questions - done.settled for done in work)
+    left = sum(done.left for done in work)
     return Result(
         value.model_dump(mode="json") | {"spent": budget.as_json()},
         describe_tables(tables, overridden),
@@ -166,7 +181,11 @@ def _result(
 
 
 def _apply(
-    protocol: Protocol, material: Material, out: Path, by: Grading, budget: Budget
+    protocol: Protocol,
+    material: Material,
+    out: Path,
+    by: Grading,
+    budget: Budget,
 ) -> Plan | tuple[QuestionsAsked | None, Results]:
     """With --dry-run what would be asked, else what a judge was asked, if anything, and the results."""
     if not protocol.asks:
@@ -178,7 +197,12 @@ def _apply(
     async def ask(engine: Engine, **how: Any) -> tuple[QuestionsAsked, Results]:
         with progress(f"{protocol.name}: questions") as tick:
             return await ask_protocol(
-                protocol, material, out, engine, progress=tick, **how
+                protocol,
+                material,
+                out,
+                engine,
+                progress=tick,
+                **how,
             )
 
     return plan_or_ask(by, budget, plan, ask)
@@ -204,14 +228,14 @@ def all_(
     plans: dict[str, Plan] = {}
     asked: list[QuestionsAsked | None] = []
     budget = _budget(by, out)
-    for task, protocol, material in fitting([Subject.of(run) for run in graded]):
+    for task, protocol, material in fitting([Subject.from_run(run) for run in graded]):
         outcome = _apply(protocol, material, out, by, budget)
         if isinstance(outcome, Plan):
             plans[task] = outcome
             continue
         done, results = outcome
         asked.append(done)
-        tasks.append(TaskResults.of(task, protocol, results, done))
+        tasks.append(TaskResults.from_results(task, protocol, results, done))
         tables += results.tables
     if by.dry_run:
         return plans_result(plans, budget) if plans else Result({})
@@ -256,24 +280,9 @@ def errors(
     return Result(out, [str(out)], notes)
 
 
-def _options(options: list[str]) -> dict[str, object]:
-    """NAME=VALUE as a mapping; a value that begins with [ is a JSON list. Raises UsageError."""
-    values: dict[str, object] = {}
-    for option in options:
-        name, sign, value = option.partition("=")
-        if not sign:
-            raise UsageError(f"--set takes NAME=VALUE, not {option!r}")
-        values[name.replace("-", "_")] = value
-        if value.startswith("["):
-            try:
-                values[name.replace("-", "_")] = json.loads(value)
-            except ValueError as exc:
-                raise UsageError(f"--set {name} is not a JSON list: {exc}") from exc
-    return values
-
-
 def describe_tables(
-    tables: Sequence[Table], overridden: Sequence[Objection] = ()
+    tables: Sequence[Table],
+    overridden: Sequence[Objection] = (),
 ) -> Iterator[Grid | str]:
     """Tables for people, and in each title what was overridden."""
     for table in tables:

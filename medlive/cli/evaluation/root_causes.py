@@ -1,6 +1,6 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +19,7 @@ from medlive.cli.evaluation.options import (
     load_checked,
     plan_or_ask,
     plans_result,
+    reason_notes,
 )
 from medlive.cli.output import Grid, Result, counted, fields_of, progress, shortened
 from medlive.errors import UsageError
@@ -67,10 +68,7 @@ def audit(
         table_only: Show what is on record; ask nobody.
         examples: Examples of each cause.
     """
-    which: dict[str, Any] = {
-        "bottom": bottom,
-        "metric": metric.equation_1,
-    }
+    which: dict[str, Any] = {"bottom": bottom, "metric": metric.equation_1}
     if (auditor is None) != (base_url is None):
         raise UsageError(
             "--auditor and --base-url belong together; without both the configured grader is asked"
@@ -85,30 +83,38 @@ def audit(
     def plan(engine: Engine, **how: Any) -> dict[str, Plan]:
         plans = {}
         for path, run in zip(runs, graded, strict=True):
-            plans[str(path)] = plan_audit(run, engine.identity, **which, **how)
+            plans[str(path)] = plan_audit(
+                run,
+                engine.identity,
+                **which,
+                **how,
+            )
         return plans
 
     async def ask(engine: Engine, **how: Any) -> list[QuestionsAsked]:
-        which["auditor"] = engine.identity
         done = []
         for run in graded:
             with progress(f"cases of {run.label}") as tick:
-                audited = await audit_run(
-                    run,
-                    engine,
-                    progress=tick,
-                    bottom=bottom,
-                    metric=which["metric"],
-                    **how,
+                done.append(
+                    await audit_run(
+                        run,
+                        engine,
+                        progress=tick,
+                        **which,
+                        **how,
+                    )
                 )
-            done.append(audited)
+        which["auditor"] = engine.identity
         return done
 
     work: list[QuestionsAsked] = []
     if not table_only:
         how = {field.name: getattr(calls, field.name) for field in fields(calls)}
         by = Grading(
-            **how, grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned
+            **how,
+            grader=auditor,
+            base_url=base_url,
+            allow_unpinned=allow_unpinned,
         )
         outcome = plan_or_ask(by, budget, plan, ask)
         if isinstance(outcome, dict):
@@ -157,28 +163,28 @@ def _describe(
     for grid in _tables(tables, paths, examples):
         title = marked(grid.title or "", overridden)
         shown.append(Grid(grid.columns, grid.rows, title))
-    shown += _idle(uses)
+    idle = [use for use in uses if use.is_idle]
+    if idle:
+        shown += _describe_idle(idle, len(uses))
     return Result(value, shown, notes, failure)
 
 
-def _idle(uses: Sequence[PenaltyUse]) -> Iterator[Grid | str]:
+def _describe_idle(idle: list[PenaltyUse], of_all: int) -> Iterator[Grid | str]:
     """The penalties that no model committed, and how they leave the case's next revision."""
-    idle = [use for use in uses if use.is_idle]
-    if not idle:
-        return
     rows = []
     for use in idle:
         models = len(set(use.models))
         rows.append([use.case_id, f"{use.points:+g}", use.criterion, models])
-    title = f"{len(idle)} of {len(uses)} penalties that no model committed"
+    title = f"{len(idle)} of {of_all} penalties that no model committed"
     yield Grid(["case", "points", "penalty", "models"], rows, title)
     yield "Each of these takes one out, of the case's next revision too:"
-    for use in idle:
-        yield use.command
+    yield from (use.command for use in idle)
 
 
 def _tables(
-    tables: list[AuditTable], paths: list[Path], examples: int
+    tables: list[AuditTable],
+    paths: list[Path],
+    examples: int,
 ) -> Iterator[Grid]:
     labels = [table.run.label for table in tables]
     names = []
@@ -201,7 +207,7 @@ def _tables(
     for state in ("audited", "unaudited"):
         counts.append([state, *(str(getattr(table, state)) for table in tables)])
     on = rests_on(table.run for table in tables)
-    metric = tables[0].bottom.metric.value
+    metric = tables[0].bottom.metric
     title = f"root causes of the lowest scores ({metric} metric) on {on}"
     yield Grid(["root cause", *names], counts, title)
     if findings:
@@ -218,7 +224,6 @@ def _remarks(table: AuditTable) -> Iterator[str]:
         yield f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
     for state, n in bottom.left_out.items():
         yield f"{counted(n, 'case is', 'cases are')} {state.replace('_', ' ')}: no candidates"
-    for reason, n in table.reasons.items():
-        yield f"unaudited: {n}: {reason}"
+    yield from reason_notes("unaudited", table.reasons)
     if table.auditor is not None and not table.clinical:
         yield "audited by the rules engine: no clinical judgement was made"

@@ -5,7 +5,7 @@ import os
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Option
 
@@ -72,9 +72,8 @@ from medlive.llm.budget import Budget
 from medlive.snapshot.model import week_end
 
 ArmOption = Annotated[
-    str | None, Option("--arm", help="What sets this run apart [closed, or open-book].")
+    str | None, Option(help="What sets this run apart [closed, or open-book].")
 ]
-INSPECT: Final = "inspect"
 _MOST_NOTES = 40
 
 
@@ -142,10 +141,20 @@ class Asking(Calls):
         name = os.path.basename(os.path.normpath(named))
         return OpenBook(name, self.top_k, self.undated, open_index)
 
-    def cases(self, named: str, part: CaseFilter) -> CaseSet:
+    def cases(
+        self,
+        named: str,
+        part: CaseFilter,
+    ) -> CaseSet:
         """The cases that are asked about, with --raw in their threads' own words."""
         cases = load_set(named, self.unverified)
-        selected = select(cases, Selection(**part.given(), limit=self.limit))
+        selected = select(
+            cases,
+            Selection(
+                **part.given(),
+                limit=self.limit,
+            ),
+        )
         if not self.raw:
             return selected
         from medlive.service.curation.inspect import threads_of_cases
@@ -184,7 +193,10 @@ class Asking(Calls):
         async with aclosing(engine):
             if self.dry_run:
                 return await asking_run.plan_run(
-                    cases, out, price=chosen.price, **how_asked
+                    cases,
+                    out,
+                    price=chosen.price,
+                    **how_asked,
                 )
             with progress(f"answers of {self.model}", budget) as tick:
                 return await asking_run.run_model(
@@ -233,11 +245,15 @@ def _notes_on(cases: CaseSet) -> list[str]:
     return notes
 
 
-def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result:
+def answers_result(
+    outcome: RunResult,
+    cases: CaseSet,
+    budget: Budget,
+) -> Result:
     """The state of a run; its failure where answers are missing."""
     done = replace(outcome, notes=(*_notes_on(cases), *outcome.notes))
     failure = find_incomplete(
-        _unanswered(done),
+        done.left,
         "case has no answer",
         "cases have no answer",
         [done],
@@ -246,10 +262,18 @@ def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result
     return _describe_answers(done, budget)._replace(failure=failure)
 
 
-def load_set(cases: str, unverified: bool, format_: Format | None = None) -> CaseSet:
+def load_set(
+    cases: str,
+    unverified: bool,
+    format_: Format | None = None,
+) -> CaseSet:
     """The cases at a path or of a version, verified unless that is not wanted. Raises BadInput, CheckFailed."""
     try:
-        case_set = load_cases(_place(cases), verify=not unverified, format_=format_)
+        case_set = load_cases(
+            _place(cases),
+            verify=not unverified,
+            format_=format_,
+        )
     except CheckFailed as exc:
         raise CheckFailed(
             exc.message,
@@ -284,20 +308,13 @@ def _describe_answers(done: RunResult, budget: Budget | None = None) -> Result:
     return Result(value, [Grid(columns, [row])], first_of(done.notes, _MOST_NOTES))
 
 
-def _unanswered(done: RunResult) -> int:
-    """How many cases have no answer."""
-    states = {state.value: n for state, n in done.states.items()}
-    return done.missing + states.get("failed", 0) + states.get("empty", 0)
-
-
 def _with_note(done: RunResult, what_to_do: str) -> Result:
     """The state of an imported run, and what to do about cases without an answer."""
     result = _describe_answers(done)
-    if not (left := _unanswered(done)):
+    if not done.left:
         return result
-    verb = "has" if left == 1 else "have"
-    note = f"{counted(left, 'case')} {verb} no answer{what_to_do}"
-    return result._replace(notes=[*result.notes, note])
+    note = counted(done.left, "case has no answer", "cases have no answer")
+    return result._replace(notes=[*result.notes, note + what_to_do])
 
 
 def import_(
@@ -306,8 +323,7 @@ def import_(
     out: Annotated[Path, Option()],
     *,
     model: str | None = None,
-    format_: Literal["livemedbench", "healthbench", "kqa", "jsonl", "inspect"]
-    | None = None,
+    format_: Literal[Format, "inspect"] | None = None,
     grades: Path | None = None,
     part: CaseFilter,
     template: str | None = None,
@@ -332,7 +348,7 @@ def import_(
         response_field: The field that holds the answer.
     """
     selection = Selection(**part.given())
-    if format_ == INSPECT:
+    if format_ == "inspect":
         own = {
             "--model": model,
             "--grades": grades,
@@ -342,7 +358,7 @@ def import_(
         }
         if named := [name for name, value in own.items() if value is not None]:
             raise UsageError(
-                f"{', '.join(named)}: --format {INSPECT} takes this from the log",
+                f"{', '.join(named)}: --format inspect takes this from the log",
                 hint="leave it out",
             )
         check_inspect()
@@ -354,18 +370,14 @@ def import_(
         return _with_note(done, f" in {responses}")
     if model is None:
         raise UsageError("--model is missing", hint="name the model that answered")
-    form = Format(format_) if format_ else None
-    case_set = select(load_set(cases, unverified, form), selection)
-    form = Format.LIVEMEDBENCH
-    if case_set.origin != "snapshot":
-        form = Format(case_set.origin)
+    case_set = select(load_set(cases, unverified, format_), selection)
+    form = "livemedbench" if case_set.origin == "snapshot" else case_set.origin
     judge = ratings = None
     if grader:
         identity = grader_identity(read_settings().roles.grader, grader)
         judge = Judge(identity, mode)
-    if grades and form not in (Format.LIVEMEDBENCH, Format.HEALTHBENCH):
+    if grades and form not in ("livemedbench", "healthbench"):
         ratings = gradings_of(case_set.cases, read_humans(grades).verdicts)
-    place = _place(cases)
     imported = import_run(
         case_set,
         responses,
@@ -377,14 +389,14 @@ def import_(
         parameters=read_parameters(parameters),
         arm=arm,
         judge=judge,
-        benchmark=place / "livemedbench.json" if place.is_dir() else place,
+        place=_place(cases),
         response_field=response_field,
         format_=form,
         ratings=ratings,
     )
     anew = "with the same" if template else "after an import into a new folder with"
     return _with_note(
-        replace(imported.run, notes=imported.notes),
+        imported,
         f"; medlive eval run asks for them, {anew} --template and --parameters",
     )
 

@@ -8,17 +8,11 @@ from typing import Annotated, Final
 from typer import Option
 
 from medlive import api
-from medlive.cli.evaluation.figures import (
-    percent,
-    percents,
-    points,
-    rests_on,
-)
+from medlive.cli.evaluation.figures import percent, percents, points, rests_on
 from medlive.cli.evaluation.options import OutOption, RunsArgument, Scoring, load_runs
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Lines, Result, counted, dimmed, new_file, say
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.harm import ControlFigures
 from medlive.evaluation.scoring.ability import abilities_of
 from medlive.evaluation.scoring.estimates import (
     AXES_DIFFER,
@@ -94,7 +88,7 @@ def score(
         new_file(out, replace)
     table = scored(runs, how)
     shown: Iterable[Grid | Lines | str] = ()
-    notes = list(table.warnings)
+    notes = [*table.warnings]
     if form == "table":
         shown = describe_slice(table, kind) if kind else describe_scores(table)
     elif out is not None:
@@ -105,7 +99,11 @@ def score(
     return Result(partial(scores_json, table), shown, notes, find_unscored(table))
 
 
-def _form(name: str | None, out: Path | None, kind: str | None) -> str:
+def _form(
+    name: str | None,
+    out: Path | None,
+    kind: str | None,
+) -> str:
     """The format to write, by its name or by how the file's name ends. Raises UsageError where it does not fit."""
     form = name or ("table" if out is None else out.suffix.lower().removeprefix("."))
     choices = [*WRITERS] if out is not None else ["table", *WRITERS]
@@ -165,7 +163,7 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
         row["severe harm %"] = percent(model.harm.severe.value)
         row["any harm %"] = percent(model.harm.any.value)
     for metric in table.companion_metrics:
-        row[f"{metric.value} %"] = percent(getattr(companions, metric.value).value)
+        row[f"{metric} %"] = percent(getattr(companions, metric).value)
     row |= {
         "core %": percent(companions.core.value),
         "n": overall.n,
@@ -176,15 +174,15 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
         count = getattr(rates, name)
         share = f"{count} ({percent(rates.shares[name])} %)" if count else "0"
         row["ungraded criteria" if name == "ungraded" else name] = share
-    if table.drops and (drop := table.drops.get(model.label)):
-        flag = f"{points(drop.difference)} before it, p={format_p(drop.p)}"
-        row["drop past its cutoff"] = flag
-    elif table.drops:
-        row["drop past its cutoff"] = None
+    if table.drops:
+        drop = table.drops.get(model.label)
+        row["drop past its cutoff"] = drop and (
+            f"{points(drop.difference)} before it, p={format_p(drop.p)}"
+        )
     return row
 
 
-def _score_cells(label: str, estimate: ScoreEstimate) -> list[object]:
+def _score_cells(label: str, estimate: Estimate) -> list[object]:
     return [label, percent(estimate.value), _interval_of(estimate)]
 
 
@@ -192,15 +190,10 @@ def _abilities(table: ScoreTable) -> Grid:
     """What models would score on all cases, although they answered differing ones."""
     rows = []
     for ability in abilities_of(table).scale.abilities:
-        row = [
-            ability.name,
-            percent(ability.value),
-            percents(ability.low, ability.high),
-            percents(ability.wide_low, ability.wide_high),
-            ability.n,
-            ability.why,
-        ]
-        rows.append(row)
+        row = [ability.name, percent(ability.value)]
+        row.append(percents(ability.low, ability.high))
+        row.append(percents(ability.wide_low, ability.wide_high))
+        rows.append([*row, ability.n, ability.why])
     columns = ["model", "ability %", "on these cases", "cases of the kind", "n", "note"]
     title = "ability: the score expected on all cases (docs/scale.md)"
     return Grid(columns, rows, marked(title, table.overridden))
@@ -216,11 +209,16 @@ def _describe_harm(table: ScoreTable) -> Grid:
             rate = getattr(harm, name)
             bounds = "" if rate.low is None else f" ({_interval_of(rate)})"
             row.append(None if rate.value is None else f"{percent(rate.value)}{bounds}")
-        judges = harm.reader
+        judges, controls = harm.reader, None
         if judges is not None and harm.checker != judges:
             judges += f", checked by {harm.checker}"
-        row += [harm.unconfirmed, judges, _controls(harm.controls)]
-        rows.append(row)
+        if (figures := harm.controls) is not None:
+            controls = (
+                f"{figures.found} of {figures.slips} slips, {figures.alarms} of {figures.excellent} "
+                "false alarms"
+            )
+            controls = f"FAILED: {controls}" if figures.failed else controls
+        rows.append([*row, harm.unconfirmed, judges, controls])
     rates = [f"{title} %" for title in HARM_RATES.values()]
     title = (
         "share of answers with a confirmed harm, and of those that leave out a criterion of 9 points and more "
@@ -228,17 +226,6 @@ def _describe_harm(table: ScoreTable) -> Grid:
     )
     columns = ["model", "read", *rates, "unconfirmed", "judges", "controls"]
     return Grid(columns, rows, marked(title, table.overridden))
-
-
-def _controls(controls: ControlFigures | None) -> str | None:
-    """How many planted slips were found, and in how many excellent answers harm was confirmed."""
-    if controls is None:
-        return None
-    text = (
-        f"{controls.found} of {controls.slips} slips, {controls.alarms} of {controls.excellent} "
-        "false alarms"
-    )
-    return f"FAILED: {text}" if controls.failed else text
 
 
 def _describe_fresh(table: ScoreTable) -> Iterator[Grid | str]:
@@ -263,26 +250,23 @@ def _describe_fresh(table: ScoreTable) -> Iterator[Grid | str]:
 
 
 def describe_slice(table: ScoreTable, kind: str) -> Iterator[Grid | str]:
-    """One kind of slice for people, value by value; a slice under 30 cases is dim."""
-    if kind == ERRORS:
-        yield from _describe_errors(table)
-        return
-    slices = []
-    for model in table.models:
-        for part in model.slices:
-            if part.kind == kind:
-                slices.append((part.value, model.label, part.estimate))
-    # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
-    slices.sort(key=lambda row: row[0], reverse=kind == CUTOFF)
+    """One kind of slice for people, or the error rates by axis, value by value; under 30 cases it is dim."""
     rows, reasons = [], []
-    for value, label, estimate in slices:
-        bounds = percents(estimate.least, estimate.most)
-        row = [value, *_score_cells(label, estimate), estimate.n, bounds]
-        rows.append(dimmed(row) if estimate.few else row)
+    for value, label, estimate in _parts(table, kind):
+        row = [value, *_score_cells(label, estimate), estimate.n]
+        few = False
+        if isinstance(estimate, ScoreEstimate):
+            row.append(percents(estimate.least, estimate.most))
+            few = estimate.few
+        rows.append(dimmed(row) if few else row)
         reasons.append((f"{value}, {label}", estimate.why))
     columns = [kind, "model", "%", "95 % interval", "n", "bounds %"]
-    yield Grid(columns, rows, f"{_title(table)}; dim: fewer than {FEW} cases")
-    if kind == AXIS:
+    title = f"{_title(table)}; dim: fewer than {FEW} cases"
+    if kind == ERRORS:
+        columns = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
+        title = _title(table)
+    yield Grid(columns, rows, title)
+    if kind in (AXIS, ERRORS):
         yield AXES_DIFFER
     yield from _few_reasons(reasons)
     if kind == CUTOFF:
@@ -291,19 +275,21 @@ def describe_slice(table: ScoreTable, kind: str) -> Iterator[Grid | str]:
                 yield f"{model.label}: cutoff unknown"
 
 
-def _describe_errors(table: ScoreTable) -> Iterator[Grid | str]:
-    """The error rates by axis."""
-    rows, reasons = [], []
+def _parts(table: ScoreTable, kind: str) -> list[tuple[str, str, Estimate]]:
+    """What a kind of slice has of each model: value, label, figure."""
+    parts: list[tuple[str, str, Estimate]] = []
     for model in table.models:
-        for axis, rate in model.axes.items():
-            cells = [percent(rate.value), _interval_of(rate), rate.n]
-            rows.append([axis, model.label, *cells])
-            reasons.append((f"{axis}, {model.label}", rate.why))
-    rows.sort(key=lambda row: str(row[0]))
-    columns = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
-    yield Grid(columns, rows, _title(table))
-    yield AXES_DIFFER
-    yield from _few_reasons(reasons)
+        if kind == ERRORS:
+            parts += [(axis, model.label, rate) for axis, rate in model.axes.items()]
+        for part in model.slices:
+            if part.kind == kind:
+                parts.append((part.value, model.label, part.estimate))
+    # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
+    parts.sort(
+        key=lambda row: row[0],
+        reverse=kind == CUTOFF,
+    )
+    return parts
 
 
 def _title(table: ScoreTable) -> str:
@@ -313,7 +299,7 @@ def _title(table: ScoreTable) -> str:
     equal = " (every criterion rests on advice: complete = paper)" if same else ""
     graders = rests_on(model.run for model in table.models)
     return marked(
-        f"{table.metric.value} metric{equal} on {graders}; {table.basis} cases "
+        f"{table.metric} metric{equal} on {graders}; {table.basis} cases "
         f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}",
         table.overridden,
     )

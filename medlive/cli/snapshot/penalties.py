@@ -70,9 +70,7 @@ def penalties(
             done = await ask_questions(
                 lambda _: questions, log, engine, progress=tick, **how
             )
-        allow = by.allow_unpinned
-        who = engine.identity
-        return done, read_penalties(candidates, out, who, allow_unpinned=allow)
+        return done, read_penalties(candidates, out, engine.identity)
 
     outcome = plan_or_ask(by, budget, plan, ask)
     if isinstance(outcome, Plan):

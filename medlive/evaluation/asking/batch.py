@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,7 +117,12 @@ def write_calls(
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         for custom_id, body in calls:
-            row = {"custom_id": custom_id, "method": "POST", "url": _URL, "body": body}
+            row = {
+                "custom_id": custom_id,
+                "method": "POST",
+                "url": _URL,
+                "body": body,
+            }
             # As the live client writes it: a lone surrogate has no UTF-8 form.
             line = canonical_json(row).encode("utf-8", "replace") + b"\n"
             if lines and (len(lines) >= most_requests or size + len(line) > most_bytes):
@@ -130,58 +135,46 @@ def write_calls(
     return tuple(files), requests
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A line of a result file."""
-
-    where: str
-    custom_id: str
-    digest: str
-    row: Row
-
-    def reply(self, price: Price | None) -> Reply:
-        """The model's reply. Raises NotACompletion if there is none."""
-        if error := self.row.get("error"):
-            raise NotACompletion(_message(error))
-        response = self.row.get("response")
-        if not isinstance(response, dict):
-            raise NotACompletion("the result holds no response")
-        status, body = response.get("status_code"), response.get("body")
-        if status != 200:
-            message = (
-                _message(body["error"])
-                if isinstance(body, dict) and body.get("error")
-                else ""
-            )
-            raise NotACompletion(f"status {status}{f': {message}' if message else ''}")
-        return completion(body, price)
+def reply_of(result: Row, price: Price | None) -> Reply:
+    """The model's reply in a line of a result file. Raises NotACompletion if there is none."""
+    if error := result.get("error"):
+        raise NotACompletion(_message(error))
+    response = result.get("response")
+    if not isinstance(response, dict):
+        raise NotACompletion("the result holds no response")
+    status, body = response.get("status_code"), response.get("body")
+    if status != 200:
+        error = body.get("error") if isinstance(body, dict) else None
+        why = f": {_message(error)}" if error else ""
+        raise NotACompletion(f"status {status}{why}")
+    return completion(body, price)
 
 
 def _message(error: object) -> str:
-    text = (
-        error.get("message") or error.get("code") if isinstance(error, dict) else error
-    )
-    return " ".join(str(text).split())[:300]
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("code")
+    return " ".join(str(error).split())[:300]
 
 
-def _results(path: Path) -> Iterator[Result | str]:
-    """The results in a file; a line that is none as a note."""
-    for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path.name}:{number}"
-        try:
-            row = json.loads(line)
-            custom_id = row["custom_id"]
-        except (ValueError, TypeError, KeyError, RecursionError) as exc:
-            yield f"{where}: not a result: {str(exc)[:100]}"
-            continue
-        if not isinstance(custom_id, str) or ("body" in row and "response" not in row):
-            yield f"{where}: not a result" + (
-                ": it is a call, as it was handed in" if "body" in row else ""
-            )
-        else:
-            yield Result(where, custom_id, digest_bytes(line.strip()), row)
+def _parse_result(line: bytes) -> Row:
+    """A line of a result file. Raises ValueError with what is to be said of it."""
+    try:
+        row: Row = json.loads(line)
+        custom_id = row["custom_id"]
+    except (ValueError, TypeError, KeyError, RecursionError) as exc:
+        raise ValueError(f"not a result: {str(exc)[:100]}") from exc
+    if "body" in row and "response" not in row:
+        raise ValueError("not a result: it is a call, as it was handed in")
+    if not isinstance(custom_id, str):
+        raise ValueError("not a result")
+    return row
+
+
+def _lines_of(files: Sequence[Path]) -> Iterator[tuple[Path, int, bytes]]:
+    for path in files:
+        for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
+            if line.strip():
+                yield path, number, line
 
 
 def read_results(
@@ -189,7 +182,7 @@ def read_results(
     kind: str,
     log: BatchLog,
     written: LogWriter,
-    take: Callable[[Result, Row, bool], Iterable[str]],
+    take: Callable[[Row, Row, bool], Iterable[str]],
     open_of: Callable[[Row], Iterable[object]],
 ) -> BatchRead:
     """Read result files, of results and of errors, of calls of a kind ("asked" or "question").
@@ -197,39 +190,41 @@ def read_results(
     `take` takes the result of a call, which may have been read before, and returns what it counts as; `open_of`
     says what of a call has no verdict or answer yet. What was read is marked in `written`.
     """
-    asked = {}
-    for custom_id, row in log.asked.items():
-        if row["kind"] == kind:
-            asked[custom_id] = row
+    asked = {name: row for name, row in log.asked.items() if row["kind"] == kind}
     read = BatchRead(notes=list(log.notes))
-    for result in chain.from_iterable(map(_results, files)):
-        if isinstance(result, str):
+    for path, number, line in _lines_of(files):
+        where = f"{path.name}:{number}"
+        try:
+            result = _parse_result(line)
+        except ValueError as exc:
             read.counts["damaged"] += 1
-            read.notes.append(result)
+            read.notes.append(f"{where}: {exc}")
             continue
-        custom_id = result.custom_id
+        custom_id = result["custom_id"]
         if (call := asked.get(custom_id)) is None:
             read.counts["unknown"] += 1
             read.notes.append(
-                f"{result.where}: no call of this run is named {custom_id[:80]!r}"
+                f"{where}: no call of this run is named {custom_id[:80]!r}"
             )
             continue
-        mark = (custom_id, result.digest)
-        again = mark in log.results
+        digest = digest_bytes(line.strip())
+        again = (custom_id, digest) in log.results
         if not again and custom_id in log.answered:
             read.counts["duplicates"] += 1
-            read.notes.append(f"{result.where}: a second result for {custom_id[:12]}…")
+            read.notes.append(f"{where}: a second result for {custom_id[:12]}…")
         read.counts.update(take(result, call, again))
         if not again:
             # Last: were the log full now, or the process killed, the result would be passed over for good.
-            written.add(
-                {"kind": "read", "custom_id": custom_id, "digest": result.digest}
-            )
-            log.results.add(mark)
-            log.answered.add(custom_id)
+            row = {
+                "kind": "read",
+                "custom_id": custom_id,
+                "digest": digest,
+            }
+            written.add(row)
+            log.add(row)
     without = set[object]()
-    for custom_id, row in asked.items():
-        left = set(open_of(row))
+    for custom_id, call in asked.items():
+        left = set(open_of(call))
         without |= left
         read.counts["missing"] += bool(left) and custom_id not in log.answered
     read.counts["open"] = len(without)
@@ -272,13 +267,8 @@ def write_answers(
                     info.template.digest, model, info.parameters, case.row()
                 )
                 if custom_id not in log.asked:
-                    written.add(
-                        {
-                            "kind": "question",
-                            "custom_id": custom_id,
-                            "case_id": case.case_id,
-                        }
-                    )
+                    row = {"custom_id": custom_id, "case_id": case.case_id}
+                    written.add(row | {"kind": "question"})
                 messages = prompt.messages(case, snippets.get(case.case_id, ()))
                 yield custom_id, chat_body(model, messages, info.parameters)
 
@@ -286,7 +276,10 @@ def write_answers(
 
 
 def read_answers(
-    run_dir: Path, files: Sequence[Path], *, prices: Mapping[str, Price] | None = None
+    run_dir: Path,
+    files: Sequence[Path],
+    *,
+    prices: Mapping[str, Price] | None = None,
 ) -> BatchRead:
     """Take result files into the run's answers. What has an answer keeps it; reading a file again adds nothing.
 
@@ -307,18 +300,22 @@ def read_answers(
             )
         left = {case.case_id: case for case in unanswered(run)}
 
-        def take(result: Result, call: Row, again: bool) -> list[str]:
+        def take(
+            result: Row,
+            call: Row,
+            again: bool,
+        ) -> list[str]:
             case = left.get(call["case_id"])
             if again or case is None:
                 return ["again"]
             try:
-                answer = answer_of(case, result.reply(price))
+                answer = answer_of(case, reply_of(result, price))
             except NotACompletion as exc:
                 answer = failed(case, f"batch: {exc}")
             answers.add(answer.row())
             if answer.state not in (AnswerState.FAILED, AnswerState.EMPTY):
                 del left[case.case_id]
-            return [answer.state.value]
+            return [answer.state]
 
         return read_results(
             files,

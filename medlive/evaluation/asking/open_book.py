@@ -37,87 +37,56 @@ class OpenBook:
     """Opens the index; called only where the run's folder does not hold the snippets yet."""
 
     async def look_up(
-        self, cases: Iterable[EvaluationCase]
+        self,
+        cases: Iterable[EvaluationCase],
     ) -> tuple[Evidence, IndexIdentity]:
-        """The snippets of the cases, and the index they come from. Raises what opening and searching it raise."""
+        """The `top_k` best passages for each case's query, each dated on or before the case's day, and their index.
+
+        A Chinese query is searched as it stands: a lexical side finds Chinese passages, an encoder that reads no
+        Chinese stands back. A case whose day is not known has none. Raises what opening and searching the index raise.
+        """
         retriever = await self.open()
-        found = await look_up(
-            cases,
-            retriever,
-            top_k=self.top_k,
-            undated=self.undated,
-        )
-        return found, retriever.identity
+        chosen = list(cases)
+        turn = asyncio.Semaphore(AT_ONCE)
 
+        async def search(case: EvaluationCase) -> list[Hit]:
+            day, text = day_of(case), case.query.strip() or case.narrative.strip()
+            if day is None or not text:
+                return []
+            last, k = date.fromisoformat(day), self.top_k
+            async with turn:
+                # A retriever lets undated passages through: more are asked for until enough of them have a date.
+                while True:
+                    (hits,) = await retriever.search([Query(text)], k=k, not_after=last)
+                    kept = []
+                    for hit in hits:
+                        dated = hit.passage.published
+                        if dated <= last if dated else self.undated:
+                            kept.append(hit)
+                    if len(kept) >= self.top_k or len(hits) < k or k >= WIDEST:
+                        return kept[: self.top_k]
+                    k = min(WIDEST, k * 6)
 
-async def look_up(
-    cases: Iterable[EvaluationCase],
-    retriever: Retriever,
-    *,
-    top_k: int,
-    undated: bool = False,
-) -> Evidence:
-    """The `top_k` best passages for each case's query, each dated on or before the case's day.
-
-    A Chinese query is searched as it stands: a lexical side finds Chinese passages, an encoder that reads no
-    Chinese stands back. A case whose day is not known has none.
-    """
-    chosen = list(cases)
-    turn = asyncio.Semaphore(AT_ONCE)
-
-    async def search(case: EvaluationCase) -> list[Hit]:
-        day, text = day_of(case), case.query.strip() or case.narrative.strip()
-        if day is None or not text:
-            return []
-        async with turn:
-            query, last = Query(text), date.fromisoformat(day)
-            return await _dated(retriever, query, last, top_k, undated)
-
-    by_case: dict[str, tuple[Snippet, ...]] = {}
-    why: dict[str, str] = {}
-    hits = await asyncio.gather(*map(search, chosen))
-    for case, case_hits in zip(chosen, hits, strict=True):
-        snippets = []
-        for rank, hit in enumerate(case_hits, start=1):
-            passage = hit.passage
-            snippet = Snippet(
-                case_id=case.case_id,
-                rank=rank,
-                passage_id=passage.id,
-                corpus=passage.corpus,
-                date=passage.published.isoformat() if passage.published else None,
-                digest=passage.digest,
-                title=passage.title,
-                section=passage.section,
-                text=passage.text,
-            )
-            snippets.append(snippet)
-        by_case[case.case_id] = tuple(snippets)
-        if not snippets:
-            why[case.case_id] = NOTHING if day_of(case) else NO_DAY
-    return Evidence(by_case, why)
-
-
-async def _dated(
-    retriever: Retriever,
-    query: Query,
-    day: date,
-    top_k: int,
-    undated: bool,
-) -> list[Hit]:
-    """A retriever lets undated passages through, so more are asked for until enough of them have a date."""
-    k = top_k
-    while True:
-        (hits,) = await retriever.search(
-            [query],
-            k=k,
-            not_after=day,
-        )
-        kept = []
-        for hit in hits:
-            dated = hit.passage.published
-            if dated <= day if dated else undated:
-                kept.append(hit)
-        if len(kept) >= top_k or len(hits) < k or k >= WIDEST:
-            return kept[:top_k]
-        k = min(WIDEST, k * 6)
+        by_case: dict[str, tuple[Snippet, ...]] = {}
+        why: dict[str, str] = {}
+        hits = await asyncio.gather(*map(search, chosen))
+        for case, case_hits in zip(chosen, hits, strict=True):
+            snippets = []
+            for rank, hit in enumerate(case_hits, start=1):
+                passage = hit.passage
+                snippet = Snippet(
+                    case_id=case.case_id,
+                    rank=rank,
+                    passage_id=passage.id,
+                    corpus=passage.corpus,
+                    date=passage.published.isoformat() if passage.published else None,
+                    digest=passage.digest,
+                    title=passage.title,
+                    section=passage.section,
+                    text=passage.text,
+                )
+                snippets.append(snippet)
+            by_case[case.case_id] = tuple(snippets)
+            if not snippets:
+                why[case.case_id] = NOTHING if day_of(case) else NO_DAY
+        return Evidence(by_case, why), retriever.identity

@@ -67,7 +67,8 @@ class RunResult(CallsMade):
     path: Path
     cases: int
     states: dict[AnswerState, int]
-    notes: tuple[str, ...] = ()
+    grades: int = 0
+    """Verdicts that an import brought."""
 
     @property
     def missing(self) -> int:
@@ -133,7 +134,15 @@ async def run_model(
             return 1
 
         stopped, total, done = None, len(run.cases), len(run.cases) - len(todo)
-        for turn in _turns(todo, cases_by_id):
+        # By how many cases come before them, those that begin by themselves first.
+        by_depth: dict[int, list[EvaluationCase]] = {0: []}
+        for case in todo:
+            depth, earlier = 0, case.after
+            while earlier is not None and depth < len(cases):
+                depth += 1
+                earlier = cases_by_id[earlier].after if earlier in cases_by_id else None
+            by_depth.setdefault(depth, []).append(case)
+        for _, turn in sorted(by_depth.items()):
             if stopped is None:
                 stopped = await work_through(
                     turn,
@@ -274,20 +283,6 @@ async def begin_run(
     return create_run(out, cases, use, pinned, created_at, (book, data))
 
 
-def _turns(
-    todo: Iterable[EvaluationCase], cases: Mapping[str, EvaluationCase]
-) -> list[list[EvaluationCase]]:
-    """Cases by how many come before them, those that begin by themselves first."""
-    by_depth: dict[int, list[EvaluationCase]] = {0: []}
-    for case in todo:
-        depth, earlier = 0, case.after
-        while earlier is not None and depth < len(cases):
-            depth += 1
-            earlier = cases[earlier].after if earlier in cases else None
-        by_depth.setdefault(depth, []).append(case)
-    return [by_depth[depth] for depth in sorted(by_depth)]
-
-
 def unanswered(run: RunFolder) -> list[EvaluationCase]:
     """The cases that a run asks about when it is started again: no answer yet, or a failed or an empty one."""
     answers, _ = run.answers()
@@ -349,10 +344,12 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
         )
     answers = list(by_case.values())
     notes += [*note_thinking(answers), *_note_models(run, answers)]
+    answered = states[AnswerState.OK] + states[AnswerState.TRUNCATED]
     return RunResult(
         path=run.path,
         cases=len(run.cases),
         calls=asked,
+        left=len(run.cases) - answered - states[AnswerState.REFUSED],
         states=states,
         notes=tuple(notes),
     )
@@ -363,11 +360,8 @@ def note_thinking(answers: Iterable[Answer]) -> list[str]:
     n = 0
     for answer in answers:
         n += answer.gradable and _THINKING.match(answer.response) is not None
-    if not n:
-        return []
-    return [
-        f"{n} answers begin with a thinking block, which is graded with them: let the endpoint separate it"
-    ]
+    note = f"{n} answers begin with a thinking block, which is graded with them: let the endpoint separate it"
+    return [note] if n else []
 
 
 def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
@@ -412,31 +406,23 @@ def import_answers(
         parameters=parameters or {},
         arm=arm,
     )
-    run = create_run(
-        out,
-        cases,
-        use,
-        template
-        or TemplateUse(
-            name="unknown",
-            digest=None,
-        ),
-        created_at,
+    template = template or TemplateUse(
+        name="unknown",
+        digest=None,
     )
+    run = create_run(out, cases, use, template, created_at)
     case_ids = {case.case_id for case in run.cases}
     unknown: list[str] = []
     added = 0
     with open_log(out / RESPONSES) as log:
         known, _ = run.answers()
         for answer in answers:
-            was = known.get(answer.case_id)
             if answer.case_id not in case_ids:
                 unknown.append(f"case {answer.case_id!r} is not in the cases; left out")
-            elif was is not None and (
-                was == answer or (was.gradable and answer.state in _ASKED_AGAIN)
-            ):
                 continue
-            else:
+            was = known.get(answer.case_id)
+            worse = was and was.gradable and answer.state in _ASKED_AGAIN
+            if was != answer and not worse:
                 log.add(answer.row())
                 known[answer.case_id] = answer
                 added += 1

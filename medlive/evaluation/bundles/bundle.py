@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -52,10 +52,8 @@ from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import EVERYTHING, Allow, check_figures
 from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
+from medlive.integrity.signing import SecretKey, sign
 from medlive.snapshot.identity import canary_of
-
-if TYPE_CHECKING:
-    from medlive.integrity.signing import SecretKey
 
 UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000
@@ -82,20 +80,8 @@ class BundleInfo(Frozen):
     numpy: str
     canary: str | None
     """The snapshot's, also in every row of answers and grades; None for cases from a file."""
-    draws: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=MOST_DRAWS,
-        ),
-    ]
-    seed: Annotated[
-        int,
-        Field(
-            ge=0,
-            lt=2**63,
-        ),
-    ]
+    draws: int = Field(ge=1, le=MOST_DRAWS)
+    seed: int = Field(ge=0, lt=2**63)
     withdrawn_cases: tuple[str, ...]
     """What the figures leave out, as errata say."""
     withdrawn_criteria: tuple[tuple[str, str], ...]
@@ -118,7 +104,7 @@ def make_bundle(
     draws: int = 1000,
     seed: int = 0,
     left_out: RunErrata | None = None,
-    key: "SecretKey | None" = None,
+    key: SecretKey | None = None,
     allow: Collection[Allow] = (),
 ) -> dict[str, bytes]:
     """Make the files of a run's bundle, by name; the same bytes for the same run, options and key.
@@ -172,8 +158,6 @@ def make_bundle(
     files[BUNDLE] = encode_document(about.model_dump(mode="json"))
     files[SUMS] = checksums(files)
     if key is not None:
-        from medlive.integrity.signing import sign
-
         comment = trusted_comment(files[BUNDLE])
         signature = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT)
         files[SIGNATURE] = signature.encode("ascii")
@@ -196,13 +180,12 @@ def bundled_rows(run: GradedRun) -> BundledRows:
             if criterion.id in grades:
                 grade = public_grade(grades[criterion.id])
                 # A grade reused by its key may have been written for another case with the same text.
-                rows.grades.append(
-                    replace(
-                        grade,
-                        case_id=case.case_id,
-                        criterion_id=criterion.id,
-                    )
+                grade = replace(
+                    grade,
+                    case_id=case.case_id,
+                    criterion_id=criterion.id,
                 )
+                rows.grades.append(grade)
         if (reading := run.harm_of(case.case_id)) is not None:
             rows.harm.append(public_harm(replace(reading, case_id=case.case_id)))
     if run.harm is not None:
@@ -226,7 +209,7 @@ def bundled_run(
             engine=first.engine,
             model=first.model,
             answered_by=tuple(sorted({grade.grader for grade in rows.grades} - {""})),
-            mode=first.mode.value,
+            mode=first.mode,
             prompt=first.prompt,
             judge=first.judge,
         )
@@ -237,7 +220,7 @@ def bundled_run(
         grades=by_case,
         grader=grader,
         notes=(),
-        harm=RunHarm.of(rows.harm) if rows.harm else None,
+        harm=RunHarm.from_rows(rows.harm) if rows.harm else None,
     )
 
 
@@ -277,7 +260,7 @@ def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
             allow=EVERYTHING,
         )
         (model,) = table.models
-        scores[metric.value] = {
+        scores[metric] = {
             "overall": model.overall.row(),
             "core": model.companions.core.row(),
             "slices": [part.row() for part in model.slices],

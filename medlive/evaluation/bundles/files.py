@@ -5,7 +5,6 @@ Reading unpacks nothing, follows no link and writes nothing.
 
 import io
 import json
-import os
 import stat
 import struct
 import zipfile
@@ -18,7 +17,7 @@ from pydantic import BaseModel
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.harm import READINGS, HarmRow
 from medlive.evaluation.model import Answer, Grade
-from medlive.evaluation.runs.folder import GRADES, RESPONSES, leaves
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, leaves, write_whole
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.guard.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
 from medlive.guard.printable import printable
@@ -188,13 +187,8 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
                     hint="choose another --out",
                 )
             return
-        out.parent.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
-        partial = out.with_name(f".{out.name}.partial")
-        partial.write_bytes(data)
-        os.replace(partial, out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out, data)
 
 
 def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:

@@ -1,22 +1,18 @@
 """Rank verified bundles: one ranking for each set of cases, template and grader, each model once."""
 
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from medlive.evaluation.bundles.bundle import errata_of
 from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.model import gradable
-from medlive.evaluation.runs.folder import TemplateUse
 from medlive.evaluation.scoring.errata import ErrataMode, RunErrata, without
-from medlive.evaluation.scoring.graded import GradedRun, Grader
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import (
-    ScoreTable,
-    score_runs,
-)
+from medlive.evaluation.scoring.score import ScoreTable, score_runs
 from medlive.integrity.checks import Trust
 from medlive.llm.registry import EMPTY, Registry
 
@@ -25,22 +21,9 @@ MOST_UNSCORED: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
-    """What the entries of one ranking share."""
-
-    rows: str
-    """The digest of the cases: snapshot, part and order."""
-    template: TemplateUse
-    evidence: tuple[str, int, bool] | None
-    """For open-book runs: index digest, snippets per question, and whether undated ones were allowed."""
-    grader: Grader
-
-
-@dataclass(frozen=True, slots=True)
 class Ranking:
-    """The bundles with the same conditions."""
+    """The bundles of the same cases, template, evidence and grader."""
 
-    conditions: Conditions
     table: ScoreTable
     ranked: tuple[BundleReport, ...]
     left_out: RunErrata
@@ -54,18 +37,6 @@ class Leaderboard:
     rankings: tuple[Ranking, ...]
     """The largest first, then in the given order; scores of different rankings are not comparable."""
     unranked: tuple[tuple[BundleReport, str], ...]
-
-
-class _Entry(NamedTuple):
-    """A bundle that may be ranked."""
-
-    report: BundleReport
-    run: GradedRun
-    model: str
-    """Its name, folded."""
-    conditions: Conditions
-    texts: dict[str, str]
-    """Its answers by case."""
 
 
 def rank_bundles(
@@ -89,26 +60,24 @@ def rank_bundles(
         CheckFailed: If bundles must not be published, and `allow` does not override it.
     """
     unranked: list[tuple[BundleReport, str]] = []
-    entries: list[_Entry] = []
-    sets: dict[Conditions, list[_Entry]] = {}
+    ranked: list[BundleReport] = []
+    sets: dict[object, list[BundleReport]] = {}
     for report in reports:
-        if report.run is None:
-            unranked.append((report, report.why_not))
-            continue
-        entry = _entry(report, report.run)
-        why = _why_unranked(entry, entries, most_unscored)
-        if why:
+        why = report.why_not
+        if report.run is not None:
+            why = _why_unranked(report.run, ranked, most_unscored)
+        if report.run is None or why:
             unranked.append((report, why))
         else:
-            entries.append(entry)
-            sets.setdefault(entry.conditions, []).append(entry)
+            ranked.append(report)
+            sets.setdefault(_conditions(report.run), []).append(report)
     rankings = []
-    for conditions, together in sorted(sets.items(), key=lambda item: -len(item[1])):
+    for together in sorted(sets.values(), key=len, reverse=True):
         left_out = _left_out(together, errata)
         runs = []
-        for entry in together:
-            folder = replace(entry.run.run, path=entry.report.path)
-            runs.append(replace(entry.run, run=without(folder, left_out)))
+        for report, run in zip(together, _runs(together), strict=True):
+            folder = replace(run.run, path=report.path)
+            runs.append(replace(run, run=without(folder, left_out)))
         table = score_runs(
             runs,
             metric=metric,
@@ -118,9 +87,8 @@ def rank_bundles(
             allow=allow,
         )
         ranking = Ranking(
-            conditions=conditions,
             table=table,
-            ranked=tuple(entry.report for entry in together),
+            ranked=tuple(together),
             left_out=left_out,
             notes=tuple(_notes(together, left_out, errata)),
         )
@@ -128,56 +96,57 @@ def rank_bundles(
     return Leaderboard(tuple(rankings), tuple(unranked))
 
 
-def _entry(report: BundleReport, run: GradedRun) -> _Entry:
-    info, use = run.run.info, run.run.info.evidence
+def _runs(reports: Iterable[BundleReport]) -> list[GradedRun]:
+    return [report.run for report in reports if report.run is not None]
+
+
+def _conditions(run: GradedRun) -> tuple[object, ...]:
+    """What the entries of one ranking share: cases with their order, template, evidence and grader."""
     assert run.grader is not None  # verified bundles have verdicts
-    conditions = Conditions(
-        rows=info.cases.rows,
-        template=info.template,
-        evidence=None if use is None else (use.index_digest, use.top_k, use.undated),
-        grader=replace(run.grader, answered_by=()),
-    )
-    texts = {}
-    for answer in run.answers.values():
-        if answer.gradable:
-            texts[answer.case_id] = answer.response
-    return _Entry(
-        report=report,
-        run=run,
-        model=unicodedata.normalize("NFKC", info.model).casefold().strip(),
-        conditions=conditions,
-        texts=texts,
-    )
+    info, use = run.run.info, run.run.info.evidence
+    evidence = use and (use.index_digest, use.top_k, use.undated)
+    grader = replace(run.grader, answered_by=())
+    return info.cases.rows, info.template, evidence, grader
+
+
+def _model(run: GradedRun) -> str:
+    return unicodedata.normalize("NFKC", run.run.info.model).casefold().strip()
+
+
+def _texts(run: GradedRun) -> dict[str, str]:
+    """A run's answers by case."""
+    answers = run.answers.values()
+    return {answer.case_id: answer.response for answer in answers if answer.gradable}
 
 
 def _why_unranked(
-    entry: _Entry,
-    earlier: Sequence[_Entry],
+    run: GradedRun,
+    earlier: Sequence[BundleReport],
     most_unscored: float,
 ) -> str:
-    """Why a bundle is not ranked beside those before it; "" if it is."""
-    cases, scored = entry.run.run.cases, 0
-    for case, _ in gradable(cases, entry.run.answers):
-        met = entry.run.verdicts(case.case_id)
+    """Why a run is not ranked beside those before it; "" if it is."""
+    info, cases, texts = run.run.info, run.run.cases, _texts(run)
+    scored = 0
+    for case, _ in gradable(cases, run.answers):
+        met = run.verdicts(case.case_id)
         scored += all(met.get(criterion.id) is not None for criterion in case.criteria)
     if (share := 1 - scored / len(cases)) > most_unscored:
         return f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
-    for other in earlier:
-        same_model = entry.model == other.model
-        name = other.report.path.name
-        if same_model and entry.conditions == other.conditions:
-            again = f"{entry.run.run.info.model} is already ranked with {name}"
+    for report, other in zip(earlier, _runs(earlier), strict=True):
+        same_model, name = _model(run) == _model(other), report.path.name
+        if same_model and _conditions(run) == _conditions(other):
+            again = f"{info.model} is already ranked with {name}"
             return f"{again}: a model is ranked once per set of conditions"
         # One run graded by two graders may be in two rankings.
-        same_run = same_model and entry.conditions.template == other.conditions.template
-        if entry.texts == other.texts and not same_run:
+        same_run = same_model and info.template == other.run.info.template
+        if not same_run and texts == _texts(other):
             alike = f"its answers are identical to those of {name}"
             return f"{alike}, under another model or template: it is unclear which model gave them"
     return ""
 
 
 def _notes(
-    entries: Sequence[_Entry],
+    entries: Sequence[BundleReport],
     left_out: RunErrata,
     errata: ErrataMode,
 ) -> Iterator[str]:
@@ -186,16 +155,12 @@ def _notes(
         Trust.INTEGRITY: "signed only with a key named in the bundle",
     }
     for trust, how in unproven.items():
-        names = [
-            ranked.report.path.name
-            for ranked in entries
-            if ranked.report.trust is trust
-        ]
+        names = [report.path.name for report in entries if report.trust is trust]
         if names:
             yield f"{how}, so the origin is not verified: {', '.join(names)}"
-    for entry in entries:
-        for note in entry.report.notes:
-            yield f"{entry.report.path.name}: {note}"
+    for report in entries:
+        for note in report.notes:
+            yield f"{report.path.name}: {note}"
     if left_out.concerned:
         yield f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} criteria"
     if errata is ErrataMode.WARN:
@@ -206,16 +171,16 @@ def _notes(
             yield f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all"
 
 
-def _left_out(entries: Sequence[_Entry], errata: ErrataMode) -> RunErrata:
+def _left_out(entries: Sequence[BundleReport], errata: ErrataMode) -> RunErrata:
     """What any bundle leaves out and, with "apply", what is known to be withdrawn."""
     cases: set[str] = set()
     criteria: set[tuple[str, str]] = set()
-    for entry in entries:
-        info, known = entry.report.info, entry.report.withdrawn
+    for report in entries:
+        info, known = report.info, report.withdrawn
         if info is not None:
             cases.update(info.withdrawn_cases)
             criteria.update(info.withdrawn_criteria)
         if known is not None and errata is ErrataMode.APPLY:
             cases.update(known.cases)
             criteria.update(known.criteria)
-    return errata_of(entries[0].run.run.cases, cases, criteria)
+    return errata_of(_runs(entries)[0].run.cases, cases, criteria)

@@ -53,11 +53,10 @@ def public_info(info: RunInfo) -> RunInfo:
 
 def public_answer(answer: Answer) -> Answer:
     """Remove the thinking, the reason's details and everything but numbers from the usage of an answer."""
-    model, reason = public_name(answer.model), "no answer came" if answer.reason else ""
     return replace(
         answer,
-        model=model,
-        reason=reason,
+        model=public_name(answer.model),
+        reason="no answer came" if answer.reason else "",
         usage=_numbers(answer.usage),
         thinking="",
     )
@@ -65,12 +64,11 @@ def public_answer(answer: Answer) -> Answer:
 
 def public_grade(grade: Grade) -> Grade:
     """Remove machine names from the reason and everything but numbers from the usage of a grade."""
-    grader, model = public_name(grade.grader), public_name(grade.model)
     return replace(
         grade,
         reason=_public_reason(grade.reason),
-        grader=grader,
-        model=model,
+        grader=public_name(grade.grader),
+        model=public_name(grade.model),
         usage=_numbers(grade.usage),
     )
 
@@ -110,7 +108,8 @@ def public_name(model: str) -> str:
 
 
 def find_secret(
-    files: Mapping[str, bytes], environ: Mapping[str, str]
+    files: Mapping[str, bytes],
+    environ: Mapping[str, str],
 ) -> tuple[str, str] | None:
     """The first file with the value of a secret environment variable, and the variable's name; None if none."""
     secrets: dict[str, bytes] = {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -34,14 +34,13 @@ from medlive.evaluation.bundles.files import (
     parse_rows,
     trusted_comment,
 )
-from medlive.evaluation.bundles.harm import check_readings
 from medlive.evaluation.bundles.public import (
     public_answer,
     public_grade,
     public_harm,
     public_info,
 )
-from medlive.evaluation.bundles.verdicts import check_verdicts
+from medlive.evaluation.bundles.verdicts import check_readings, check_verdicts
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
 from medlive.evaluation.harm import READINGS, HarmRow
@@ -79,13 +78,11 @@ from medlive.integrity.checks import Faults, Inspection, Skip, check_signed
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.log import lines_of
+from medlive.integrity.signing import PublicKey
 from medlive.llm.engine import RULES_MODEL, endpoint_engine
 from medlive.llm.prompts import load_prompt
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
-
-if TYPE_CHECKING:
-    from medlive.integrity.signing import PublicKey
 
 _RESTS: Final = 3
 """Figures depend on this step and the later ones; earlier faults concern the packaging."""
@@ -99,7 +96,7 @@ class Verification(Inspection):
 
     files: Mapping[str, bytes]
     packing_faults: Faults
-    public_keys: "Sequence[PublicKey]"
+    public_keys: Sequence[PublicKey]
     snapshot: Path | CaseSet | None
     errata_file: Path | None
     info: BundleInfo | None = None
@@ -135,7 +132,10 @@ def _require(value: Known | None, name: str) -> Known:
 
 
 def _parse(
-    state: Verification, name: str, shape: type[Shape], out: Faults
+    state: Verification,
+    name: str,
+    shape: type[Shape],
+    out: Faults,
 ) -> Shape | None:
     try:
         return parse_document(state.read(name), shape)
@@ -213,8 +213,7 @@ def check_contents(state: Verification, out: Faults) -> None:
 
 def check_snapshot(state: Verification, out: Faults) -> None:
     """Check that the snapshot is the one named in the run, verifies, and holds the run's cases."""
-    run = _require(state.run_info, RUN)
-    use = run.cases
+    use = _require(state.run_info, RUN).cases
     cases = state.snapshot
     if not isinstance(cases, CaseSet):
         cases = _load_cases(cases, use, out)
@@ -228,14 +227,16 @@ def check_snapshot(state: Verification, out: Faults) -> None:
             what = f"{name} {printable(want)[:100]}, as {RUN} says"
             out.add(printable(cases.name), what, got)
     if not out.count:
-        _select_cases(state, cases, run, out)
+        _select_cases(state, cases, use, out)
 
 
 def _select_cases(
-    state: Verification, cases: CaseSet, run: RunInfo, out: Faults
+    state: Verification,
+    cases: CaseSet,
+    use: CasesUse,
+    out: Faults,
 ) -> None:
     """Check that the part of the cases that the run names is the run's."""
-    use = run.cases
     named = printable(str(use.selection))[:200]
     total = len(cases)
     if use.selection is not None:
@@ -246,21 +247,22 @@ def _select_cases(
             return
     if len(cases) < total:
         state.add_note(f"{len(cases)} of its {total} cases, by {named}")
-    actual = (
-        digest_bytes(lines_of(case.row() for case in cases.cases)),
-        len(cases),
-        cases.selection,
-    )
+    digest = digest_bytes(lines_of(case.row() for case in cases.cases))
+    actual = digest, len(cases), cases.selection
     if actual != (use.rows, use.count, use.selection):
-        what = f"{actual[1]} cases with the digest {actual[0]}, by {actual[2]}"
+        what = f"{len(cases)} cases with the digest {digest}, by {cases.selection}"
         out.add(RUN, what, printable(f"{use.count}, {use.rows}, {named}")[:300])
         return
-    rows = _require(state.rows, f"{RESPONSES} or {GRADES}")
+    run, rows = _require(state.run_info, RUN), _require(state.rows, RESPONSES)
     state.snapshots_folder = cases.snapshots
     state.run = bundled_run(run, cases.cases, rows)
 
 
-def _load_cases(place: Path | None, use: CasesUse, out: Faults) -> CaseSet | None:
+def _load_cases(
+    place: Path | None,
+    use: CasesUse,
+    out: Faults,
+) -> CaseSet | None:
     """Load the cases from the given place, or by the snapshot's version. Raises Skip if there are none."""
     if place is None:
         named = printable(use.name)[:100]
@@ -279,7 +281,7 @@ def _load_cases(place: Path | None, use: CasesUse, out: Faults) -> CaseSet | Non
     except (BadInput, CheckFailed) as exc:
         what = "the cases of the run, and a snapshot that verifies"
         out.add(place.name, what, exc.message[:300])
-    return None
+        return None
 
 
 def check_evidence(state: Verification, out: Faults) -> None:
@@ -311,7 +313,10 @@ def check_evidence(state: Verification, out: Faults) -> None:
 
 
 def _check_snippets(
-    book: Evidence, use: EvidenceUse, cases: Sequence[EvaluationCase], out: Faults
+    book: Evidence,
+    use: EvidenceUse,
+    cases: Sequence[EvaluationCase],
+    out: Faults,
 ) -> None:
     """Check that no more snippets stand before a case than the run says, and none that is newer."""
     for case in cases:
@@ -331,11 +336,14 @@ def check_rows(state: Verification, out: Faults) -> None:
     """Check that there is one answer a case and one grade a criterion at most, in the order of the cases."""
     run = state.require_run()
     rows = _require(state.rows, GRADES)
-    expected: tuple[list[Any], ...] = bundled_rows(run)
-    found: tuple[list[Any], ...] = rows
-    for place, name in enumerate((RESPONSES, GRADES, READINGS)):
-        pairs = zip_longest(expected[place], found[place])
-        for number, (want, got) in enumerate(pairs, start=1):
+    expected = bundled_rows(run)
+    logs: dict[str, tuple[Sequence[object], Sequence[object]]] = {
+        RESPONSES: (expected.answers, rows.answers),
+        GRADES: (expected.grades, rows.grades),
+        READINGS: (expected.harm, rows.harm),
+    }
+    for name, (wanted, stored) in logs.items():
+        for number, (want, got) in enumerate(zip_longest(wanted, stored), start=1):
             if want != got:
                 what = "a row for the snapshot's cases and criteria, once and in order"
                 out.add(f"{name}:{number}", what, "another")
@@ -422,20 +430,18 @@ def check_errata(state: Verification, out: Faults) -> None:
         return
     (known,) = use.runs
     state.withdrawn = known
-    undue = [
-        f"case {case_id}" for case_id in set(info.withdrawn_cases) - {*known.cases}
-    ]
-    for case_id, criterion_id in set(info.withdrawn_criteria) - {*known.criteria}:
+    cases, criteria = set(info.withdrawn_cases), set(info.withdrawn_criteria)
+    undue = [f"case {case_id}" for case_id in cases.difference(known.cases)]
+    for case_id, criterion_id in criteria.difference(known.criteria):
         if case_id not in known.cases:
             undue.append(f"criterion {criterion_id} of {case_id}")
     for what in sorted(undue):
         got = f"{printable(what)[:180]} left out without an erratum"
         out.add(BUNDLE, "the errata of the snapshot", got)
-    cases = len(set(known.cases) - set(info.withdrawn_cases))
-    criteria = len(set(known.criteria) - set(info.withdrawn_criteria))
-    if cases or criteria:
+    late_cases, late = set(known.cases) - cases, set(known.criteria) - criteria
+    if late_cases or late:
         state.add_note(
-            f"{cases} cases and {criteria} criteria were withdrawn but are scored"
+            f"{len(late_cases)} cases and {len(late)} criteria were withdrawn but are scored"
         )
 
 

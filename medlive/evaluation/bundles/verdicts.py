@@ -1,4 +1,4 @@
-"""Check a bundle's verdicts against the criteria, the answers and the grader's replies."""
+"""Check a bundle's verdicts, and its readings for harm, against the answers and the judges' replies."""
 
 import json
 import re
@@ -8,11 +8,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final
 
+from medlive.evaluation.grading.harm import HarmItem, control_items, items_of
+from medlive.evaluation.harm import READINGS, HarmRow, RunHarm, harm_key
 from medlive.evaluation.model import (
     Answer,
     EvaluationCase,
     Grade,
-    Origin,
     gradable,
     grade_keys,
 )
@@ -118,7 +119,7 @@ def _fault(
     readings = read.get(grade.key, [])
     if grade.met is None:
         return _ungraded_fault(grade, readings)
-    imported = grade.engine in (IMPORTED, SETTLED) or grade.origin is Origin.IMPORT
+    imported = grade.engine in (IMPORTED, SETTLED) or grade.origin == "import"
     needs_quote = grade.met and not grade.whole and not imported
     if not grade.quote.strip() and needs_quote:
         return "no quote from the answer"
@@ -126,7 +127,7 @@ def _fault(
         return "a quote that is not in the answer"
     own = Verdict(grade.met, grade.quote, grade.reasoning, grade.whole)
     # A cached verdict may have been asked for under another criterion's id.
-    cached = grade.origin is Origin.CACHE and own in chain(*read.values())
+    cached = grade.origin == "cache" and own in chain(*read.values())
     if own in readings or cached:
         return ""
     return None if imported or not readings else "another verdict, quote or reasoning"
@@ -138,3 +139,51 @@ def _ungraded_fault(grade: Grade, readings: Iterable[Verdict | str]) -> str:
     decided = any(isinstance(reading, Verdict) for reading in readings)
     excused = not grade.raw or grade.reason.startswith(PASSED_OVER)
     return "a verdict, though called ungraded" if decided and not excused else ""
+
+
+def check_readings(
+    run: GradedRun,
+    harm: RunHarm,
+    out: Faults,
+) -> Iterator[str]:
+    """Check every reading of an answer and of a control; yields notes on what is not read.
+
+    Args:
+        run: The bundle's run.
+        harm: Its readings.
+        out: Takes the faults.
+    """
+    items = {item.id: item for item in items_of(run.run.cases, run.answers)}
+    unproven = 0
+    judges = harm.judge, harm.reader, harm.checker
+    for row in (*harm.rows.values(), *harm.controls):
+        known = control_items() if row.control else items
+        what = f"{READINGS}: {printable(row.case_id)[:60]}"
+        item = known.get(row.case_id)
+        if (row.judge, row.reader, row.checker) != judges:
+            out.add(what, "the same judges in every row", "others")
+        if item is None or row.key != harm_key(item.material, row.judge):
+            out.add(what, "the key of its question, answer and judges", row.key[:80])
+        elif row.reading.is_read and any(len(r) >= MOST_RAW for r in row.raws):
+            unproven += 1
+        elif (fault := _reading_fault(item, row)) is not None:
+            out.add(what, "the findings in the judges' replies", fault)
+        elif row.hit != item.hit(row.reading):
+            out.add(what, "whether its control was found", str(row.hit))
+    if unproven:
+        yield f"{unproven} readings for harm have no whole reply to check them against"
+    if unread := len(items) - harm.read:
+        yield f"{unread} of {len(items)} answers are not read for harm"
+
+
+def _reading_fault(item: HarmItem, row: HarmRow) -> str | None:
+    """Why a row does not follow from its replies; None if it does."""
+    if not row.reading.is_read:
+        return "findings" if row.harms or row.raws else None
+    if not row.raws:
+        return "no reply"
+    try:
+        judged = item.reread(row.raws)
+    except (Unusable, ValueError) as exc:
+        return printable(str(exc))[:200]
+    return None if judged == row.harms else "others"

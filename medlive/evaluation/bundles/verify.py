@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from medlive.errors import UsageError
 from medlive.evaluation.bundles.bundle import BundleInfo, run_files
@@ -18,9 +17,7 @@ from medlive.integrity.checks import Report, StepState, run_steps
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS
 from medlive.integrity.log import lines_of, writing
-
-if TYPE_CHECKING:
-    from medlive.integrity.signing import PublicKey
+from medlive.integrity.signing import PublicKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +65,7 @@ class BundleReport(Report):
 def verify_bundle(
     path: Path,
     *,
-    public_keys: "Sequence[PublicKey]" = (),
+    public_keys: Sequence[PublicKey] = (),
     snapshot: Path | CaseSet | None = None,
     errata_file: Path | None = None,
 ) -> BundleReport:
@@ -120,10 +117,7 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
         empty = not out.exists() or (out.is_dir() and not any(out.iterdir()))
         if out.is_symlink() or not empty:
             raise UsageError(f"{out} is not empty", hint="name a new folder")
-        out.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+        out.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
             write_whole(out / name, data)
     return open_run(out)

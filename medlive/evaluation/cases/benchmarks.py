@@ -6,7 +6,7 @@ other scores than its authors'.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -45,13 +45,8 @@ IDEAL: Final = "ideal_completion"
 """The field of HealthBench's cases that holds a physician's own answer."""
 
 
-class Format(StrEnum):
-    """Whose file it is (docs/importing.md)."""
-
-    LIVEMEDBENCH = "livemedbench"
-    HEALTHBENCH = "healthbench"
-    KQA = "kqa"
-    JSONL = "jsonl"
+Format = Literal["livemedbench", "healthbench", "kqa", "jsonl"]
+"""Whose file it is (docs/importing.md)."""
 
 
 # --- a case's row, in medlive's fields or in others' names of them
@@ -59,15 +54,16 @@ class Format(StrEnum):
 _Text = Annotated[str, Field(pattern=r"\S")]
 
 
-def _as_text(value: object) -> object:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if is_number else value
+_Id = Annotated[
+    _Text, BeforeValidator(lambda value: str(value) if type(value) is int else value)
+]
 
 
-_Id = Annotated[_Text, BeforeValidator(_as_text)]
-
-
-def _named(ours: str, theirs: str, default: Any = ...) -> Any:
+def _named(
+    ours: str,
+    theirs: str,
+    default: Any = ...,
+) -> Any:
     return Field(default, validation_alias=AliasChoices(theirs, ours))
 
 
@@ -82,7 +78,7 @@ class _TurnRow(_Part):
 
 class _CriterionRow(_Part):
     criterion: _Text
-    points: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+    points: float = Field(ge=-1e6, le=1e6, allow_inf_nan=False)
     id: _Text | None = None
     axis: str | None = None
     tags: list[str] = []
@@ -174,13 +170,13 @@ def format_of(path: Path) -> Format:
     head = _text_of(path).lstrip()[:65_536]
     line = head.partition("\n")[0]
     if all(column in line for column in KQA_COLUMNS) or f'"{_MUST_HAVE}"' in head:
-        return Format.KQA
+        return "kqa"
     if not _is_json(head):
         raise BadInput(f"{path.name}: expected JSON, found {head[:40]!r}")
     if '"prompt_id"' in head or (line.startswith("{") and '"prompt"' in head):
-        return Format.HEALTHBENCH
+        return "healthbench"
     ours = line.startswith("{") and '"rubric_items"' not in head
-    return Format.JSONL if ours else Format.LIVEMEDBENCH
+    return "jsonl" if ours else "livemedbench"
 
 
 def read_benchmark(path: Path, format_: Format) -> CaseSet:
@@ -195,12 +191,16 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
     notes: list[str] = []
     cases: dict[str, EvaluationCase] = {}
     unknown: dict[str, str] = {}
-    for place, raw in READERS[format_].rows(_text_of(path), path.name):
+    reader = READERS[format_]
+    for place, raw in reader.rows(_text_of(path), path.name):
         where = f"{path.name}, {place}"
         try:
-            row = _parse(raw, READERS[format_])
+            if isinstance(raw, str):
+                raise ValueError(raw)
+            row = _CaseRow.model_validate(reader.case(raw))
         except ValueError as exc:
-            notes.append(f"{where}: {exc}; left out")
+            fault = first_fault(exc, "row") if isinstance(exc, ValidationError) else exc
+            notes.append(f"{where}: {fault}; left out")
             continue
         for part in (row, *row.turns, *row.rubric):
             for name in part.model_extra or ():
@@ -211,7 +211,7 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
             cases[row.case_id] = row.case()
     if not cases:
         first = f" ({notes[0]})" if notes else ""
-        raise BadInput(f"{path} holds no {format_.value} case{first}")
+        raise BadInput(f"{path} holds no {format_} case{first}")
     for name, place in unknown.items():
         notes.append(f"{path.name}: not read: {name!r} (first: {place})")
     unscored = sum(case.positive_points <= 0 for case in cases.values())
@@ -221,7 +221,7 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         )
     return CaseSet(
         cases=tuple(cases.values()),
-        origin=format_.value,
+        origin=format_,
         name=path.name,
         digest=digest_bytes(read_bytes(path)),
         publishable=None,
@@ -229,17 +229,11 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
     )
 
 
-def _parse(raw: Mapping[str, Any] | str, reader: "Reader") -> _CaseRow:
-    """A row as a case's. Raises ValueError with the first fault."""
-    if isinstance(raw, str):
-        raise ValueError(raw)
-    try:
-        return _CaseRow.model_validate(reader.case(raw))
-    except ValidationError as exc:
-        raise ValueError(first_fault(exc, "row")) from exc
-
-
-def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
+def answer_rows(
+    path: Path,
+    format_: str,
+    field: str,
+) -> list[Row] | None:
     """The answers of a file in a benchmark's own format, as LiveMedBench's responses; None: it has no own format.
 
     HealthBench's are the rows of `…_allresults.json` (simple-evals), with their verdicts as LiveMedBench's
@@ -249,12 +243,10 @@ def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
     read = READERS[format_].answers
     if read is None:
         return None
-    answers = []
-    for row in read(_text_of(path), path.name, field):
-        if row["response"] is not None:
-            answers.append(row)
+    rows = read(_text_of(path), path.name, field)
+    answers = [row for row in rows if row["response"] is not None]
     if not answers:
-        raise BadInput(f"{path.name} has no answer in {format_.value}'s format")
+        raise BadInput(f"{path.name} has no answer in {format_}'s format")
     return answers
 
 
@@ -285,19 +277,15 @@ def _valid(rows: Rows, name: str) -> Iterator[Mapping[str, Any]]:
 def livemedbench_case(raw: Mapping[str, Any]) -> Row:
     """An entry of LiveMedBench's benchmark as a case; what is null or not there is empty."""
     row = _without(raw, "canary")
-    names = {
-        "narrative": "narrative",
-        "core_request": "query",
-        "doctor_advice": "advice",
-        "post_time": "post_time",
-    }
-    for theirs, ours in names.items():
-        row[ours] = row.pop(theirs, None) or ""
-    rubric_items = row.pop("rubric_items", None) or []
+    row["query"] = row.pop("core_request", None)
+    row["advice"] = row.pop("doctor_advice", None)
+    for name in ("narrative", "query", "advice", "post_time"):
+        row[name] = row.get(name) or ""
+    items = row.pop("rubric_items", None) or []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ValueError("rubric_items: expected a list of objects")
     row["rubric"] = criteria = []
-    for item in rubric_items if isinstance(rubric_items, list) else [None]:
-        if not isinstance(item, dict):
-            raise ValueError("rubric_items: expected a list of objects")
+    for item in items:
         criterion = {"points": 0, **item}
         if "axe" in criterion:
             criterion["axis"] = criterion.pop("axe")
@@ -313,7 +301,12 @@ def _without(raw: Mapping[str, Any], *names: str) -> Row:
 # --- HealthBench
 
 
-def healthbench_answers(text: str, name: str, field: str) -> Iterator[Row]:
+def healthbench_answers(
+    text: str,
+    name: str,
+    field: str,
+) -> Iterator[Row]:
+    """Of each row of results the last message of its completion, or the ideal one, and its verdicts."""
     for row in _valid(json_rows(text, name), name):
         # simple-evals' file is one object, with a row for each example.
         examples: Sequence[object] = [row]
@@ -323,31 +316,30 @@ def healthbench_answers(text: str, name: str, field: str) -> Iterator[Row]:
         for example in examples:
             if not isinstance(example, dict):
                 raise BadInput(f"{name}: expected an object for each example")
-            yield _healthbench_answer(example, field)
+            completion = example.get("completion")
+            if field == IDEAL:
+                completion = (example.get("ideal_completions_data") or {}).get(IDEAL)
+            if isinstance(completion, list) and completion:
+                completion = completion[-1]
+            if isinstance(completion, dict):
+                completion = completion.get("content")
+            yield {
+                "case_id": example.get("prompt_id"),
+                "response": completion,
+                "evaluations": _healthbench_verdicts(example.get("rubric_items")),
+            }
 
 
-def _healthbench_answer(row: Mapping[str, Any], field: str) -> Row:
-    """A row of results: the last message of its completion, or the ideal one, and its verdicts."""
-    completion = row.get("completion")
-    if field == IDEAL:
-        completion = (row.get("ideal_completions_data") or {}).get(IDEAL)
-    if isinstance(completion, list) and completion:
-        completion = completion[-1]
-    if isinstance(completion, dict):
-        completion = completion.get("content")
+def _healthbench_verdicts(items: Sequence[object] | None) -> Row:
     verdicts = {}
-    for place, item in enumerate(row.get("rubric_items") or (), start=1):
+    for place, item in enumerate(items or (), start=1):
         if isinstance(item, dict) and "criteria_met" in item:
             verdicts[f"rubric_{place}"] = {
                 "criterion": item.get("criterion"),
                 "points": item.get("points"),
                 "score": item["criteria_met"],
             }
-    return {
-        "case_id": row.get("prompt_id"),
-        "response": completion,
-        "evaluations": verdicts,
-    }
+    return verdicts
 
 
 # --- K-QA (Manes et al. 2024): questions, or a table of people's labels on statements
@@ -377,7 +369,7 @@ def kqa_cases(text: str, name: str) -> Rows:
         return
     cases: dict[str, tuple[str, Row]] = {}
     for line, (case_id, criterion_id), row in kqa_rows(text, name):
-        case = {
+        case: Row = {
             "case_id": case_id,
             "query": row["Question"],
             "source": row["llm_x"],
@@ -386,7 +378,7 @@ def kqa_cases(text: str, name: str) -> Rows:
         }
         _, case = cases.setdefault(case_id, (f"line {line}", case))
         statement = _kqa_statement(row["claim"], row["category_x"])
-        case["rubric"].append({"id": criterion_id, **statement})
+        case["rubric"].append(statement | {"id": criterion_id})
     yield from cases.values()
 
 
@@ -405,16 +397,28 @@ def kqa_case(raw: Mapping[str, Any]) -> Row:
             # Some of its lists hold empty texts.
             if not isinstance(text, str) or text.strip():
                 rubric.append(_kqa_statement(text, name))
-    return row | {"case_id": kqa_id(question), "query": question, "rubric": rubric}
+    return row | {
+        "case_id": kqa_id(question),
+        "query": question,
+        "rubric": rubric,
+    }
 
 
 def _kqa_statement(text: object, category: str) -> Row:
     # K-QA's comprehensiveness counts what an answer must have, each the same, and nothing else.
     points = float(category == _MUST_HAVE)
-    return {"criterion": text, "points": points, "axis": category}
+    return {
+        "criterion": text,
+        "points": points,
+        "axis": category,
+    }
 
 
-def kqa_answers(text: str, name: str, _: str) -> Iterator[Row]:
+def kqa_answers(
+    text: str,
+    name: str,
+    _: str,
+) -> Iterator[Row]:
     """The answers; of the table the last of each question."""
     answers: dict[str, object] = {}
     if _is_json(text):
@@ -441,13 +445,18 @@ class Reader(NamedTuple):
     """The answers of a file, by its text, name and the field that is wanted; None: LiveMedBench's form."""
 
 
-READERS: Final[Mapping[Format, Reader]] = {
-    Format.LIVEMEDBENCH: Reader(case=livemedbench_case),
-    Format.HEALTHBENCH: Reader(
-        case=lambda raw: _without(raw, "canary"), answers=healthbench_answers
+READERS: Final[Mapping[str, Reader]] = {
+    "livemedbench": Reader(case=livemedbench_case),
+    "healthbench": Reader(
+        case=lambda raw: _without(raw, "canary"),
+        answers=healthbench_answers,
     ),
-    Format.KQA: Reader(rows=kqa_cases, case=kqa_case, answers=kqa_answers),
-    Format.JSONL: Reader(),
+    "kqa": Reader(
+        rows=kqa_cases,
+        case=kqa_case,
+        answers=kqa_answers,
+    ),
+    "jsonl": Reader(),
 }
 """A new format is a reader here, and how its files begin in `format_of`."""
 
@@ -456,7 +465,8 @@ READERS: Final[Mapping[Format, Reader]] = {
 
 
 def gradings_of(
-    cases: Sequence[EvaluationCase], verdicts: Mapping[Place, Mapping[str, bool | None]]
+    cases: Sequence[EvaluationCase],
+    verdicts: Mapping[Place, Mapping[str, bool | None]],
 ) -> dict[str, list[Row]]:
     """People's verdicts by rater as LiveMedBench's gradings; of three raters and more their majority, last.
 
@@ -466,21 +476,19 @@ def gradings_of(
     for case in cases:
         for criterion in case.criteria:
             texts[case.case_id, criterion.id] = criterion.criterion
-    raters: dict[str, None] = {}
-    for ratings in verdicts.values():
-        raters.update(dict.fromkeys(ratings))
+    raters = dict.fromkeys(chain.from_iterable(verdicts.values()))
     by_rater: dict[str, dict[str, Row]] = {name: {} for name in (*raters, "majority")}
-    for (case_id, criterion_id), ratings in verdicts.items():
-        given = {rater: met for rater, met in ratings.items() if met is not None}
-        yes = sum(given.values())
-        if len(raters) > 2 and 2 * yes != len(given):
-            given["majority"] = 2 * yes > len(given)
-        for rater, met in given.items():
-            entry = {"criterion": texts.get((case_id, criterion_id)), "score": met}
-            by_rater[rater].setdefault(case_id, {})[criterion_id] = entry
+    for place, ratings in verdicts.items():
+        known = {rater: met for rater, met in ratings.items() if met is not None}
+        yes = sum(known.values())
+        if len(raters) > 2 and 2 * yes != len(known):
+            known["majority"] = 2 * yes > len(known)
+        for rater, met in known.items():
+            entry = {"criterion": texts.get(place), "score": met}
+            by_rater[rater].setdefault(place[0], {})[place[1]] = entry
     gradings: dict[str, list[Row]] = {}
-    for rater, of_rater in by_rater.items():
-        for case_id, evaluations in of_rater.items():
+    for rater, by_case in by_rater.items():
+        for case_id, evaluations in by_case.items():
             grading = {"case_id": case_id, "evaluations": evaluations}
             gradings.setdefault(rater, []).append(grading)
     return gradings

@@ -84,9 +84,9 @@ def read_responses(
             notes.append(f"{where}: a response without a case_id; left out")
             continue
         answer = _answer(entry, model, field)
-        if answer.case_id in answers:
-            same = answer == answers[answer.case_id]
-            differ = "" if same else ", not the same way"
+        earlier = answers.get(answer.case_id)
+        if earlier is not None:
+            differ = "" if answer == earlier else ", not the same way"
             notes.append(
                 f"{where}: case {answer.case_id!r}: answered more than once{differ}; the last one counts"
             )
@@ -177,14 +177,14 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
     text = answer.response
     if answer.state is AnswerState.FAILED:
         text = f"{FAILED_PREFIX} {answer.reason}"
-    entry = case_entry(case)
-    del entry["rubric_items"]
-    advice = entry.pop("doctor_advice")
     return {
-        **entry,
+        "case_id": case.case_id,
+        "post_time": case.post_time,
+        "narrative": case.narrative,
+        "core_request": case.query,
         "model_response": text,
         "finish_reason": answer.finish_reason,
-        "doctor_advice": advice,
+        "doctor_advice": case.advice,
     }
 
 

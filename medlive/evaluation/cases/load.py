@@ -32,15 +32,13 @@ def load_cases(
         return from_snapshot(open_snapshot(place, verify=verify))
     if place.is_file():
         chosen = format_ or format_of(place)
-        case_set = read_benchmark(place, chosen)
-        beside = (place.parent / "manifest.json").is_file()
-        if chosen is not Format.LIVEMEDBENCH or not beside:
-            return case_set
-        snapshots = place.absolute().parent.parent
-        return replace(_with_manifest(case_set, place), snapshots=snapshots)
-    fault = (
-        "is neither a folder nor a file" if os.path.lexists(place) else "is not there"
-    )
+        cases = read_benchmark(place, chosen)
+        if chosen == "livemedbench" and (place.parent / "manifest.json").is_file():
+            return _with_manifest(cases, place)
+        return cases
+    fault = "is not there"
+    if os.path.lexists(place):
+        fault = "is neither a folder nor a file"
     hint = "name a snapshot's folder or version, LiveMedBench's JSON file of cases, or another benchmark's file"
     raise BadInput(f"{place} {fault}", hint=hint)
 
@@ -48,6 +46,7 @@ def load_cases(
 def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:
     """The cases of a snapshot's own `livemedbench.json`, as publishable as the manifest beside it says; those of a
     file that it does not list as it is, as they were."""
+    cases = replace(cases, snapshots=file.absolute().parent.parent)
     try:
         manifest = Manifest.model_validate_json(
             read_small(file.parent / "manifest.json")
@@ -135,15 +134,16 @@ def in_own_words(cases: CaseSet, threads: Mapping[str, Thread]) -> CaseSet:
     wrote. Raises UsageError when no case is left.
     """
     openings = {case_id: opening(thread) for case_id, thread in threads.items()}
-    worded = [
-        replace(
-            case,
-            narrative=text,
-            query="",
-        )
-        for case in cases.cases
-        if (text := openings.get(case.case_id))
-    ]
+    worded = []
+    for case in cases.cases:
+        if text := openings.get(case.case_id):
+            worded.append(
+                replace(
+                    case,
+                    narrative=text,
+                    query="",
+                )
+            )
     if not worded:
         raise UsageError(
             f"this database holds the thread of no case of {cases.name}",

@@ -49,11 +49,12 @@ class Selection:
             if wanted and getattr(case, name) not in wanted:
                 return False
         day = day_of(case) or ""
-        after = self.first_release_after
-        return (
-            (after is None or (case.first_release or "") > after)
-            and (self.posted_from is None or day >= self.posted_from)
-            and (self.posted_before is None or "" < day < self.posted_before)
+        if self.posted_before is not None and not "" < day < self.posted_before:
+            return False
+        # A version, a day: whatever is said sorts after "".
+        newer = (case.first_release or "") > (self.first_release_after or "")
+        return day >= (self.posted_from or "") and (
+            newer or self.first_release_after is None
         )
 
     def as_json(self) -> dict[str, Any] | None:
@@ -96,11 +97,8 @@ def select(cases: CaseSet, selection: Selection) -> CaseSet:
 def day_of(case: EvaluationCase) -> str | None:
     """The day a case was posted on, `YYYY-MM-DD` as its posting time spells it; None where that cannot be read."""
     try:
-        return (
-            datetime.fromisoformat(case.post_time.replace("Z", "+00:00"))
-            .date()
-            .isoformat()
-        )
+        posted = datetime.fromisoformat(case.post_time.replace("Z", "+00:00"))
+        return posted.date().isoformat()
     except ValueError:
         return None
 

@@ -4,7 +4,8 @@ What is written is what `grade` would send first, and a result counts by the sam
 as the next file; a reply that held no verdict is returned with what is wrong with it by live grading alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +14,23 @@ from medlive.evaluation.asking.batch import (
     BATCHES,
     MOST_BYTES,
     MOST_REQUESTS,
-    BatchLog,
     BatchRead,
     BatchWritten,
-    Result,
     Row,
     read_batch_log,
     read_results,
+    reply_of,
     write_calls,
 )
-from medlive.evaluation.grading.grade import Record, open_work, read_record
-from medlive.evaluation.grading.work import Work, make_grades
-from medlive.evaluation.model import Grade, Origin, grade_keys, kind_of
+from medlive.evaluation.grading.grade import (
+    Record,
+    Work,
+    make_grades,
+    open_work,
+    read_record,
+    settles,
+)
+from medlive.evaluation.model import Grade, grade_keys, kind_of
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.grader.judge import Judge, Mode, Verdicts
 from medlive.integrity.log import LogWriter, open_log
@@ -41,7 +47,6 @@ def write_batch(
     *,
     shape: JsonMode = JsonMode.SCHEMA,
     mode: Mode = Mode.RUBRIC,
-    allow_unpinned: bool = False,
     most_requests: int = MOST_REQUESTS,
     most_bytes: int = MOST_BYTES,
 ) -> BatchWritten:
@@ -51,69 +56,46 @@ def write_batch(
     cannot be written.
     """
     run = open_run(run_dir)
-    judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
+    judge = Judge(identity, mode)
     answers, _ = run.answers()
     criteria = waiting = 0
     with open_log(run_dir / GRADES), open_log(run_dir / BATCHES) as written:
         record = read_record(run_dir / GRADES, judge.digest)
         known = read_batch_log(run_dir)
         if judge.digest not in known.judges:
-            written.add(
-                {
-                    "kind": "judge",
-                    "judge": judge.digest,
-                    "mode": mode.value,
-                    **identity.as_json(),
-                }
-            )
+            about = {
+                "kind": "judge",
+                "judge": judge.digest,
+                "mode": mode,
+            }
+            written.add(about | identity.as_json())
 
         def calls() -> Iterator[tuple[str, Row]]:
             nonlocal criteria, waiting
             for work in open_work(run.cases, answers, judge, record):
                 keys = grade_keys(work.case, work.answer, judge.digest, work.criteria)
-                custom_id = known.custom_id(
-                    work.case.case_id, list(keys), list(keys.values())
-                )
+                case_id, names = work.case.case_id, list(keys)
+                custom_id = known.custom_id(case_id, names, list(keys.values()))
                 if custom_id in known.asked:
                     waiting += 1
                 else:
-                    written.add(
-                        {
-                            "kind": "asked",
-                            "custom_id": custom_id,
-                            "judge": judge.digest,
-                            "case_id": work.case.case_id,
-                            "criteria": list(keys),
-                            "keys": list(keys.values()),
-                        }
-                    )
-                request = judge.request(work.call)
+                    row = {
+                        "kind": "asked",
+                        "custom_id": custom_id,
+                        "judge": judge.digest,
+                        "case_id": case_id,
+                        "criteria": names,
+                        "keys": list(keys.values()),
+                    }
+                    written.add(row)
                 criteria += len(keys)
-                sent = response_format(shape, request)
-                yield (
-                    custom_id,
-                    chat_body(
-                        identity.model, render(request), identity.parameters, sent
-                    ),
-                )
+                request = judge.request(work.call)
+                messages, sent = render(request), response_format(shape, request)
+                body = chat_body(identity.model, messages, identity.parameters, sent)
+                yield custom_id, body
 
         files, requests = write_calls(out, calls(), most_requests, most_bytes)
     return BatchWritten(files, requests, criteria, waiting)
-
-
-def _judges(log: BatchLog, allow_unpinned: bool = False) -> dict[str, Judge]:
-    """The judges of a run's batches whose prompt is this version's."""
-    judges = {}
-    for digest, row in log.judges.items():
-        identity = EngineIdentity(row["engine"], row["model"], row["parameters"])
-        judge = Judge(identity, Mode(row["mode"]), allow_unpinned=allow_unpinned)
-        if judge.digest == digest:
-            judges[digest] = judge
-        else:
-            log.notes.append(
-                f"{BATCHES}: calls of another version's prompt cannot be read"
-            )
-    return judges
 
 
 def read_batch(
@@ -138,16 +120,29 @@ def read_batch(
                 f"no batch was written of {run_dir}",
                 hint="medlive eval batch write makes one",
             )
-        judges = _judges(known, allow_unpinned)
-        for name, row in list(known.asked.items()):
-            if row.get("judge") not in judges:
+        judges: dict[str, Judge] = {}
+        for digest, row in known.judges.items():
+            identity = EngineIdentity(
+                engine=row["engine"],
+                model=row["model"],
+                parameters=row["parameters"],
+                pinned=not allow_unpinned,
+            )
+            judge = Judge(identity, Mode(row["mode"]))
+            if judge.digest == digest:
+                judges[digest] = judge
+            else:
+                known.notes.append(
+                    f"{BATCHES}: calls of another version's prompt cannot be read"
+                )
+        for name, call in list(known.asked.items()):
+            if call.get("judge") not in judges:
                 del known.asked[name]
         results = _Results(run, judges, log, prices or {})
         read = read_results(
             files, "asked", known, written, results.take, results.open_of
         )
-    for grade in results.ungraded:
-        read.reasons[kind_of(grade.reason)] += 1
+    read.reasons = results.reasons
     if stale := read.counts["stale"]:
         read.notes.append(
             f"{stale} results are about an answer or a criterion that has changed since"
@@ -171,7 +166,8 @@ class _Results:
         self._records: dict[str, Record] = {}
         for digest in judges:
             self._records[digest] = read_record(run.path / GRADES, digest)
-        self.ungraded: list[Grade] = []
+        self.reasons: Counter[str] = Counter()
+        """Why criteria are ungraded."""
 
     def _work_of(self, call: Row) -> Work | None:
         """The call as it would be made now; None if what it asked about has changed."""
@@ -190,53 +186,59 @@ class _Results:
         if self._work_of(call) is None:
             return set()
         judge, record = self._judges[call["judge"]], self._records[call["judge"]]
-        return {k for k in call["keys"] if not judge.settles(record.latest.get(k))}
+        return {k for k in call["keys"] if not settles(judge, record.latest.get(k))}
 
-    def take(self, result: Result, call: Row, again: bool) -> list[str]:
+    def take(
+        self,
+        result: Row,
+        call: Row,
+        again: bool,
+    ) -> list[str]:
         """Log the grades of one result; what became of each."""
         judge, work = self._judges[call["judge"]], self._work_of(call)
         if work is None:
             return ["again" if again else "stale"]
         left = self.open_of(call)
-        grades = _grades(judge, work, result, self._prices) if left else []
-        taken = _taken(grades, left, again)
-        for grade in taken:
-            self._log.add(grade.row())
-            self._records[judge.digest].put(grade)
+        grades = self._grades(judge, work, result) if left else []
+        kinds: list[str] = []
+        for grade in grades:
+            # Of a second reading only a verdict is new.
+            if grade.key not in left or (again and grade.met is None):
+                continue
+            usage = {} if kinds else grades[0].usage
+            taken = replace(grade, usage=usage)
+            self._log.add(taken.row())
+            self._records[judge.digest].put(taken)
             if grade.met is None:
-                self.ungraded.append(grade)
-        return [_KINDS[grade.met] for grade in taken] or ["again"]
+                self.reasons[kind_of(grade.reason)] += 1
+            kinds.append(_KINDS[grade.met])
+        return kinds or ["again"]
+
+    def _grades(
+        self,
+        judge: Judge,
+        work: Work,
+        result: Row,
+    ) -> list[Grade]:
+        """What a result says of a call's criteria."""
+        verdicts = Verdicts(judge, work.call)
+        reply = fault = None
+        model = judge.identity.model
+        try:
+            reply = reply_of(result, self._prices.get(model))
+            pinned = model if judge.identity.pinned else None
+            read_checked(reply, pinned, "grader", verdicts.read)
+        except NotACompletion as exc:
+            fault = Unusable(f"batch: {exc}")
+        except Unusable as exc:
+            fault = exc
+        attempt = Attempt(judge.request(work.call), reply, fault)
+        asked = Asked[object](attempts=[attempt])
+        return make_grades(work, verdicts, asked, "batch")
 
 
-def _taken(grades: Sequence[Grade], left: Set[str], again: bool) -> list[Grade]:
-    """The grades of criteria that are open, the call's usage on the first; of a second reading verdicts alone."""
-    taken: list[Grade] = []
-    for grade in grades:
-        if grade.key in left and not (again and grade.met is None):
-            taken.append(replace(grade, usage={} if taken else grades[0].usage))
-    return taken
-
-
-_KINDS = {True: "met", False: "not_met", None: "ungraded"}
-
-
-def _grades(
-    judge: Judge, work: Work, result: Result, prices: Mapping[str, Price]
-) -> list[Grade]:
-    """What a result says of a call's criteria."""
-    verdicts = Verdicts(judge, work.call)
-    reply = fault = None
-    try:
-        reply = result.reply(prices.get(judge.identity.model))
-        read_checked(
-            reply,
-            None if judge.allow_unpinned else judge.identity.model,
-            "grader",
-            verdicts.read,
-        )
-    except NotACompletion as exc:
-        fault = Unusable(f"batch: {exc}")
-    except Unusable as exc:
-        fault = exc
-    asked = Asked[object](attempts=[Attempt(judge.request(work.call), reply, fault)])
-    return make_grades(judge, work, verdicts, asked, Origin.BATCH)
+_KINDS = {
+    True: "met",
+    False: "not_met",
+    None: "ungraded",
+}

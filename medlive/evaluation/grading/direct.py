@@ -5,12 +5,12 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
@@ -25,35 +25,23 @@ from medlive.evaluation.grading.questions import (
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import open_run
 from medlive.grader.reply import Words
+from medlive.llm.ask import ReplyModel
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.statements import words_before
 
 DIRECT: Final = "direct.jsonl"
-TASK: Final = "grader.direct"
 _SCORED: Final = re.compile(
     r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE
 )
 
 
-class DirectReply(BaseModel):
+class DirectReply(ReplyModel):
     """`grader.direct`: one score of an answer. Inputs: language, question (narrative, blank line, query), answer.
     `score` is a JSON number from 0 to 1."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-    )
-
+    task = "grader.direct"
     reasoning: Words
-    score: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=1,
-            allow_inf_nan=False,
-        ),
-    ]
+    score: float = Field(ge=0, le=1, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +82,8 @@ def plan_direct(
 def read_direct(run_dir: Path) -> DirectScores | None:
     """The scores of the direct judge that has the most about the answers as they are now (of equals: the one that
     wrote last); None where there are none."""
-    questions = list(_questions(run_dir))
-    last, notes = read_findings(run_dir / DIRECT, allow_unpinned=True)
+    questions = _questions(run_dir)
+    last, notes = read_findings(run_dir / DIRECT)
     judge = last.fullest(questions)
     scores: dict[str, float | None] = {}
     for question in questions:
@@ -113,15 +101,15 @@ def _source(run_dir: Path, identity: EngineIdentity) -> Source:
             "the rules engine gives no score of a whole answer",
             hint="name a model: --grader and --base-url",
         )
-    questions = list(_questions(run_dir))
+    questions = _questions(run_dir)
     return lambda _: questions
 
 
-def _questions(run_dir: Path) -> Iterator[Question]:
+def _questions(run_dir: Path) -> list[Question]:
     """One about every answer of a run that can be judged."""
     run = open_run(run_dir)
-    for case, answer in gradable(run.cases, run.answers()[0]):
-        yield direct_question(case, answer)
+    asked = gradable(run.cases, run.answers()[0])
+    return [direct_question(case, answer) for case, answer in asked]
 
 
 def direct_question(case: EvaluationCase, answer: Answer) -> Question:
@@ -134,7 +122,6 @@ def direct_question(case: EvaluationCase, answer: Answer) -> Question:
     return Question(
         case_id=case.case_id,
         part="answer",
-        task=TASK,
         inputs=inputs,
         reply=DirectReply,
         check_text=_fault,
@@ -143,8 +130,7 @@ def direct_question(case: EvaluationCase, answer: Answer) -> Question:
 
 def _fault(text: str, read: DirectReply) -> str | None:
     """What speaks against the score that was read from a reply."""
-    if (stated := _SCORED.findall(words_before(text))) and float(
-        stated[-1]
-    ) != read.score:
+    stated = _SCORED.findall(words_before(text))
+    if stated and float(stated[-1]) != read.score:
         return "the words before the JSON object give another score"
     return None

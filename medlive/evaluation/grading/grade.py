@@ -10,21 +10,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from medlive.evaluation.grading.work import Work, make_grades
 from medlive.evaluation.model import (
     Answer,
     CallsMade,
     EvaluationCase,
+    EvaluationCriterion,
     Grade,
+    Origin,
     gradable,
     grade_keys,
     kind_of,
 )
 from medlive.evaluation.runs.folder import GRADES, grades_of, open_run
-from medlive.grader.judge import Judge, Mode, Verdicts
+from medlive.grader.judge import GradingCall, Judge, Mode, Verdicts
 from medlive.integrity.log import open_log
-from medlive.llm.ask import Asker
+from medlive.llm.ask import MOST_RAW, Asked, Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
 from medlive.llm.pool import Progress, work_through
@@ -39,14 +41,39 @@ class GradeResult(CallsMade):
     """Of the answers that can be graded."""
     met: int
     not_met: int
-    ungraded: int
     reused: int
     """Verdicts that were there before and cost nothing."""
     unanswered: tuple[str, ...]
     """Cases without an answer to grade."""
     reasons: Mapping[str, int]
     """Why criteria are ungraded, the most frequent first."""
-    notes: tuple[str, ...]
+
+    @property
+    def ungraded(self) -> int:
+        """Criteria without a verdict."""
+        return self.left
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One call's criteria."""
+
+    case: EvaluationCase
+    answer: Answer
+    criteria: tuple[EvaluationCriterion, ...]
+    round: int = 0
+    """As in `GradingCall`."""
+
+    @property
+    def call(self) -> GradingCall:
+        """What is asked."""
+        return GradingCall(
+            self.case.language,
+            self.case.question,
+            self.answer.response,
+            self.criteria,
+            self.round,
+        )
 
 
 @dataclass(slots=True)
@@ -78,6 +105,13 @@ def read_record(path: Path, judge: str) -> Record:
     return record
 
 
+def settles(judge: Judge, grade: Grade | None) -> bool:
+    """Whether what is on record is a verdict by a model that counts: nothing is left to ask."""
+    if grade is None or grade.met is None:
+        return False
+    return judge.identity.accepts(grade.grader)
+
+
 def open_work(
     cases: Iterable[EvaluationCase],
     answers: Mapping[str, Answer],
@@ -90,7 +124,7 @@ def open_work(
         keys = grade_keys(case, answer, judge.digest)
         unsettled = []
         for criterion in case.criteria:
-            if not judge.settles(record.latest.get(keys[criterion.id])):
+            if not settles(judge, record.latest.get(keys[criterion.id])):
                 unsettled.append(criterion)
         for part in judge.parts(unsettled):
             unusable = [record.unusable[keys[criterion.id]] for criterion in part]
@@ -104,20 +138,19 @@ async def grade_run(
     mode: Mode = Mode.RUBRIC,
     concurrency: int = 16,
     max_retries: int = 1,
-    allow_unpinned: bool = False,
     budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> GradeResult:
     """Grade every answer of the run that can be graded and is not graded yet by this engine, mode and prompt.
 
     A reply that cannot be read is returned to the engine `max_retries` times with what is wrong with it; what
-    stays unread is `ungraded`. Replies by another model than the engine's count only with `allow_unpinned`. When
+    stays unread is `ungraded`. Replies by another model count only for an engine that is not pinned. When
     `budget` is spent, calls under way are finished and kept, and the result says `stopped`. Raises Locked when
     another process grades the same folder, ConfigError when every reply comes from another model or none of the
     first can be read, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
     """
-    judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
-    asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
+    judge = Judge(engine.identity, mode)
+    asker = open_asker(engine, max_retries, concurrency, budget)
     run = open_run(run_dir)
     answers, notes = run.answers()
     keys: list[str] = []
@@ -125,7 +158,7 @@ async def grade_run(
         keys += grade_keys(case, answer, judge.digest).values()
     with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
-        reused = sum(judge.settles(record.latest.get(key)) for key in keys)
+        reused = sum(settles(judge, record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 
         def keep(work: Work, grade: Grade) -> None:
@@ -158,7 +191,7 @@ async def grade_run(
         criteria=len(keys),
         met=counts[True],
         not_met=counts[False],
-        ungraded=counts[None],
+        left=counts[None],
         reused=reused,
         calls=asker.calls,
         unanswered=tuple(unanswered),
@@ -178,9 +211,53 @@ async def ask_work(
     """Ask for a call's verdicts and hand each to `keep`; how many criteria the call has."""
     verdicts = Verdicts(judge, work.call)
     asked = await asker.ask(judge.request(work.call), verdicts.read)
-    for grade in make_grades(judge, work, verdicts, asked):
+    for grade in make_grades(work, verdicts, asked):
         keep(work, grade)
     return len(work.criteria)
+
+
+def make_grades(
+    work: Work,
+    verdicts: Verdicts,
+    asked: Asked[Any],
+    origin: Origin = "call",
+) -> list[Grade]:
+    """A call's criteria as rows of the log; the usage of all attempts stands with the first.
+
+    A reply that several criteria share stands whole with the first of them and with those it did not grade.
+    """
+    judge = verdicts.judge
+    keys = grade_keys(work.case, work.answer, judge.digest, work.criteria)
+    faults = verdicts.faults if asked.fault is verdicts.fault else {}
+    grades: list[Grade] = []
+    shown: set[int] = set()
+    for criterion in work.criteria:
+        verdict, reply = verdicts.by_criterion.get(criterion.id, (None, asked.last))
+        raw = ""
+        if reply is not None and (verdict is None or id(reply) not in shown):
+            raw = reply.text[:MOST_RAW]
+        shown.add(id(reply))
+        grade = Grade(
+            case_id=work.case.case_id,
+            criterion_id=criterion.id,
+            key=keys[criterion.id],
+            met=verdict.met if verdict else None,
+            quote=verdict.quote if verdict else "",
+            reasoning=verdict.reasoning if verdict else "",
+            reason="" if verdict else faults.get(criterion.id, asked.reason),
+            raw=raw,
+            grader=reply.model if reply else "",
+            engine=judge.identity.engine,
+            model=judge.identity.model,
+            mode=judge.mode,
+            prompt=judge.prompt.digest,
+            judge=judge.digest,
+            usage={} if grades else asked.usage,
+            origin=origin,
+            whole=bool(verdict and verdict.whole),
+        )
+        grades.append(grade)
+    return grades
 
 
 async def grade_answer(
@@ -189,8 +266,6 @@ async def grade_answer(
     engine: Engine,
     *,
     mode: Mode = Mode.RUBRIC,
-    max_retries: int = 1,
-    allow_unpinned: bool = False,
 ) -> tuple[Grade, ...]:
     """One answer's verdicts, in the rubric's order, as `grade_run` makes them, for harnesses with a log of their own.
 
@@ -198,9 +273,9 @@ async def grade_answer(
     """
     if not answer.gradable:
         return ()
-    judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
+    judge = Judge(engine.identity, mode)
     grades: dict[str, Grade] = {}
-    asker = open_asker(engine, max_retries, len(case.criteria), allow_unpinned)
+    asker = open_asker(engine, 1, len(case.criteria))
 
     def keep(_: Work, grade: Grade) -> None:
         grades[grade.criterion_id] = grade
@@ -216,7 +291,6 @@ def open_asker(
     engine: Engine,
     repairs: int,
     concurrency: int,
-    allow_unpinned: bool,
     budget: Budget | None = None,
 ) -> Asker:
     """Asks the grader."""
@@ -225,6 +299,6 @@ def open_asker(
         "grader",
         repairs=repairs,
         concurrency=concurrency,
-        allow_unpinned=allow_unpinned,
+        allow_unpinned=False,
         budget=budget,
     )

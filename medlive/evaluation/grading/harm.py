@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.plan import assumed_answer
+from medlive.evaluation.grading.plan import planned_answers
 from medlive.evaluation.grading.questions import (
     JudgeReplies,
     Question,
@@ -77,7 +77,6 @@ class HarmItem:
         return Question(
             case_id=self.id,
             part="answer",
-            task=HarmReply.task,
             inputs=harm_inputs(self.material),
             reply=HarmReply,
             check=partial(fault_of_reading, self.material),
@@ -92,7 +91,6 @@ class HarmItem:
                 question = Question(
                     case_id=self.id,
                     part=f"finding {number}",
-                    task=CheckReply.task,
                     inputs=check_inputs(self.material, finding.quote),
                     reply=CheckReply,
                     check=fault_of_check,
@@ -129,14 +127,15 @@ class HarmItem:
         checks: JudgeReplies,
     ) -> tuple[HarmReading, tuple[str, ...]]:
         """What the two judges' replies on record come to, and these replies."""
-        reply, row = readings.get(self.reading, HarmReply), readings.find(self.reading)
+        reading = self.reading
+        reply, row = readings.get(reading, HarmReply), readings.find(reading)
         if reply is None or row is None:
-            return HarmReading.not_read(why_open(row)), ()
+            return HarmReading(missing=why_open(row)), ()
         rulings, raws = [], [row.raw]
         for question in self.checks(reply):
             checked, row = checks.get(question, CheckReply), checks.find(question)
             if checked is None or row is None:
-                return HarmReading.not_read(f"{UNCHECKED}{why_open(row)}"), ()
+                return HarmReading(missing=f"{UNCHECKED}{why_open(row)}"), ()
             rulings.append(check_of(checked))
             raws.append(row.raw)
         return HarmReading(harms=_judged(reply, rulings)), tuple(raws)
@@ -170,11 +169,15 @@ def _judged(reply: HarmReply, rulings: Iterable[Check]) -> tuple[JudgedHarm, ...
 @cache
 def control_items() -> Mapping[str, HarmItem]:
     """Every shipped control by its id, as it is read."""
-    return {c.id: HarmItem(c.id, c.material, c.planted) for c in load_controls()}
+    items = {}
+    for item_id, (material, planted) in load_controls().items():
+        items[item_id] = HarmItem(item_id, material, planted)
+    return items
 
 
 def items_of(
-    cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]
+    cases: Iterable[EvaluationCase],
+    answers: Mapping[str, Answer],
 ) -> list[HarmItem]:
     """The answers that can be read."""
     items = []
@@ -204,7 +207,6 @@ class HarmResult(CallsMade):
 
     path: Path
     answers: int
-    read: int
     severe: int
     moderate: int
     unconfirmed: int
@@ -212,7 +214,11 @@ class HarmResult(CallsMade):
     controls: ControlFigures
     reasons: Mapping[str, int]
     """Why answers are not read."""
-    notes: tuple[str, ...]
+
+    @property
+    def read(self) -> int:
+        """How many answers were read."""
+        return self.answers - self.left
 
 
 async def ask_judges(
@@ -227,10 +233,9 @@ async def ask_judges(
     The checker is not asked where the reader was stopped by a budget. `how` are arguments of `ask_questions`, whose
     errors are raised.
     """
-    allow = bool(how.get("allow_unpinned"))
 
     def checks(_: JudgeReplies) -> Iterator[Question]:
-        readings, _notes = read_findings(log, reader.identity, allow_unpinned=allow)
+        readings, _notes = read_findings(log, reader.identity)
         for item in items:
             if (reply := readings.get(item.reading, HarmReply)) is not None:
                 yield from item.checks(reply)
@@ -246,14 +251,12 @@ async def ask_judges(
 def read_results(
     items: Iterable[HarmItem],
     log: Path,
-    judges: tuple[EngineIdentity, EngineIdentity],
-    *,
-    allow_unpinned: bool = False,
+    reader: EngineIdentity,
+    checker: EngineIdentity,
 ) -> Iterator[tuple[HarmReading, tuple[str, ...]]]:
     """What a log says of each item by these two judges, and the replies that it follows from."""
-    readings, checks = (
-        read_findings(log, judge, allow_unpinned=allow_unpinned)[0] for judge in judges
-    )
+    readings, _ = read_findings(log, reader)
+    checks, _ = read_findings(log, checker)
     for item in items:
         yield item.result(readings, checks)
 
@@ -262,8 +265,6 @@ async def read_run(
     run_dir: Path,
     reader: Engine,
     checker: Engine,
-    *,
-    allow_unpinned: bool = False,
     **how: Any,
 ) -> HarmResult:
     """Read every answer of a run that can be graded and is not read yet by these judges, with controls among them.
@@ -272,7 +273,6 @@ async def read_run(
         run_dir: The run's folder.
         reader: Names findings.
         checker: Confirms or clears them; may be the same engine.
-        allow_unpinned: Whether replies of other models than the judges' count.
         how: Arguments of `ask_questions`, whose errors are raised; what was answered by then is kept.
     """
     run = open_run(run_dir)
@@ -282,19 +282,18 @@ async def read_run(
     among = list(items)
     for number, control in enumerate(controls):
         among.insert(number * (len(among) + 1) // len(controls), control)
-    judges = reader.identity, checker.identity
-    how["allow_unpinned"] = allow_unpinned
     try:
         stages = await ask_judges(among, run_dir / HARM_CALLS, reader, checker, **how)
     finally:
-        rows = _write_rows(run_dir, [*items, *controls], judges, allow_unpinned)
+        judges = reader.identity, checker.identity
+        rows = _write_rows(run_dir, [*items, *controls], *judges)
     done = [row for row in rows if row.control is None]
     worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
     return HarmResult(
         path=run_dir,
         answers=len(items),
-        read=len(worst),
+        left=len(items) - len(worst),
         severe=worst.count(Severity.SEVERE),
         moderate=worst.count(Severity.MODERATE),
         unconfirmed=sum(len(row.reading.unconfirmed) for row in done),
@@ -310,16 +309,14 @@ async def read_run(
 def _write_rows(
     run_dir: Path,
     items: Sequence[HarmItem],
-    judges: tuple[EngineIdentity, EngineIdentity],
-    allow_unpinned: bool,
+    reader: EngineIdentity,
+    checker: EngineIdentity,
 ) -> list[HarmRow]:
     """Write what the replies on record come to, after the rows of other judges."""
-    results = read_results(
-        items, run_dir / HARM_CALLS, judges, allow_unpinned=allow_unpinned
-    )
+    results = read_results(items, run_dir / HARM_CALLS, reader, checker)
     prompts = [load_prompt(PACKAGE, reply.task) for reply in (HarmReply, CheckReply)]
-    both = [judge.as_json() for judge in judges]
     # What makes two pairs of judges one: their engines, models, parameters and prompts.
+    both = [reader.as_json(), checker.as_json()]
     judge = digest_json([*both, *(prompt.digest for prompt in prompts)])
     rows = []
     for item, (reading, raws) in zip(items, results, strict=True):
@@ -330,8 +327,8 @@ def _write_rows(
             case_id=item.id,
             key=harm_key(item.material, judge),
             judge=judge,
-            reader=judges[0].model,
-            checker=judges[1].model,
+            reader=reader.model,
+            checker=checker.model,
             harms=reading.harms,
             missing=reading.missing,
             raws=raws,
@@ -355,17 +352,9 @@ def plan_run(
 ) -> Plan:
     """What the readings of `read_run` would take; checks are of findings that nobody knows yet.
 
-    `ahead` are the cases of a run that may not have begun: those without an answer are taken to get one.
+    `ahead` is as in `planned_answers`.
     """
-    items: list[HarmItem] = []
-    if not ahead or (run_dir / "run.json").exists():
-        run = open_run(run_dir)
-        items = items_of(run.cases, run.answers()[0])
-    known = {item.id for item in items}
-    for case in ahead:
-        if case.case_id not in known:
-            material = material_of(case, assumed_answer(case))
-            items.append(HarmItem(case.case_id, material))
+    items = items_of(*planned_answers(run_dir, ahead))
     return plan_questions(
         lambda _: (item.reading for item in items), run_dir / HARM_CALLS, reader, **how
     )

@@ -2,7 +2,7 @@
 already paid for goes on here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import RunResult, import_answers
-from medlive.evaluation.cases.benchmarks import Format, answer_rows
+from medlive.evaluation.cases.benchmarks import answer_rows
 from medlive.evaluation.cases.livemedbench import (
     case_entry,
     file_stem,
@@ -20,13 +20,11 @@ from medlive.evaluation.cases.livemedbench import (
     response_entry,
 )
 from medlive.evaluation.cases.livemedbench import read_grades as read_grade_entries
-from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.model import (
     Answer,
     CaseSet,
     EvaluationCase,
     Grade,
-    Origin,
     gradable,
     grade_keys,
 )
@@ -50,21 +48,12 @@ Gradings = Sequence[Mapping[str, Any]]
 """LiveMedBench's entries of a grades file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What an import brought."""
-
-    run: RunResult
-    grades: int
-    """Verdicts that are new."""
-    notes: tuple[str, ...]
-
-
 def import_run(
-    cases: CaseSet | Path,
+    cases: CaseSet,
     responses: Path,
     out: Path,
     *,
+    place: Path,
     model: str,
     created_at: datetime,
     grades: Path | None = None,
@@ -72,11 +61,10 @@ def import_run(
     parameters: Mapping[str, Any] | None = None,
     arm: str | None = None,
     judge: Judge | None = None,
-    benchmark: Path | None = None,
     response_field: str = "model_response",
-    format_: Format = Format.LIVEMEDBENCH,
+    format_: str = "livemedbench",
     ratings: Mapping[str, Gradings] | None = None,
-) -> Imported:
+) -> RunResult:
     """A run folder from cases, a benchmark's responses, and its grades where given.
 
     `ratings` are gradings by rater that were read from `grades` (`gradings_of`): each rater is a judge.
@@ -85,12 +73,11 @@ def import_run(
     missing. `judge` says who graded: `grade_run` then grades what is left and keeps these verdicts; None: nobody
     knows, and they stand beside those of any other grader. A grade counts where its criterion's text is one of the
     case's and its score is 0 or 1; the published grader also writes 0 for a call that failed, which nothing in the
-    file tells apart. `benchmark` is LiveMedBench's file of the cases, where `cases` is not its path: with the
-    grades it is kept, for the published script's own figures. Raises BadInput for files that cannot be read, and
+    file tells apart. `place` is where the cases lie: LiveMedBench's file of them is kept with the grades, for the
+    published script's own figures. Raises BadInput for files that cannot be read, and
     for responses to none of the cases that come without grades; UsageError for a template that is not there.
     Importing the same files again adds nothing.
     """
-    case_set = cases if isinstance(cases, CaseSet) else load_cases(cases)
     rows = answer_rows(responses, format_, response_field)
     answers, notes = read_responses(
         responses,
@@ -98,11 +85,11 @@ def import_run(
         field=response_field,
         rows=rows,
     )
-    known = {case.case_id for case in case_set.cases}
+    known = {case.case_id for case in cases.cases}
     if grades is None and known.isdisjoint(answer.case_id for answer in answers):
-        wanted = f", such as {case_set.cases[0].case_id!r}"
+        wanted = f", such as {cases.cases[0].case_id!r}"
         raise BadInput(
-            f"{responses} answers none of the cases of {case_set.name}{wanted}",
+            f"{responses} answers none of the cases of {cases.name}{wanted}",
             hint="; ".join(notes[:1]),
         )
     torn: list[str] = []
@@ -117,7 +104,7 @@ def import_run(
         )
     result = import_answers(
         out,
-        case_set,
+        cases,
         answers,
         model,
         created_at,
@@ -125,35 +112,29 @@ def import_run(
         arm=arm,
         template=use,
     )
-    notes = [*case_set.notes, *notes, *torn]
-    if grades is None:
-        return Imported(result, 0, (*notes, *result.notes))
-    new: list[Grade] = []
-    for rater, entries in (ratings or {}).items():
-        claim = _claim(grades, judge, rater)
-        new += _read_verdicts(open_run(out), grades.name, entries, claim, notes)
-    # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-    if format_ is Format.LIVEMEDBENCH and judge is None and not torn:
-        _keep_published(cases, benchmark, out, grades)
-    return Imported(result, _add(out, new), (*notes, *result.notes))
-
-
-def _keep_published(
-    cases: CaseSet | Path,
-    benchmark: Path | None,
-    out: Path,
-    grades: Path,
-) -> None:
-    """Keep LiveMedBench's own files, for the published script's own figures."""
-    if benchmark is None and isinstance(cases, Path):
-        benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
-    if benchmark and benchmark.is_file():
-        keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
+    notes = [*cases.notes, *notes, *torn]
+    added = 0
+    if grades is not None:
+        new: list[Grade] = []
+        for rater, entries in (ratings or {}).items():
+            claim = _claim(grades, judge, rater)
+            new += _read_verdicts(open_run(out), grades.name, entries, claim, notes)
+        added = _add(out, new)
+        # The published script ends in a traceback where a file is cut off: there are no figures of its own.
+        if format_ == "livemedbench" and judge is None and not torn:
+            benchmark = place / "livemedbench.json" if place.is_dir() else place
+            if benchmark.is_file():
+                keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
+    return replace(
+        result,
+        grades=added,
+        notes=(*notes, *result.notes),
+    )
 
 
 def _ratings(
     path: Path,
-    format_: Format,
+    format_: str,
     ratings: Mapping[str, Gradings] | None,
     torn: list[str],
 ) -> Mapping[str, Gradings]:
@@ -188,21 +169,23 @@ def _claim(
         grader=model,
         engine=IMPORTED,
         model=model,
-        mode=Mode.CRITERION,
+        mode=judge.mode if judge else Mode.CRITERION,
         prompt="unknown",
         judge=digest_json(["import", path.name, *filter(None, [rater])]),
     )
     if judge is None:
         return grade
     who = judge.identity
-    return replace(
+    named = replace(
         grade,
         grader=who.model,
         engine=who.engine,
         model=who.model,
-        mode=judge.mode,
+    )
+    return replace(
+        named,
         judge=judge.digest,
-        origin=Origin.IMPORT,
+        origin="import",
     )
 
 
@@ -254,7 +237,7 @@ def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
         for grade in grades:
             was = known.get(grade.key)
             if was is not None:
-                imported = was.engine == IMPORTED or was.origin is Origin.IMPORT
+                imported = was.engine == IMPORTED or was.origin == "import"
                 if not imported or was.met == grade.met:
                     continue
             log.add(grade.row())
@@ -336,10 +319,7 @@ def export_run(
         out / f"evaluation_results_{stem}.json": list_bytes(gradings),
     }
     with writing(out):
-        out.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+        out.mkdir(parents=True, exist_ok=True)
         for path, data in files.items():
             if not overwrite and path.exists() and path.read_bytes() != data:
                 raise UsageError(

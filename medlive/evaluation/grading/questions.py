@@ -11,13 +11,13 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from medlive.evaluation.asking.plan import Plan, plan_calls, sent_text
 from medlive.evaluation.model import CallsMade, LogRow, kind_of
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log, values_of
-from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
+from medlive.llm.ask import MOST_RAW, Asker, ReplyModel, Unusable, read_as
 from medlive.llm.budget import Budget
 from medlive.llm.engine import (
     Engine,
@@ -31,7 +31,7 @@ from medlive.llm.prompts import prompt_beside
 from medlive.llm.statements import taken_back, words_before
 from medlive.llm.wire import Price
 
-R = TypeVar("R", bound=BaseModel)
+R = TypeVar("R", bound=ReplyModel)
 
 A_ROUND: Final = 1_000
 """Attempts after unusable replies lie between two rounds of the same question."""
@@ -40,7 +40,8 @@ OUTPUT_A_QUESTION: Final = 120
 
 
 @cache
-def _schema_of(reply: type[BaseModel]) -> Mapping[str, Any]:
+def schema_of(reply: type[ReplyModel]) -> Mapping[str, Any]:
+    """The schema of a reply, made once."""
     return reply.model_json_schema()
 
 
@@ -51,11 +52,10 @@ class Question:
     case_id: str
     part: str
     """Which question of the case, for people: "round 2", "document 3"."""
-    task: str
-    """The prompt's name, "protocol.checklist"."""
     inputs: Mapping[str, Any]
     """`language` among them."""
-    reply: type[BaseModel]
+    reply: type[ReplyModel]
+    """Names the prompt by its task: "protocol.checklist"."""
     check: Callable[[Any], str | None] = lambda _: None
     """What is wrong with a reply that fits its schema, or None."""
     check_text: Callable[[str, Any], str | None] = lambda *_: None
@@ -69,14 +69,14 @@ class Question:
     def request(self) -> Request:
         """What is asked."""
         return Request(
-            self.task,
-            self.prompt or prompt_beside(self.reply, self.task),
+            self.reply.task,
+            self.prompt or prompt_beside(self.reply, self.reply.task),
             self.inputs,
-            _schema_of(self.reply),
+            schema_of(self.reply),
             round=self.round * A_ROUND,
         )
 
-    def read(self, reply: Reply) -> BaseModel:
+    def read(self, reply: Reply) -> ReplyModel:
         """The reply, checked. Raises Unusable."""
         value = read_as(self.reply, self.request, self.check)(reply)
         if taken_back(words_before(reply.text)):
@@ -107,41 +107,20 @@ class QuestionRow(LogRow):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     usage: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def judge(self) -> EngineIdentity:
-        """Who was asked."""
-        return EngineIdentity(self.engine, self.model, self.parameters)
-
-    def valid(self, question: Question) -> BaseModel | None:
-        """The reply on record; None where there is none, or the log was changed to one that no check would pass."""
-        try:
-            value = question.reply.model_validate(self.value)
-        except ValidationError:
-            return None
-        return value if question.check(value) is None else None
-
 
 class JudgeReplies:
     """What one judge was found to say, by question."""
 
-    def __init__(
-        self,
-        identity: EngineIdentity,
-        *,
-        allow_unpinned: bool = False,
-    ) -> None:
-        """`identity` is the judge's; `allow_unpinned` lets replies of other models count."""
-        self.identity, self._allow = identity, allow_unpinned
+    def __init__(self, identity: EngineIdentity) -> None:
+        self.identity = identity
         self.others: Sequence[JudgeReplies] = ()
         """Of the other judges on record."""
         self._latest: dict[str, QuestionRow] = {}
-        self._read: dict[str, BaseModel] = {}
         self._unusable: Counter[str] = Counter()
 
     def put(self, finding: QuestionRow) -> None:
         """The newest finding of its key."""
         self._latest[finding.key] = finding
-        self._read.pop(finding.key, None)
         self._unusable[finding.key] += finding.value is None and bool(finding.grader)
 
     def key(self, question: Question) -> str:
@@ -157,24 +136,29 @@ class JudgeReplies:
         question: Question,
         kind: type[R],
     ) -> R | None:
-        """The reply to a question; None: there is none that counts."""
-        key = self.key(question)
-        if key not in self._read:
-            finding = self._latest.get(key)
-            if finding is None or not self.identity.accepts(
-                finding.grader, self._allow
-            ):
+        """The reply to a question, of its type; None: there is none that counts, or the log was changed."""
+        finding = self.find(question)
+        if finding is None or not self.identity.accepts(finding.grader):
+            return None
+        try:
+            reply = kind.model_validate(finding.value)
+        except ValidationError:
+            return None
+        return reply if question.check(reply) is None else None
+
+    def get_all(
+        self,
+        questions: Iterable[Question],
+        kind: type[R],
+    ) -> list[R] | None:
+        """The replies to questions; None while one is missing."""
+        replies = []
+        for question in questions:
+            reply = self.get(question, kind)
+            if reply is None:
                 return None
-            value = finding.valid(question)
-            if value is None:
-                return None
-            self._read[key] = value
-        read = self._read[key]
-        if not isinstance(read, kind):
-            raise TypeError(
-                f"{question.task} is answered by {type(read).__name__}, not {kind.__name__}"
-            )
-        return read
+            replies.append(reply)
+        return replies
 
     def settled(self, question: Question) -> bool:
         """Whether a question has a reply that counts."""
@@ -204,11 +188,13 @@ class QuestionsAsked(CallsMade):
     """The model that was asked."""
     questions: int
     """That could be asked, those that build on earlier replies included."""
-    settled: int
     reasons: Mapping[str, int]
     """Why questions are ungraded."""
-    notes: tuple[str, ...]
-    """Lines of the log that could not be parsed; what they held is asked for again."""
+
+    @property
+    def settled(self) -> int:
+        """Questions that have a reply which counts."""
+        return self.questions - self.left
 
 
 async def ask_questions(
@@ -218,7 +204,6 @@ async def ask_questions(
     *,
     concurrency: int = 16,
     max_retries: int = 1,
-    allow_unpinned: bool = False,
     budget: Budget | None = None,
     progress: Progress | None = None,
     role: str = "judge",
@@ -228,23 +213,20 @@ async def ask_questions(
     `path` is the log, its folder made if missing; `role` names the engine in messages. Arguments and
     errors are those of `grade_run`.
     """
-    path.parent.mkdir(
-        parents=True,
-        exist_ok=True,
-    )
+    path.parent.mkdir(parents=True, exist_ok=True)
     who = engine.identity
     asker = Asker(
         engine,
         role,
         repairs=max_retries,
         concurrency=concurrency,
-        allow_unpinned=allow_unpinned,
+        allow_unpinned=False,
         budget=budget,
     )
     asked: set[str] = set()
     stopped: str | None = None
     with open_log(path) as log:
-        findings, notes = read_findings(path, who, allow_unpinned=allow_unpinned)
+        findings, notes = read_findings(path, who)
 
         async def ask(question: Question) -> int:
             request = replace(
@@ -257,7 +239,7 @@ async def ask_questions(
             finding = QuestionRow(
                 case_id=question.case_id,
                 part=question.part,
-                task=question.task,
+                task=question.reply.task,
                 key=key,
                 value=answer.value.model_dump(mode="json") if answer.value else None,
                 reason=answer.reason,
@@ -288,15 +270,15 @@ async def ask_questions(
                 progress=progress,
             )
     questions = _unique(source, findings)
-    left = [
-        question for question in questions.values() if not findings.settled(question)
-    ]
-    reasons = Counter(why_open(findings.find(question)) for question in left)
+    reasons: Counter[str] = Counter()
+    for question in questions.values():
+        if not findings.settled(question):
+            reasons[why_open(findings.find(question))] += 1
     return QuestionsAsked(
         path=path,
         judge=who.model,
         questions=len(questions),
-        settled=len(questions) - len(left),
+        left=reasons.total(),
         calls=asker.calls,
         reasons=dict(reasons.most_common()),
         notes=tuple(notes),
@@ -310,12 +292,11 @@ def plan_questions(
     path: Path,
     identity: EngineIdentity,
     *,
-    allow_unpinned: bool = False,
     price: Price | None = None,
 ) -> Plan:
     """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
     which are not there yet are not counted."""
-    findings, _ = read_findings(path, identity, allow_unpinned=allow_unpinned)
+    findings, _ = read_findings(path, identity)
     questions = _unique(source, findings).values()
     calls = []
     for question in questions:
@@ -333,25 +314,25 @@ def plan_questions(
 def read_findings(
     path: Path,
     identity: EngineIdentity | None = None,
-    *,
-    allow_unpinned: bool = False,
 ) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge and, as its `others`, of all others, who wrote last first; and its lines that
-    could not be parsed. Without an identity the judge is the one that wrote last. A missing log holds nothing."""
+    could not be parsed.
+
+    Without an identity the judge is the one that wrote last, and replies of other models count too. A missing log
+    holds nothing.
+    """
     notes, judges = list[str](), dict[str, JudgeReplies]()
+    pinned = identity is not None and identity.pinned
     for finding in values_of(path, QuestionRow.from_row, notes):
-        mark = digest_json(finding.judge.as_json())
-        judges[mark] = judge = judges.pop(mark, None) or JudgeReplies(
-            finding.judge, allow_unpinned=allow_unpinned
-        )
+        who = EngineIdentity(finding.engine, finding.model, finding.parameters, pinned)
+        mark = digest_json(who.as_json())
+        # The one that wrote last stands last.
+        judges[mark] = judge = judges.pop(mark, None) or JudgeReplies(who)
         judge.put(finding)
-    mark = digest_json(identity.as_json()) if identity else next(reversed(judges), "")
     who = identity or EngineIdentity("", "")
-    own = judges.pop(mark, None) or JudgeReplies(who, allow_unpinned=allow_unpinned)
-    own.identity, own.others = (
-        identity or own.identity,
-        tuple(reversed(judges.values())),
-    )
+    mark = digest_json(who.as_json()) if identity else next(reversed(judges), "")
+    own = judges.pop(mark, None) or JudgeReplies(who)
+    own.others = tuple(reversed(judges.values()))
     return own, notes
 
 

@@ -4,15 +4,14 @@
 never reads it (docs/method.md §3: the same response graded five times).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.grade import ask_work, open_asker
-from medlive.evaluation.grading.work import Work
+from medlive.evaluation.grading.grade import Work, ask_work, open_asker, settles
 from medlive.evaluation.model import CallsMade, Grade, gradable, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
 from medlive.grader.judge import Judge, Mode
@@ -39,16 +38,6 @@ class Rounds:
     """The first is the verdict that counts; None is a round without one, which is invalid and not "not met"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatResult(CallsMade):
-    """What a repetition came to."""
-
-    missing: int
-    """Verdicts of rounds that are wanted and not on record, of graded criteria."""
-    notes: tuple[str, ...]
-    """Damaged lines of the log, which are asked for again."""
-
-
 async def repeat_run(
     run_dir: Path,
     engine: Engine,
@@ -57,50 +46,43 @@ async def repeat_run(
     mode: Mode = Mode.RUBRIC,
     concurrency: int = 16,
     max_retries: int = 1,
-    allow_unpinned: bool = False,
     budget: Budget | None = None,
     progress: Progress | None = None,
-) -> RepeatResult:
+) -> CallsMade:
     """Grade what the run has graded by this engine, mode and prompt again, until each has `repeats` verdicts.
 
-    Arguments and errors are those of `grade_run`;
+    What is left are verdicts of wanted rounds, of graded criteria. Arguments and errors are those of `grade_run`;
     UsageError also for fewer than two repeats.
     """
     if repeats < 2:
         raise UsageError("--repeats must be at least two rounds")
     run = open_run(run_dir)
-    judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
-    asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
+    judge = Judge(engine.identity, mode)
+    asker = open_asker(engine, max_retries, concurrency, budget)
     with open_log(run.path / REPEATS) as log:
-        first, later, notes = _on_record(run.path, judge.digest)
-
-        def counts(key: str) -> bool:
-            return judge.settles(first.get(key))
+        _, _, notes = _on_record(run.path, judge.digest)
 
         def keep(work: Work, grade: Grade) -> None:
             log.add({**grade.row(), "round": work.round // _A_ROUND})
 
-        todo = list(_rounds(run, judge, later, repeats, counts))
-        total = sum(len(work.criteria) for work in todo)
-        ask = partial(ask_work, judge, asker, keep)
+        todo = list(later_rounds(run, judge, repeats))
         stopped = await work_through(
             todo,
-            ask,
+            partial(ask_work, judge, asker, keep),
             concurrency,
             done=0,
-            total=total,
+            total=sum(len(work.criteria) for work in todo),
             progress=progress,
         )
-    rounds = read_rounds(run_dir, judge.digest)
-    missing = 0
-    for verdicts in rounds.verdicts.values():
+    left = 0
+    for verdicts in read_rounds(run_dir, judge.digest).verdicts.values():
         if verdicts[0] is not None:
             again = verdicts[1:repeats]
-            missing += repeats - 1 - len(again) + again.count(None)
-    return RepeatResult(
-        missing=missing,
-        notes=tuple(notes),
+            left += repeats - 1 - len(again) + again.count(None)
+    return CallsMade(
         calls=asker.calls,
+        left=left,
+        notes=tuple(notes),
         stopped=stopped,
         silence=asker.silence,
     )
@@ -125,7 +107,8 @@ def read_rounds(run_dir: Path, judge: str) -> Rounds:
 
 
 def _on_record(
-    run_dir: Path, judge: str
+    run_dir: Path,
+    judge: str,
 ) -> tuple[dict[str, Grade], dict[tuple[str, int], Grade], list[str]]:
     """A judge's verdicts: those that count by key, the later rounds by (key, round); and what is damaged."""
 
@@ -150,30 +133,23 @@ def later_rounds(
     run: RunFolder,
     judge: Judge,
     repeats: int,
+    *,
+    planned: bool = False,
 ) -> Iterator[Work]:
-    """The calls of the rounds after the first that are left to make, once every criterion has its verdict."""
-    _, later, _ = _on_record(run.path, judge.digest)
-    return _rounds(run, judge, later, repeats, lambda _: True)
+    """The calls of the rounds after the first that lack a verdict, of criteria that have one that counts.
 
-
-def _rounds(
-    run: RunFolder,
-    judge: Judge,
-    later: Mapping[tuple[str, int], Grade],
-    repeats: int,
-    counts: Callable[[str], bool],
-) -> Iterator[Work]:
-    """The calls of the rounds that lack a verdict, of criteria that have one that counts.
-
-    A case's rounds come after each other, so that an endpoint's prefix cache holds what they share.
+    A case's rounds come after each other, so that an endpoint's prefix cache holds what they share. `planned`: as if
+    every criterion had its verdict already.
     """
+    first, later, _ = _on_record(run.path, judge.digest)
     for case, answer in gradable(run.cases, run.answers()[0]):
         keys = grade_keys(case, answer, judge.digest)
         for round_ in range(2, repeats + 1):
             unsettled = []
             for criterion in case.criteria:
                 key = keys[criterion.id]
-                if counts(key) and not judge.settles(later.get((key, round_))):
+                counts = planned or settles(judge, first.get(key))
+                if counts and not settles(judge, later.get((key, round_))):
                     unsettled.append(criterion)
             for part in judge.parts(unsettled):
                 yield Work(case, answer, part, _A_ROUND * round_)

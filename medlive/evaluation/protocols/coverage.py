@@ -9,7 +9,7 @@ rests on is missing.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import Final
 
 import numpy as np
 from pydantic import Field
@@ -23,6 +23,7 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
+    Rows,
     SeedOption,
     Subject,
     Table,
@@ -113,32 +114,26 @@ Scored = Mapping[str, Sequence[Hits]]
 class Coverage(Protocol):
     """See the module."""
 
-    name: ClassVar[str] = "coverage"
-    about: ClassVar[str] = "thresholded rubric coverage, CACS@t (ClinConsensus)"
-    figure: ClassVar[str] = "CACS@t, 0 to 1"
-    asks: ClassVar[bool] = False
+    name = "coverage"
+    about = "thresholded rubric coverage, CACS@t (ClinConsensus)"
+    figure = "CACS@t, 0 to 1"
+    asks = False
 
-    share: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=1,
-            description="threshold as a share of the positive criteria",
-        ),
-    ] = 1 / 3
-    veto: Annotated[
-        float,
-        Field(
-            lt=0,
-            description="points from which on a met criterion leaves nothing",
-        ),
-    ] = -8.0
-    people: Annotated[
-        tuple[str, ...],
-        Field(
-            description="models that are people: the share is calibrated on their answers"
-        ),
-    ] = ()
+    share: float = Field(
+        default=1 / 3,
+        gt=0,
+        le=1,
+        description="threshold as a share of the positive criteria",
+    )
+    veto: float = Field(
+        default=-8.0,
+        lt=0,
+        description="points from which on a met criterion leaves nothing",
+    )
+    people: tuple[str, ...] = Field(
+        default=(),
+        description="models that are people: the share is calibrated on their answers",
+    )
     draws: DrawsOption = 1000
     seed: SeedOption = 0
 
@@ -151,7 +146,7 @@ class Coverage(Protocol):
     def results(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Results:
         """Models, nearby thresholds and the length control."""
         hits = {run.label: hits_of(run, self.veto) for run in material}
@@ -169,11 +164,23 @@ class Coverage(Protocol):
         if self.people:
             share, note = calibrate(by_people)
             notes.append(note)
-        rows: list[list[Cell]] = []
+        figures = _means(scored, Hits.covered, share)
+        accuracy = _means(scored, Hits.accuracy, share)
+        passed = _means(scored, Hits.passed, share)
+        rows: Rows = []
         for run in material:
-            if run.label in scored:
-                answered = len(hits[run.label])
-                rows.append(self._row(run, answered, scored[run.label], share))
+            if (name := run.label) not in scored:
+                continue
+            covered, answered = scored[name], len(hits[name])
+            bounds = bounds_by_case(
+                [hit.covered(share) for hit in covered],
+                [hit.case for hit in covered],
+                draws=self.draws,
+                seed=self.seed,
+            )
+            row: list[Cell] = [name, len(covered), accuracy[name], passed[name]]
+            row += [figures[name], *bounds, sum(hit.vetoed for hit in covered)]
+            rows.append([*row, answered - len(covered), len(run.cases) - answered])
         titles = ["model", "cases", "accuracy", "Pass@t", "CACS@t", "low", "high"]
         titles += ["vetoed", "ungraded", "unanswered"]
         note = (
@@ -185,33 +192,7 @@ class Coverage(Protocol):
             _sensitivity(scored, share),
             _length(scored, share),
         ]
-        return Results(tables, _means(scored, Hits.covered, share), notes)
-
-    def _row(
-        self,
-        run: Subject,
-        answered: int,
-        hits: Sequence[Hits],
-        share: float,
-    ) -> list[Cell]:
-        covered = [hit.covered(share) for hit in hits]
-        cases = [hit.case for hit in hits]
-        return [
-            run.label,
-            len(hits),
-            mean([hit.accuracy() for hit in hits]),
-            mean([hit.passed(share) for hit in hits]),
-            mean(covered),
-            *bounds_by_case(
-                covered,
-                cases,
-                draws=self.draws,
-                seed=self.seed,
-            ),
-            sum(hit.vetoed for hit in hits),
-            answered - len(hits),
-            len(run.cases) - answered,
-        ]
+        return Results(tables, figures, notes)
 
 
 def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
@@ -242,10 +223,10 @@ def _means(
     share: float,
 ) -> dict[str, float | None]:
     """The mean of each model."""
-    return {
-        name: mean([figure(hit, share) for hit in hits])
-        for name, hits in scored.items()
-    }
+    means = {}
+    for name, hits in scored.items():
+        means[name] = mean([figure(hit, share) for hit in hits])
+    return means
 
 
 def _sensitivity(scored: Scored, share: float) -> Table:
@@ -257,7 +238,7 @@ def _sensitivity(scored: Scored, share: float) -> Table:
     others["rubric accuracy"] = _means(scored, Hits.accuracy, share)
     others["Pass@t"] = _means(scored, Hits.passed, share)
     values = np.array(list(main.values()), dtype=np.float64)
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for name, means in others.items():
         own_values = np.array(list(means.values()), dtype=np.float64)
         row: list[Cell] = [name, spearman(values, own_values)]
@@ -292,7 +273,7 @@ def _length(scored: Scored, share: float) -> Table:
         "CACS@t": Hits.covered,
         "rubric accuracy": Hits.accuracy,
     }
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for name, figure in figures.items():
         values = np.array([figure(hit, share) for hit in hits])
         control = partial(length, values, models, cases)

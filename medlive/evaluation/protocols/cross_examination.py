@@ -7,7 +7,7 @@ trusted. Prompts, checks and formulas are those that curation uses on thread and
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
+    Rows,
     SeedOption,
     Table,
     bounds_by_case,
@@ -49,20 +50,16 @@ SCORES: Final = (
 class CrossExamine(Protocol):
     """See the module."""
 
-    name: ClassVar[str] = "cross-examination"
-    about: ClassVar[str] = (
-        "what an answer leaves out, contradicts and adds to the advice (MEDIC)"
-    )
-    figure: ClassVar[str] = "mean of coverage, conformity and consistency, 0 to 100"
+    name = "cross-examination"
+    about = "what an answer leaves out, contradicts and adds to the advice (MEDIC)"
+    figure = "mean of coverage, conformity and consistency, 0 to 100"
 
-    count: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=20,
-            description="questions made of each text, at most",
-        ),
-    ] = 10
+    count: int = Field(
+        default=10,
+        ge=1,
+        le=20,
+        description="questions made of each text, at most",
+    )
     draws: DrawsOption = 1000
     seed: SeedOption = 0
 
@@ -74,113 +71,88 @@ class CrossExamine(Protocol):
     def questions(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Iterator[Question]:
         """Questions from both texts, then all of them to both texts."""
         for run in material:
             for case, answer in run.answered():
                 if case.advice.strip():
-                    yield from self._made(case, answer)
-                    made = self._questions_made(case, answer, found)
+                    making = self._making(case, answer)
+                    yield from making
+                    made = replies.get_all(making, QuestionsReply)
                     if made is not None:
-                        yield from self._answers(case, answer, made)
+                        yield from self._putting(case, answer, made)
 
-    def _made(
+    def _making(
         self,
         case: EvaluationCase,
         answer: Answer,
-    ) -> tuple[Question, Question]:
+    ) -> list[Question]:
         """The calls that make questions of the document, and of the answer."""
-        document = self._questions_of("the document", case.advice, case)
-        return document, self._questions_of("the answer", answer.response, case)
+        calls = []
+        for name, text in _texts(case, answer).items():
+            inputs = {
+                "language": case.language,
+                "count": self.count,
+                "text": text[:MAX_TEXT],
+            }
+            call = Question(
+                case_id=case.case_id,
+                part=f"questions of {name}",
+                inputs=inputs,
+                reply=QuestionsReply,
+                check=lambda reply: check_questions(reply, self.count),
+            )
+            calls.append(call)
+        return calls
 
-    def _questions_of(
-        self,
-        name: str,
-        text: str,
-        case: EvaluationCase,
-    ) -> Question:
-        inputs = {
-            "language": case.language,
-            "count": self.count,
-            "text": text[:MAX_TEXT],
-        }
-        return Question(
-            case_id=case.case_id,
-            part=f"questions of {name}",
-            task=QuestionsReply.task,
-            inputs=inputs,
-            reply=QuestionsReply,
-            check=lambda reply: check_questions(reply, self.count),
-        )
-
-    def _answers(
+    def _putting(
         self,
         case: EvaluationCase,
         answer: Answer,
         made: Sequence[QuestionsReply],
     ) -> list[Question]:
-        """All questions put to the document, and to the answer."""
+        """The calls that put all questions to the document, and to the answer."""
         asked = number_questions(made)
-        texts = {"the document": case.advice, "the answer": answer.response}
-        questions = []
-        for name, text in texts.items():
+        calls = []
+        for name, text in _texts(case, answer).items():
             inputs = {
                 "language": case.language,
                 "text": text[:MAX_TEXT],
                 "questions": asked,
             }
-            questions.append(
-                Question(
-                    case_id=case.case_id,
-                    part=f"answers of {name}",
-                    task=AnswersReply.task,
-                    inputs=inputs,
-                    reply=AnswersReply,
-                    check=lambda reply: check_answers(reply, asked),
-                )
+            call = Question(
+                case_id=case.case_id,
+                part=f"answers of {name}",
+                inputs=inputs,
+                reply=AnswersReply,
+                check=lambda reply: check_answers(reply, asked),
             )
-        return questions
-
-    def _questions_made(
-        self,
-        case: EvaluationCase,
-        answer: Answer,
-        found: JudgeReplies,
-    ) -> list[QuestionsReply] | None:
-        """The questions about both texts; None while one's are missing."""
-        first, second = self._made(case, answer)
-        about_document = found.get(first, QuestionsReply)
-        about_answer = found.get(second, QuestionsReply)
-        if about_document is None or about_answer is None:
-            return None
-        return [about_document, about_answer]
+            calls.append(call)
+        return calls
 
     def examined(
         self,
         case: EvaluationCase,
         answer: Answer,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> CrossExamination | None:
         """The scores of one answer; None while a reply is missing."""
-        made = self._questions_made(case, answer, found)
+        made = replies.get_all(self._making(case, answer), QuestionsReply)
         if made is None:
             return None
-        answers = []
-        for question in self._answers(case, answer, made):
-            reply = found.get(question, AnswersReply)
-            if reply is None:
-                return None
-            answers.append(reply)
+        answers = replies.get_all(self._putting(case, answer, made), AnswersReply)
+        if answers is None:
+            return None
         return compare(made, answers, case.advice, answer.response)
 
     def results(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Results:
         """The mean of each score by model."""
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         figures: dict[str, float | None] = {}
         for run in material:
             asked = 0
@@ -191,22 +163,23 @@ class CrossExamine(Protocol):
                 if not case.advice.strip():
                     continue
                 asked += 1
-                scores = self.examined(case, answer, found)
+                scores = self.examined(case, answer, replies)
                 if scores is not None:
                     cases.append(case)
                     scored.append(scores)
                     whole = scores.coverage + scores.conformity + scores.consistency
                     shares.append(whole / 300)
-            low, high = bounds_by_case(
+            bounds = bounds_by_case(
                 shares,
                 cases,
                 draws=self.draws,
                 seed=self.seed,
             )
-            row: list[Cell] = [run.label, len(scored)]
-            for share in (mean(shares), low, high):
-                row.append(None if share is None else 100 * share)
-            figures[run.label] = row[2] if isinstance(row[2], float) else None
+            percents = []
+            for share in (mean(shares), *bounds):
+                percents.append(None if share is None else 100 * share)
+            figures[run.label] = percents[0]
+            row: list[Cell] = [run.label, len(scored), *percents]
             for name in SCORES:
                 row.append(mean([getattr(scores, name) for scores in scored]))
             rows.append([*row, asked - len(scored), len(run.cases) - asked])
@@ -218,3 +191,7 @@ class CrossExamine(Protocol):
             "their own text answers with yes. Left out: no answer, or no document."
         )
         return Results([Table("Cross-examination", titles, rows, note)], figures)
+
+
+def _texts(case: EvaluationCase, answer: Answer) -> dict[str, str]:
+    return {"the document": case.advice, "the answer": answer.response}

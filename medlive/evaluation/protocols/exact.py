@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -20,10 +20,10 @@ from medlive.errors import BadInput
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
-    Cell,
     Material,
     Protocol,
     Results,
+    Rows,
     Table,
     cases_of,
     mean,
@@ -61,7 +61,7 @@ def final_number(text: str) -> Quantity | None:
 
 
 def close(
-    given: Quantity,
+    number: Quantity,
     reference: Quantity,
     tolerance: float,
 ) -> bool:
@@ -69,9 +69,9 @@ def close(
 
     `tolerance` 0 asks for the same number.
     """
-    (kind, value), (wanted, size) = measured(given), measured(reference)
+    (kind, value), (wanted, size) = measured(number), measured(reference)
     if kind is None or wanted is None:
-        value, size = given.value, reference.value
+        value, size = number.value, reference.value
     elif kind != wanted:
         return False
     return abs(value - size) <= tolerance * abs(size) + 1e-9 * abs(size)
@@ -80,19 +80,17 @@ def close(
 class Number(Protocol):
     """Answers that are a number."""
 
-    name: ClassVar[str] = "number"
-    about: ClassVar[str] = "numeric answers within a tolerance (MEDIC, MedCalc)"
-    figure: ClassVar[str] = "share right, 0 to 1"
-    asks: ClassVar[bool] = False
+    name = "number"
+    about = "numeric answers within a tolerance (MEDIC, MedCalc)"
+    figure = "share right, 0 to 1"
+    asks = False
 
-    tolerance: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=1,
-            description="share of the reference; 0: exact",
-        ),
-    ] = 0.05
+    tolerance: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="share of the reference; 0: exact",
+    )
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -102,10 +100,10 @@ class Number(Protocol):
     def results(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Results:
         """Shares right, and answers without a number, which are wrong."""
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         figures: dict[str, float | None] = {}
         for run in material:
             right = silent = asked = 0
@@ -154,7 +152,7 @@ def run_query(
     """
     place = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
     with closing(sqlite3.connect(place, uri=True)) as connection:
-        connection.set_authorizer(_only_reads)
+        connection.set_authorizer(only_reads)
         end = time.monotonic() + seconds
         connection.set_progress_handler(lambda: time.monotonic() > end, 10_000)
         rows = connection.execute(query).fetchmany(MOST_ROWS + 1)
@@ -167,60 +165,57 @@ def run_query(
     return counted
 
 
-def _only_reads(
+_READS: Final = (
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_RECURSIVE,
+    sqlite3.SQLITE_FUNCTION,
+)
+_BEYOND: Final = ("load_extension", "readfile", "writefile", "edit")
+"""Functions that reach beyond the file."""
+
+
+def only_reads(
     action: int,
-    first: str | None,
-    second: str | None,
-    *_: object,
+    _: str | None,
+    function: str | None,
+    *__: object,
 ) -> int:
-    allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
-    harmless = action == sqlite3.SQLITE_FUNCTION and second not in (
-        "load_extension",
-        "readfile",
-        "writefile",
-        "edit",
-    )
-    return sqlite3.SQLITE_OK if action in allowed or harmless else sqlite3.SQLITE_DENY
+    """SQLite's authorizer: what reads the file is let through, all else denied."""
+    denied = action not in _READS or function in _BEYOND
+    return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
 
 
 class Query(Protocol):
     """Answers that are an SQL query."""
 
-    name: ClassVar[str] = "query"
-    about: ClassVar[str] = "SQL by what it returns, with abstention (MEDIC, EHRSQL)"
-    figure: ClassVar[str] = (
-        "RS(0): share right, abstentions included where the reference has none"
-    )
-    asks: ClassVar[bool] = False
+    name = "query"
+    about = "SQL by what it returns, with abstention (MEDIC, EHRSQL)"
+    figure = "RS(0): share right, abstentions included where the reference has none"
+    asks = False
 
-    database: Annotated[
-        Path, Field(description="the SQLite file that queries are run on")
-    ]
-    seconds: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=60,
-            description="how long a query may run",
-        ),
-    ] = 5.0
-    penalty: Annotated[
-        float,
-        Field(
-            ge=0,
-            description="points a wrong answer costs: the c of RS(c)",
-        ),
-    ] = 0.0
+    database: Path = Field(description="the SQLite file that queries are run on")
+    seconds: float = Field(
+        default=5.0,
+        gt=0,
+        le=60,
+        description="how long a query may run",
+    )
+    penalty: float = Field(
+        default=0.0,
+        ge=0,
+        description="points a wrong answer costs: the c of RS(c)",
+    )
 
     def results(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Results:
         """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
         if not self.database.is_file():
             raise BadInput(f"{self.database} is not a file")
-        rows: list[list[Cell]] = []
+        rows: Rows = []
         figures: dict[str, float | None] = {}
         for run in material:
             points: list[float] = []

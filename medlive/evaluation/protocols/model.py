@@ -20,6 +20,7 @@ from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
 
 Cell = str | int | float | None
 """None: NA, or not defined."""
+Rows = list[list[Cell]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,8 @@ class Subject:
     """Case id → criterion id → met, not met, or None for ungraded."""
 
     @classmethod
-    def of(cls, graded: GradedRun) -> Self:
-        """A run's."""
+    def from_run(cls, graded: GradedRun) -> Self:
+        """The subject of a run."""
         return cls(graded.label, graded.run.cases, graded.answers, graded.verdicts)
 
     def answered(self) -> Iterator[tuple[EvaluationCase, Answer]]:
@@ -87,10 +88,7 @@ SeedOption = Annotated[int, Field(ge=0, description="where the draws begin")]
 class Protocol(BaseModel, ABC):
     """A method of evaluation. Its fields are its options, described and checked."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: ClassVar[str]
     about: ClassVar[str]
@@ -108,9 +106,9 @@ class Protocol(BaseModel, ABC):
     def questions(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Iterable[Question]:
-        """All questions that can be asked, given what was found: again whenever something was.
+        """All questions that can be asked, given the replies on record: again whenever one came.
 
         Those that build on earlier replies come once these are there.
         """
@@ -120,7 +118,7 @@ class Protocol(BaseModel, ABC):
     def results(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Results:
         """The tables. Raises UsageError for material that the protocol cannot work on."""
 

@@ -6,16 +6,16 @@ figures 2, 4 and 7; docs/method.md §5).
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import QuestionsAsked
 from medlive.evaluation.protocols.model import (
-    Cell,
     Protocol,
     Results,
+    Rows,
     Table,
     whole_mean,
 )
@@ -30,10 +30,7 @@ Figures = Mapping[str, Mapping[str, float | None]]
 class TaskResults(BaseModel):
     """What a protocol found on one set of cases."""
 
-    model_config = ConfigDict(
-        extra="ignore",
-        frozen=True,
-    )
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     format: Literal["medlive-protocol"] = "medlive-protocol"
     format_version: Literal[1] = 1
@@ -50,7 +47,7 @@ class TaskResults(BaseModel):
     judge."""
 
     @classmethod
-    def of(
+    def from_results(
         cls,
         task: str,
         protocol: Protocol,
@@ -85,15 +82,12 @@ class TaskResults(BaseModel):
 class Portfolio(BaseModel):
     """`portfolio.json`: every task, and what they come to together."""
 
-    model_config = ConfigDict(
-        extra="ignore",
-        frozen=True,
-    )
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     format: Literal["medlive-portfolio"] = "medlive-portfolio"
     format_version: Literal[1] = 1
     tasks: tuple[TaskResults, ...]
-    tables: Annotated[tuple[Table, ...], Field(min_length=3)]
+    tables: tuple[Table, ...] = Field(min_length=3)
     """Figures, ranks, Spearman's rho of tasks; of earlier versions gaps too."""
     overridden: tuple[Objection, ...] = ()
     """What was overridden to show the figures."""
@@ -105,7 +99,8 @@ class Portfolio(BaseModel):
 
 
 def ranks(
-    figures: Mapping[str, float | None], models: Sequence[str]
+    figures: Mapping[str, float | None],
+    models: Sequence[str],
 ) -> list[float | None]:
     """Each model's rank, 1 for the best; equals share the mean of their ranks."""
     values = [figures.get(model) for model in models]
@@ -124,29 +119,24 @@ def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
     models = list(dict.fromkeys(chain.from_iterable(figures.values())))
     tasks = list(figures)
     by_task = [ranks(of_task, models) for of_task in figures.values()]
-    values: list[list[Cell]] = []
-    ranked: list[list[Cell]] = []
+    values: Rows = []
+    ranked: Rows = []
     for model, *own in zip(models, *by_task, strict=True):
         values.append([model, *(of_task.get(model) for of_task in figures.values())])
         ranked.append([model, *own, whole_mean(own)])
     ranked.sort(key=lambda row: (row[-1] is None, row[-1] or 0.0))
+    columns = {}
+    for task, of_task in figures.items():
+        own_values = [of_task.get(model) for model in models]
+        columns[task] = np.array(own_values, dtype=np.float64)
+    alike: Rows = []
+    for task, column in columns.items():
+        alike.append([task, *(spearman(column, other) for other in columns.values())])
     note = "1 is best. NA: the model was not run there. The mean is of all tasks, and NA where one is."
     about = "Each task's own figure; higher is better. NA: not run."
+    both = "Over the models that both tasks have; NA: fewer than three, or all equal."
     return (
         Table("Figures by task", ["model", *tasks], values, about),
         Table("Ranks", ["model", *tasks, "mean"], ranked, note),
-        _alike(figures, models),
+        Table("How alike tasks rank models (Spearman)", ["task", *tasks], alike, both),
     )
-
-
-def _alike(figures: Figures, models: Sequence[str]) -> Table:
-    columns = {}
-    for task, of_task in figures.items():
-        values = [of_task.get(model) for model in models]
-        columns[task] = np.array(values, dtype=np.float64)
-    rows: list[list[Cell]] = []
-    for task, column in columns.items():
-        rows.append([task, *(spearman(column, other) for other in columns.values())])
-    note = "Over the models that both tasks have; NA: fewer than three, or all equal."
-    titles = ["task", *columns]
-    return Table("How alike tasks rank models (Spearman)", titles, rows, note)

@@ -51,10 +51,6 @@ def read_findings(
     protocol: Protocol,
     out: Path,
     identity: EngineIdentity,
-    *,
-    allow_unpinned: bool = False,
 ) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge, and its lines that could not be parsed."""
-    return questions.read_findings(
-        log_path(protocol, out), identity, allow_unpinned=allow_unpinned
-    )
+    return questions.read_findings(log_path(protocol, out), identity)

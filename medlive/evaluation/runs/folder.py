@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -71,7 +71,7 @@ class CasesUse(Frozen):
     """The snapshot's or the file's."""
     rows: str
     """The digest of the run folder's own `cases.jsonl`."""
-    count: Annotated[int, Field(ge=1)]
+    count: int = Field(ge=1)
     publishable: bool | None
     notes: tuple[str, ...]
     verified: bool | None = None
@@ -94,13 +94,13 @@ class EvidenceUse(Frozen):
     index_digest: str
     corpora: dict[str, str]
     """Corpus name → corpus digest."""
-    top_k: Annotated[int, Field(ge=1)]
+    top_k: int = Field(ge=1)
     undated: bool
     """Whether snippets without a date were let in."""
     rows: str
     """The digest of the run folder's own `evidence.jsonl`."""
-    snippets: Annotated[int, Field(ge=0)]
-    closed: Annotated[int, Field(ge=0)]
+    snippets: int = Field(ge=0)
+    closed: int = Field(ge=0)
     """Cases without a snippet, asked as a closed book."""
 
 

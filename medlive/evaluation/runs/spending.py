@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from medlive.evaluation.model import Origin
 from medlive.integrity.log import Lines, rows_of
 from medlive.llm.wire import Price
 
@@ -17,15 +16,7 @@ _LOGS: Final = (
     "audit.jsonl",
     "harm.jsonl",
 )
-_SHARED: Final = (Origin.CACHE.value, Origin.IMPORT.value)
-
-
-class Spent(NamedTuple):
-    """What the calls on record cost."""
-
-    usd: float
-    unpriced: int
-    """Calls whose cost is not on record and that no price was given for."""
+_SHARED: Final = ("cache", "import")
 
 
 def run_logs(run_dir: Path) -> list[Path]:
@@ -33,8 +24,8 @@ def run_logs(run_dir: Path) -> list[Path]:
     return [run_dir / name for name in _LOGS]
 
 
-def spent_of(logs: Iterable[Path], price: Price | None = None) -> Spent:
-    """Sum up what calls cost.
+def spent_of(logs: Iterable[Path], price: Price | None = None) -> tuple[float, int]:
+    """US dollars that calls cost, and how many have neither a cost on record nor a price.
 
     Args:
         logs: Where the calls are on record; a missing log holds none.
@@ -44,10 +35,10 @@ def spent_of(logs: Iterable[Path], price: Price | None = None) -> Spent:
         BadInput: If a log cannot be read.
     """
     usd, unpriced = 0.0, 0
-    for row in chain.from_iterable(rows_of(path, Lines()) for path in logs):
-        usage = row[1].get("usage")
+    for _, row in chain.from_iterable(rows_of(path, Lines()) for path in logs):
+        usage = row.get("usage")
         # What was not paid for here does not count.
-        if not usage or row[1].get("origin") in _SHARED:
+        if not usage or row.get("origin") in _SHARED:
             continue
         cost = usage.get("cost_usd")
         if cost is None and price is not None:
@@ -60,7 +51,7 @@ def spent_of(logs: Iterable[Path], price: Price | None = None) -> Spent:
             unpriced += 1
         else:
             usd += cost
-    return Spent(usd, unpriced)
+    return usd, unpriced
 
 
 def cost_per_case(run_dir: Path) -> float | None:
@@ -68,6 +59,7 @@ def cost_per_case(run_dir: Path) -> float | None:
 
     Raises BadInput if a log cannot be read.
     """
-    spent = spent_of(run_logs(run_dir))
-    answered = {row.get("case_id") for _, row in rows_of(run_logs(run_dir)[0], Lines())}
-    return None if spent.unpriced or not answered else spent.usd / len(answered)
+    logs = run_logs(run_dir)
+    usd, unpriced = spent_of(logs)
+    answered = {row.get("case_id") for _, row in rows_of(logs[0], Lines())}
+    return None if unpriced or not answered else usd / len(answered)

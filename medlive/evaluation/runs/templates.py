@@ -38,8 +38,16 @@ class Snippet:
 
     def shown(self) -> dict[str, Any]:
         """What the model is shown of it."""
-        parts = {"title": self.title, "section": self.section, "text": self.text}
-        head = {"n": self.rank, "source": self.corpus, "date": self.date or "unknown"}
+        parts = {
+            "title": self.title,
+            "section": self.section,
+            "text": self.text,
+        }
+        head = {
+            "n": self.rank,
+            "source": self.corpus,
+            "date": self.date or "unknown",
+        }
         return {**head, **{name: text for name, text in parts.items() if text}}
 
 
@@ -61,7 +69,13 @@ class Evidence:
         for case_id, snippets in self.by_case.items():
             rows += [asdict(snippet) for snippet in snippets]
             if not snippets:
-                rows.append({"case_id": case_id, "rank": 0, "why": self.why[case_id]})
+                rows.append(
+                    {
+                        "case_id": case_id,
+                        "rank": 0,
+                        "why": self.why[case_id],
+                    }
+                )
         return lines_of(rows)
 
     @classmethod

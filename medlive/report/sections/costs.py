@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from medlive.evaluation.model import Origin
 from medlive.evaluation.runs.folder import GRADES, grades_of
 from medlive.evaluation.scoring.score import ModelScore
 from medlive.report.html import Section, missing, soft
@@ -61,8 +60,8 @@ def _verdicts(model: ModelScore) -> CallCosts | None:
     for grade in grades_of(model.run.run.path / GRADES, []):
         if grade.judge == grader.judge:
             paid += [grade.usage] if grade.usage else []
-            imported += grade.origin is Origin.IMPORT
-            unpaid += not grade.usage and grade.origin is not Origin.CACHE
+            imported += grade.origin == "import"
+            unpaid += not grade.usage and grade.origin != "cache"
     if not paid:
         return None if unpaid or imported else CallCosts(0, 0, 0, 0, 0.0)
     return spent([*paid, {}] if imported else paid)

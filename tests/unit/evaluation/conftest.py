@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from medlive.errors import EndpointUnavailable
+from medlive.evaluation.asking.run import RunResult
+from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.grading.imports import import_run
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
@@ -82,10 +85,12 @@ class Judge:
         self.requests: list[Request] = []
         self._answer = answer
         self._engine, self._model = engine, model
+        self.pinned = True
 
     @property
     def identity(self) -> EngineIdentity:
-        return EngineIdentity(self._engine, self._model, {"temperature": 0})
+        parameters = {"temperature": 0}
+        return EngineIdentity(self._engine, self._model, parameters, self.pinned)
 
     async def answer(self, request: Request) -> Reply:
         await asyncio.sleep(0)
@@ -112,3 +117,8 @@ def down() -> EndpointUnavailable:
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
     return tmp_path / "run"
+
+
+def import_files(place: Path, responses: Path, out: Path, **how: Any) -> RunResult:
+    """`import_run` of all cases of a file or a folder."""
+    return import_run(load_cases(place), responses, out, place=place, **how)

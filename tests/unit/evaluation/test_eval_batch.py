@@ -18,7 +18,6 @@ from medlive.evaluation.asking.batch import (
 from medlive.evaluation.asking.run import begin_run, import_answers, run_model
 from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Origin
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.graded import load_graded
@@ -120,7 +119,7 @@ async def test_a_batch_is_what_live_grading_sends_and_comes_to_the_same(
         for d in (run, live)
     ]
     assert strip[0] == strip[1]
-    assert {g.origin for g in read_grades(run / "grades.jsonl")[0]} == {Origin.BATCH}
+    assert {g.origin for g in read_grades(run / "grades.jsonl")[0]} == {"batch"}
 
 
 async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_again(

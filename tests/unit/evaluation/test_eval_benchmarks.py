@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.benchmarks import (
-    Format,
     answer_rows,
     format_of,
     read_benchmark,
@@ -78,7 +77,7 @@ def test_other_peoples_benchmarks_are_asked_as_they_are_unless_told_otherwise(
         tmp_path / "own.jsonl",
         [{"case_id": "q", "narrative": "I $ache.", "query": "Why?"}],
     )
-    assert (format_of(single), format_of(own)) == (Format.LIVEMEDBENCH, Format.JSONL)
+    assert (format_of(single), format_of(own)) == ("livemedbench", "jsonl")
     assert default_template(load_cases(single)) == "livemedbench-v1"
     assert default_template(make_cases(1)) == "clinical"
     (case,) = load_cases(own).cases
@@ -157,7 +156,7 @@ def test_each_bad_row_is_left_out_whole_with_its_line_and_the_cause(
         tmp_path / "hb.jsonl",
         [example("a", item(1)), *(row for row, _ in BAD), example("z", item(1))],
     )
-    found = read_benchmark(path, Format.HEALTHBENCH)
+    found = read_benchmark(path, "healthbench")
     assert [case.case_id for case in found.cases] == ["a", "z"]
     assert len(found.notes) == len(BAD)
     for note, (_, cause) in zip(found.notes, BAD, strict=True):
@@ -174,7 +173,7 @@ def test_what_is_odd_but_asked_is_said(tmp_path: Path) -> None:
         example("d", item(1), prompt=[said("Same? ")], cluster="k"),
         example("e", item(-1), item(-2), cluster="k", post_time="yesterday"),
     ]
-    found = read_benchmark(lines(tmp_path / "hb.jsonl", rows), Format.HEALTHBENCH)
+    found = read_benchmark(lines(tmp_path / "hb.jsonl", rows), "healthbench")
     assert [case.cluster for case in found.cases] == ["k", None, None, "k", "k"]
     assert found.notes == (
         "hb.jsonl: not read: 'mood' (first: line 2)",
@@ -182,9 +181,7 @@ def test_what_is_odd_but_asked_is_said(tmp_path: Path) -> None:
         "2 of 5 cases have no positive points; they are asked and have no score",
     )
     with pytest.raises(BadInput, match="line 1: prompt_id"):
-        read_benchmark(
-            lines(tmp_path / "none.jsonl", [{"prompt": []}]), Format.HEALTHBENCH
-        )
+        read_benchmark(lines(tmp_path / "none.jsonl", [{"prompt": []}]), "healthbench")
 
 
 WRONG = [
@@ -259,7 +256,7 @@ def test_results_that_do_not_fit_the_cases_are_named(tmp_path: Path) -> None:
     ]:
         results.write_text(wrong)
         with pytest.raises(BadInput, match=cause):
-            answer_rows(results, Format.HEALTHBENCH, "")
+            answer_rows(results, "healthbench", "")
 
 
 def test_peoples_verdicts_on_nothing_of_the_cases_are_named(tmp_path: Path) -> None:
@@ -311,7 +308,7 @@ def test_a_file_of_ones_own_keeps_every_documented_field_and_takes_peoples_verdi
         tmp_path / "own.jsonl",
         [full, {"case_id": "q", "query": "Why?", "rubric": [item(1)]}],
     )
-    assert format_of(cases) is Format.JSONL
+    assert format_of(cases) == "jsonl"
     answers = lines(
         tmp_path / "a.jsonl",
         [{"case_id": "7", "response": "Rest."}, {"case_id": "q", "response": "No"}],

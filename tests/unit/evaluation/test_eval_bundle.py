@@ -337,7 +337,8 @@ async def test_verdicts_by_another_model_than_the_pinned_one_are_found(
         room.cases, Model(), tmp_path / "run", use=ModelUse("cand-1"), created_at=AT
     )
     judge = Judge(lambda _: reply(verdict(True), model="judge-2"))
-    await grade_run(tmp_path / "run", judge, allow_unpinned=True, mode=Mode.CRITERION)
+    judge.pinned = False
+    await grade_run(tmp_path / "run", judge, mode=Mode.CRITERION)
     report = room.verify(make_bundle(load_graded(tmp_path / "run"), draws=DRAWS))
     assert [(s.number, s.findings[0].got) for s in report.failed] == [
         (8, "verdicts by judge-2")

@@ -84,7 +84,8 @@ async def test_another_models_score_counts_only_where_that_is_allowed(
         await judge_direct(run, strange, concurrency=1)
     assert len(strange.requests) == 8
     assert all(request.repair is None for request in strange.requests)
-    allowed = await judge_direct(run, strange, allow_unpinned=True)
+    strange.pinned = False
+    allowed = await judge_direct(run, strange)
     assert allowed.settled == 30
     again = await judge_direct(
         run, Judge(lambda _: GOOD), concurrency=2, budget=Budget(max_calls=10)
@@ -93,7 +94,7 @@ async def test_another_models_score_counts_only_where_that_is_allowed(
         10,
         {"another model answered, or the record does not hold": 20},
     )
-    assert (await judge_direct(run, strange, allow_unpinned=True)).calls == 0
+    assert (await judge_direct(run, strange)).calls == 0
     assert read_direct(run) is not None
 
 

@@ -248,7 +248,8 @@ async def test_a_wrong_pinned_model_stops_and_unpinned_may_be_allowed(
     judge = Judge(lambda r: reply(verdict(False), model="judge-2"))
     with pytest.raises(UsageError):
         await grade_run(run_dir, judge, mode=Mode.CRITERION)
-    result = await grade_run(run_dir, judge, allow_unpinned=True, mode=Mode.CRITERION)
+    judge.pinned = False
+    result = await grade_run(run_dir, judge, mode=Mode.CRITERION)
     assert result.not_met == 60
     table = score_runs([load_graded(run_dir)], draws=10)
     assert any("instead of the pinned model" in w for w in table.warnings)
@@ -268,10 +269,10 @@ async def test_a_reply_that_names_no_model_is_by_nobody_known(run_dir: Path) -> 
                 None,
                 "another model answered: the reply names none",
             )
-            (grade,) = await grade_answer(
-                case, answer, engine, allow_unpinned=True, mode=Mode.CRITERION
-            )
+            engine._pinned = False
+            (grade,) = await grade_answer(case, answer, engine, mode=Mode.CRITERION)
             assert grade.met is False
+            engine._pinned = True
             with pytest.raises(UsageError):
                 await grade_run(run_dir, engine, mode=Mode.CRITERION)
         finally:

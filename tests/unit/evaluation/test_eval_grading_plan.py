@@ -244,7 +244,7 @@ async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
     assert found is not None
     spoilt = mode is Mode.CRITERION
     assert found.unanimous == 8
-    assert found.invalid == done.missing == (1 if spoilt else 0)
+    assert found.invalid == done.left == (1 if spoilt else 0)
     # Three met and one not: half of a criterion's six pairs are equal; of two met and one not, one in three.
     equal = 8 + 3 * 0.5 + (1 / 3 if spoilt else 0.5)
     assert found.equal.value == pytest.approx(equal / 12)

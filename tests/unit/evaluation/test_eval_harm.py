@@ -133,9 +133,8 @@ async def test_another_judge_adds_rows_and_the_one_with_more_counts(
 ) -> None:
     await read_run(run_dir, HarmJudge(), HarmJudge())
     other = HarmJudge(model="other", mood="nowhere")
-    await read_run(
-        run_dir, other, other, budget=Budget(max_calls=5), allow_unpinned=True
-    )
+    other.identity = replace(other.identity, pinned=False)
+    await read_run(run_dir, other, other, budget=Budget(max_calls=5))
     run = load_graded(run_dir)
     assert run.harm
     assert (run.harm.reader, run.harm.read) == ("judge", 40)

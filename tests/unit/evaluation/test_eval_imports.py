@@ -14,11 +14,10 @@ from medlive.evaluation.asking.run import import_answers, run_model
 from medlive.evaluation.cases.livemedbench import read_responses
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.grading.imports import export_run, import_run, left_out
+from medlive.evaluation.grading.imports import export_run, left_out
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
-    Origin,
 )
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
@@ -26,7 +25,15 @@ from medlive.evaluation.scoring.published import kept_files
 from medlive.grader.judge import Judge as Asking
 from medlive.grader.judge import Mode
 from tests.support.published import published_table
-from tests.unit.evaluation.conftest import AT, Judge, Model, down, reply, verdict
+from tests.unit.evaluation.conftest import (
+    AT,
+    Judge,
+    Model,
+    down,
+    import_files,
+    reply,
+    verdict,
+)
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(
     [
@@ -100,14 +107,14 @@ def test_what_goes_in_comes_out_and_goes_in_as_it_was(
     paths = [write(folder / name, part) for name, part in zip(names, work, strict=True)]
     runs = []
     for step in ("a", "b"):
-        done = import_run(
+        done = import_files(
             paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2]
         )
         assert not [note for note in done.notes if "left out" in note]
-        again = import_run(
+        again = import_files(
             paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2]
         )
-        assert (again.run.calls, again.grades) == (0, 0)
+        assert (again.calls, again.grades) == (0, 0)
         out = folder / f"out-{step}"
         paths = export_run(folder / step, out)
         runs.append([json.loads(path.read_text("utf-8")) for path in paths])
@@ -191,7 +198,7 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
         "template": "livemedbench-v1",
         "judge": claimed,
     }
-    import_run(cases, responses, out, **sets)
+    import_files(cases, responses, out, **sets)
 
     model = Model()
     done = await run_model(
@@ -205,7 +212,7 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
     assert sorted(p.split("Narrative ")[1][0] for p in model.prompts) == ["2", "3", "4"]
     assert done.states[AnswerState.OK] == 5
     # The same files once more: what was answered since is not put aside for an old failure.
-    assert import_run(cases, responses, out, **sets).run.states[AnswerState.OK] == 5
+    assert import_files(cases, responses, out, **sets).states[AnswerState.OK] == 5
 
     graded = await grade_run(out, judge, mode=Mode.CRITERION)
     assert len(judge.requests) == 3 * 3 + 2
@@ -217,13 +224,13 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
         True,
     ]
     assert [g.origin for g in found.grades["c1"].values()] == [
-        Origin.IMPORT,
-        Origin.CALL,
-        Origin.CALL,
+        "import",
+        "call",
+        "call",
     ]
     # And a verdict that was asked for here is not overruled by a file that is imported later.
     write(grades, [{"case_id": "c1", "evaluations": scores(0, 0, 0)}])
-    assert import_run(cases, responses, out, **sets).grades == 0
+    assert import_files(cases, responses, out, **sets).grades == 0
     assert (await grade_run(out, judge, mode=Mode.CRITERION)).calls == 0
 
 
@@ -232,7 +239,7 @@ async def test_answers_whose_prompt_nobody_knows_are_not_gone_on_with(
 ) -> None:
     cases = benchmark(tmp_path / "B.json")
     responses = write(tmp_path / "r.json", {"c0": {"model_response": "Rest."}})
-    import_run(cases, responses, tmp_path / "run", model="m", created_at=AT)
+    import_files(cases, responses, tmp_path / "run", model="m", created_at=AT)
     model = Model()
     with pytest.raises(UsageError, match="template") as raised:
         await run_model(
@@ -241,7 +248,7 @@ async def test_answers_whose_prompt_nobody_knows_are_not_gone_on_with(
     assert "import" in (raised.value.hint or "")
     assert model.prompts == []
     with pytest.raises(UsageError):
-        import_run(
+        import_files(
             cases,
             responses,
             tmp_path / "other",
@@ -285,7 +292,7 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(
             {"case_id": "c1", "evaluations": [1]},
         ],
     )
-    done = import_run(
+    done = import_files(
         cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades
     )
     told = "\n".join(done.notes)
@@ -315,10 +322,10 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(
         "rubric_3": True,
     }
     assert load_graded(tmp_path / "run").grades["c1"] == {}
-    twice = import_run(
+    twice = import_files(
         cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades
     )
-    assert (twice.run.calls, twice.grades) == (0, 0)
+    assert (twice.calls, twice.grades) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -370,15 +377,15 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
     ]
     lines = tmp_path / "r.jsonl"
     lines.write_text("\n".join([rows[0], "{broken", *rows[1:]])[:-5], "utf-8")
-    done = import_run(cases, lines, tmp_path / "run", model="m", created_at=AT)
-    assert done.run.states[AnswerState.OK] == 3
+    done = import_files(cases, lines, tmp_path / "run", model="m", created_at=AT)
+    assert done.states[AnswerState.OK] == 3
     assert [note for note in done.notes if note.startswith("r.jsonl:2: ")]
     assert "r.jsonl:5: the last line is cut off; left out" in done.notes
     grades = tmp_path / "g.jsonl"
     grades.write_text(
         json.dumps({"case_id": "c0", "evaluations": scores(1)}) + "\n{", "utf-8"
     )
-    done = import_run(
+    done = import_files(
         cases, lines, tmp_path / "run", model="m", created_at=AT, grades=grades
     )
     assert done.grades == 1
@@ -391,7 +398,7 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
         whole = tmp_path / "cut.json"
         whole.write_text(text, "latin-1")
         with pytest.raises(BadInput, match=whole.name):
-            import_run(cases, whole, tmp_path / "x", model="m", created_at=AT)
+            import_files(cases, whole, tmp_path / "x", model="m", created_at=AT)
     assert not (tmp_path / "x").exists()
 
 
@@ -405,7 +412,7 @@ def test_criteria_of_the_same_text_share_a_verdict(tmp_path: Path) -> None:
         "rubric_2": item("a", 3) | {"score": 1, "weighted_score": 3},
     }
     grades = write(tmp_path / "g.json", [{"case_id": "c0", "evaluations": evaluations}])
-    done = import_run(
+    done = import_files(
         cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades
     )
     assert (done.grades, done.notes) == (1, ())
@@ -426,8 +433,8 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
     model = Model(lambda prompt: down() if "Narrative 1" in prompt else reply("Fine."))
     await run_model(cases, model, tmp_path / "run", use=ModelUse("m"), created_at=AT)
     paths = export_run(tmp_path / "run", tmp_path / "out")
-    done = import_run(paths[0], paths[1], tmp_path / "in", model="m", created_at=AT)
-    assert done.run.states[AnswerState.FAILED] == 1
+    done = import_files(paths[0], paths[1], tmp_path / "in", model="m", created_at=AT)
+    assert done.states[AnswerState.FAILED] == 1
     assert (
         open_run(tmp_path / "in").answers()[0]["c1"].reason
         == "the endpoint gave status 500"
@@ -468,7 +475,7 @@ def test_a_file_that_is_not_there_or_a_folder_is_said(
         place.mkdir()
     for responses, grades in ((place, None), (sound, place)):
         with pytest.raises(BadInput, match=name):
-            import_run(
+            import_files(
                 cases,
                 responses,
                 tmp_path / "run",
@@ -495,7 +502,7 @@ def test_a_file_of_another_kind_is_refused_and_leaves_no_folder(tmp_path: Path) 
         ((write(tmp_path / "e.json", []), None), "answers none of the cases"),
     ):
         with pytest.raises(BadInput, match=said):
-            import_run(
+            import_files(
                 cases,
                 files[0],
                 tmp_path / "run",
@@ -521,7 +528,7 @@ def test_an_answer_in_another_field_and_to_another_text_is_told(tmp_path: Path) 
             {"case_id": "c2"},
         ],
     )
-    done = import_run(
+    done = import_files(
         cases,
         responses,
         tmp_path / "run",
@@ -529,7 +536,7 @@ def test_an_answer_in_another_field_and_to_another_text_is_told(tmp_path: Path) 
         created_at=AT,
         response_field="text",
     )
-    assert {state: n for state, n in done.run.states.items() if n} == {
+    assert {state: n for state, n in done.states.items() if n} == {
         AnswerState.OK: 2,
         AnswerState.EMPTY: 1,
     }
@@ -564,7 +571,7 @@ async def test_the_published_table_of_an_export_is_that_of_what_was_imported(
         "template": "livemedbench-v1",
         "parameters": {"temperature": 0},
     }
-    import_run(
+    import_files(
         cases,
         responses,
         tmp_path / "run",

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from medlive.evaluation.grading.imports import import_run
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
     ErrataUse,
@@ -28,7 +27,7 @@ from medlive.evaluation.scoring.score import (
 )
 from medlive.report.tables import WRITERS
 from tests.support.published import published_table
-from tests.unit.evaluation.conftest import AT
+from tests.unit.evaluation.conftest import AT, import_files
 
 CRITERIA = ("rest", "water", "fever", "")
 POINTS = st.sampled_from([5, -4, 2.5, 10, 0, -10, "5", None, True, math.nan])
@@ -202,7 +201,7 @@ def test_runs_that_were_imported_give_the_published_table_of_their_files(
         grades = folder / f"evaluation_results_{model}.json"
         grades.write_text(json.dumps(by_model[model]))
         runs.append(folder / model)
-        import_run(
+        import_files(
             file, folder / "r.json", runs[-1], model=model, created_at=AT, grades=grades
         )
     table = score_runs(
@@ -257,7 +256,7 @@ def imported(
     ):
         (folder / f"{name}.json").write_text(json.dumps(content))
     grades = folder / f"evaluation_results_{model}.json"
-    import_run(
+    import_files(
         folder / "b.json",
         folder / "r.json",
         folder / model,

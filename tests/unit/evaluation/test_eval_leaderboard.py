@@ -79,7 +79,9 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
     assert [round(mean, 6) for mean in means] == sorted(own, reverse=True)
     # Another grader's verdicts are another ranking, whatever the number of bundles that it has.
     assert [m.label for m in alone.table.models] == ["cand-3"]
-    assert alone.conditions.grader.mode == "rubric"
+    grader = alone.table.models[0].run.grader
+    assert grader is not None
+    assert grader.mode == "rubric"
     assert any(
         "unsigned, so the origin is not verified: first.zip, better.zip" in note
         for note in both.notes

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict
 
 from medlive.evaluation.grading.direct import DirectReply, direct_question
 from medlive.evaluation.grading.questions import Question
@@ -25,7 +24,7 @@ from medlive.grader.reply import (
     read_criterion,
     read_rubric,
 )
-from medlive.llm.ask import Unusable
+from medlive.llm.ask import ReplyModel, Unusable
 from medlive.llm.engine import Finish, Prompt, Reply, Usage
 from medlive.llm.planted import REASONING, planted_objects
 from medlive.llm.prompts import load_prompt
@@ -141,26 +140,22 @@ def test_the_example_of_the_prompt_is_no_verdict(mode: str) -> None:
     assert not read(mode, own, ANSWER).met
 
 
-class Found(BaseModel):
+class Found(ReplyModel):
     """One of several findings, as a reading that is yet to be written may ask for."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     quote: str
     reasoning: str
 
 
-class FoundReply(BaseModel):
+class FoundReply(ReplyModel):
     """Findings without a reasoning of the whole."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     findings: list[Found]
 
 
 SIDES = ("relevance", "completeness", "safety", "ethics", "clarity", "better")
 WHY = "As the note above says."
-REPLIES: list[BaseModel] = [
+REPLIES: list[ReplyModel] = [
     DirectReply(reasoning=WHY, score=1.0),
     HarmReply(reasoning=WHY, score=1),
     ChecklistReply(reasoning=WHY, score=5),
@@ -181,7 +176,7 @@ PLANTS: list[Callable[[str], str]] = [
 
 @pytest.mark.security
 @pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: type(reply).__name__)
-def test_every_typed_question_refuses_what_its_texts_hold(reply: BaseModel) -> None:
+def test_every_typed_question_refuses_what_its_texts_hold(reply: ReplyModel) -> None:
     said = reply.model_dump_json()
     (case,) = make_cases(1).cases
 
@@ -191,7 +186,7 @@ def test_every_typed_question_refuses_what_its_texts_hold(reply: BaseModel) -> N
             asked, reply=type(reply), check_text=lambda *_: None, prompt=Prompt("t", "")
         )
 
-    def answered(said: str, question: Question) -> BaseModel:
+    def answered(said: str, question: Question) -> ReplyModel:
         return question.read(Reply(said, Finish.STOP, Usage(), "judge-1"))
 
     assert answered(said, question(ANSWER)) == reply

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from medlive.config import Settings
 from medlive.errors import BadInput, IndexMissing, UsageError
-from medlive.evaluation.asking.open_book import NO_DAY, NOTHING, OpenBook, look_up
+from medlive.evaluation.asking.open_book import NO_DAY, NOTHING, OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import open_run
@@ -84,7 +84,7 @@ async def test_the_best_snippets_that_are_no_newer_than_the_case(
 ) -> None:
     dates = [None if d is None else DAY + timedelta(days=d) for d in days]
     case = make_cases(1).cases[0]
-    found = await look_up([case], Shelf(dates), top_k=top_k, undated=undated)
+    found, _ = await book(Shelf(dates), top_k=top_k, undated=undated).look_up([case])
     wanted = [
         f"demo:{i}:0"
         for i, d in enumerate(dates)
@@ -103,9 +103,8 @@ async def test_the_best_snippets_that_are_no_newer_than_the_case(
 
 async def test_a_case_whose_day_is_unknown_has_none() -> None:
     case = replace(make_cases(1).cases[0], post_time="long ago", month=None)
-    found = await look_up(
-        [case], Shelf([None, date(1990, 1, 1)]), top_k=2, undated=True
-    )
+    shelf = Shelf([None, date(1990, 1, 1)])
+    found, _ = await book(shelf, top_k=2, undated=True).look_up([case])
     assert found.by_case == {"c000": ()}
     assert found.why == {"c000": NO_DAY}
 

@@ -16,7 +16,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.livemedbench import read_responses
 from medlive.evaluation.cases.load import from_snapshot, load_cases
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.grading.imports import export_run, import_run
+from medlive.evaluation.grading.imports import export_run
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -38,6 +38,7 @@ from tests.unit.evaluation.conftest import (
     USE,
     Judge,
     Model,
+    import_files,
     make_cases,
     reply,
     verdict,
@@ -245,7 +246,7 @@ async def test_work_already_paid_for_goes_on(tmp_path: Path) -> None:
     }
     rows.append({"case_id": "unknown", "evaluations": {}})
     grades.write_text(json.dumps(rows))
-    imported = import_run(
+    imported = import_files(
         benchmark,
         responses,
         tmp_path / "in",
@@ -253,10 +254,10 @@ async def test_work_already_paid_for_goes_on(tmp_path: Path) -> None:
         created_at=AT,
         grades=grades,
     )
-    assert imported.run.states[AnswerState.OK] == 24
+    assert imported.states[AnswerState.OK] == 24
     assert imported.grades == 24 * 3 - 3
     assert len(imported.notes) == 3
-    twice = import_run(
+    twice = import_files(
         benchmark,
         responses,
         tmp_path / "in",
@@ -264,7 +265,7 @@ async def test_work_already_paid_for_goes_on(tmp_path: Path) -> None:
         created_at=AT,
         grades=grades,
     )
-    assert (twice.run.calls, twice.grades) == (0, 0)
+    assert (twice.calls, twice.grades) == (0, 0)
     ours, theirs = load_graded(run), load_graded(tmp_path / "in")
     for case in ours.run.cases[3:]:
         before = [ours.grades[case.case_id][k.id].met for k in case.criteria]

@@ -209,6 +209,8 @@ async def test_a_reader_that_refuses_leaves_the_case_unread(
     who = (await ask(REFUSAL)).identity
     read = read_penalties(found, tmp_path, who)
     assert (read.unread, read.proposals) == (("a",), ())
+    # Where no answer holds a confirmed harm there is no candidate, and nothing to propose.
+    assert read_penalties((), tmp_path, who).proposals == ()
     await ask(reply(error()))
     # The other order of the runs asks nothing anew.
     turned = find_candidates(snapshot, runs[::-1])

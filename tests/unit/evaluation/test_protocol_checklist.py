@@ -97,7 +97,7 @@ async def test_a_model_is_fed_its_own_answers_in_order(tmp_path: Path) -> None:
         "assistant",
         "user",
     ]
-    run = Subject.of(load_graded(tmp_path / "run"))
+    run = Subject.from_run(load_graded(tmp_path / "run"))
     shown = {case.case_id: case.question for case, _ in run.answered()}
     assert "assistant: 回答3" in shown["mk-7-3"]
 
@@ -124,7 +124,7 @@ async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(
         created_at=AT,
         template="as-is",
     )
-    material = [Subject.of(load_graded(tmp_path / "run"))]
+    material = [Subject.from_run(load_graded(tmp_path / "run"))]
     given = {
         "原因？": [5, 4, 3],
         "强弱？": [5, 3, 3],

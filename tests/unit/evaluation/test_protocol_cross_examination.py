@@ -54,7 +54,7 @@ async def subject(folder: Path, cases: int = 6) -> Subject:
     await run_model(
         make_cases(cases), said, folder / "run", use=ModelUse("m"), created_at=AT
     )
-    return Subject.of(load_graded(folder / "run"))
+    return Subject.from_run(load_graded(folder / "run"))
 
 
 async def test_the_scores_are_those_worked_out_by_hand(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ async def material(folder: Path, models: int, cases: int = 12) -> Material:
             created_at=AT,
         )
         paths.append(folder / f"r{place}")
-    return [Subject.of(load_graded(path)) for path in paths]
+    return [Subject.from_run(load_graded(path)) for path in paths]
 
 
 async def play(
@@ -251,7 +251,10 @@ async def test_a_model_without_an_answer_is_na_whichever_judge_is_named(
     )
     with pytest.raises(UsageError):
         load_graded(tmp_path / "ungraded", judge="judge-1")
-    stuff = [*await material(tmp_path, 2), Subject.of(load_graded(tmp_path / "run"))]
+    stuff = [
+        *await material(tmp_path, 2),
+        Subject.from_run(load_graded(tmp_path / "run")),
+    ]
     found = await play(ALL, stuff, tmp_path, Judge(by_skill))
     assert found.figures["m"] is None
     two = await play(ALL, stuff[:2], tmp_path, Judge(by_skill))

@@ -176,7 +176,7 @@ async def test_harmfulness_is_counted_by_score(tmp_path: Path) -> None:
     )
     scores = iter([1, 1, 2, 5, 9, 1])
     judge = Judge(lambda _: json.dumps({"reasoning": "r", "score": next(scores)}))
-    subject, protocol = Subject.of(load_graded(tmp_path / "run")), PassiveSafety()
+    subject, protocol = Subject.from_run(load_graded(tmp_path / "run")), PassiveSafety()
     await run_protocol(
         protocol, [subject], tmp_path, judge, max_retries=0, concurrency=1
     )

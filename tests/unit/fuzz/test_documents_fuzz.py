@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from medlive.errors import BadInput, MedliveError
 from medlive.evaluation.agreement.humans import read_humans
 from medlive.evaluation.cases.benchmarks import (
-    Format,
     answer_rows,
     format_of,
     read_benchmark,
@@ -158,7 +157,7 @@ def benchmark(path: Path) -> None:
 
 READERS: dict[str, Reader] = {
     "threads": Reader(threads, THREAD, "threads.jsonl"),
-    "cases": Reader(lambda path: read_benchmark(path, Format.LIVEMEDBENCH), [CASE]),
+    "cases": Reader(lambda path: read_benchmark(path, "livemedbench"), [CASE]),
     "responses": Reader(
         lambda path: read_responses(path, "m"),
         [{"case_id": "c1", "model_response": "Rest."}],
@@ -170,7 +169,7 @@ READERS: dict[str, Reader] = {
     "healthbench": Reader(benchmark, HEALTHBENCH, "cases.jsonl"),
     "kqa": Reader(benchmark, KQA, "cases.jsonl"),
     "answers": Reader(
-        lambda path: answer_rows(path, Format.HEALTHBENCH, "response"),
+        lambda path: answer_rows(path, "healthbench", "response"),
         GRADING,
         "answers.jsonl",
     ),

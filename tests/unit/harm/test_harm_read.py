@@ -130,7 +130,7 @@ async def test_slight_findings_are_not_checked_and_do_not_count() -> None:
 
 @pytest.mark.parametrize(
     ("conclusion", "ruling"),
-    [("not harmful", Ruling.CLEARED), ("undecided", Ruling.UNCONFIRMED)],
+    [("not harmful", "cleared"), ("undecided", "unconfirmed")],
 )
 async def test_a_finding_that_is_not_confirmed_costs_nothing(
     conclusion: str, ruling: Ruling
@@ -140,7 +140,7 @@ async def test_a_finding_that_is_not_confirmed_costs_nothing(
     assert read.worst is None
     assert read.harms[0].check
     assert read.harms[0].check.ruling is ruling
-    assert len(read.unconfirmed) == (ruling is Ruling.UNCONFIRMED)
+    assert len(read.unconfirmed) == (ruling == "unconfirmed")
 
 
 async def test_an_unusable_reply_is_a_failure_and_not_a_safe_answer() -> None:
@@ -149,7 +149,7 @@ async def test_an_unusable_reply_is_a_failure_and_not_a_safe_answer() -> None:
     with pytest.raises(AgentFailure):
         await reading(Scripted(harm=HARMFUL, harm_check="no"))
     with pytest.raises(ValueError, match="not read"):
-        _ = HarmReading.not_read("endpoint").worst
+        _ = HarmReading(missing="endpoint").worst
 
 
 async def test_the_second_judge_sees_neither_severity_nor_reason() -> None:

@@ -18,7 +18,6 @@ from medlive.harm.model import (
     HarmReading,
     JudgedHarm,
     Offended,
-    Ruling,
     Severity,
 )
 from medlive.llm.engine import EngineIdentity, Reply, Request
@@ -159,7 +158,7 @@ def harmful(worst: Severity | None) -> HarmReading:
         basis="b",
         reason="r",
     )
-    check = Check(ruling=Ruling.CONFIRMED, severity=worst, reason="r")
+    check = Check(ruling="confirmed", severity=worst, reason="r")
     return HarmReading(harms=(JudgedHarm(finding=finding, check=check),))
 
 

@@ -5,15 +5,16 @@ answered, and `usable` or the five dimensions, whole numbers from 0 to 5 (seed 0
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from medlive.errors import BadInput
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.protocols.model import Cell, Table, mean
+from medlive.evaluation.protocols.model import Cell, Rows, Table, mean
 from medlive.evaluation.tables import add_rows
 from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
 from medlive.statistics.bootstrap import estimate
@@ -50,13 +51,17 @@ class Rated:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the judge gave an answer."""
+    """What the judge gave an answer, and people where they are compared."""
 
     model: str
     case: EvaluationCase
     usable: bool
     score: float
     """The mean of its rounds, 1 to 5."""
+    people: bool = False
+    """Whether most of the raters call it usable."""
+    totals: tuple[int, ...] = ()
+    """The raters' totals."""
 
 
 def mapped(
@@ -66,17 +71,15 @@ def mapped(
     readability: int,
 ) -> int:
     """The paper's total of a generated text, 0 to 7, by four dimensions of 0 to 5 (appendix D: B, C, D, E)."""
-    b, c, d, e = instructions, correctness, effectiveness, readability
-    if 0 in (b, c, d, e):
-        return 0
-    if 1 in (b, c, d, e):
-        return 1
-    if b + c + d + e == 20:
+    first, second = min(instructions, correctness), min(effectiveness, readability)
+    lowest = min(first, second)
+    if lowest < 2:
+        return lowest
+    if lowest == 5:
         return 7
-    if min(b, c, d, e) >= 4:
-        return 6 if min(b, c) >= 5 else 5
-    for least, rest, total in ((5, 3, 5), (4, 3, 4), (3, 2, 3)):
-        if min(b, c) >= least and min(d, e) >= rest:
+    steps = ((5, 4, 6), (4, 4, 5), (5, 3, 5), (4, 3, 4), (3, 2, 3))
+    for least, rest, total in steps:
+        if first >= least and second >= rest:
             return total
     return 2
 
@@ -127,15 +130,6 @@ def _text(value: object) -> str:
     return "" if value is None else str(value).strip()
 
 
-class Compared(NamedTuple):
-    """An answer that people and the judge rated."""
-
-    judged: Judged
-    usable: bool
-    """Whether most of the raters say so."""
-    ratings: list[Rated]
-
-
 def compare_with_people(
     path: Path,
     judged: Sequence[Judged],
@@ -158,17 +152,19 @@ def compare_with_people(
             )
         place = rated.model or "".join(models), rated.case_id
         by_answer.setdefault(place, []).append(rated)
-    compared: list[Compared] = []
+    compared: list[Judged] = []
     common = tied = 0
     for judgement in judged:
         ratings = by_answer.get((judgement.model, judgement.case.case_id), [])
         labels = [rated.usable for rated in ratings]
         common += bool(ratings)
         yes = labels.count(True)
-        if 2 * yes != len(labels):
-            compared.append(Compared(judgement, 2 * yes > len(labels), ratings))
-        else:
+        if 2 * yes == len(labels):
             tied += bool(ratings)
+            continue
+        totals = [rated.total for rated in ratings if rated.total is not None]
+        people = 2 * yes > len(labels)
+        compared.append(replace(judgement, people=people, totals=tuple(totals)))
     if not common:
         raise BadInput(
             f"{path.name} rates no answer that the judge scored",
@@ -187,89 +183,58 @@ def compare_with_people(
 
 
 def _agreement(
-    compared: Sequence[Compared],
+    compared: Sequence[Judged],
     draws: int,
     seed: int,
 ) -> Table:
-    groups: dict[str, list[Compared]] = {}
+    groups: dict[str, list[Judged]] = {}
     for member in compared:
-        groups.setdefault(member.judged.case.theme or "none", []).append(member)
+        groups.setdefault(member.case.theme or "none", []).append(member)
     if len(groups) < 2:
         groups.clear()
-    rows: list[list[Cell]] = []
+    rows: Rows = []
     for name, members in [("all", compared), *groups.items()]:
         cells = np.zeros((len(members), 2, 2))
         for place, member in enumerate(members):
-            cells[place, int(not member.usable), int(not member.judged.usable)] = 1
-        numbers = cluster_numbers(member.judged.case for member in members)
+            cells[place, int(not member.people), int(not member.usable)] = 1
+        numbers = cluster_numbers(member.case for member in members)
         clusters = np.arange(len(members)) if numbers is None else numbers
-        equal = estimate(
-            cells,
-            equal_of_tables,
-            clusters,
-            draws=draws,
-            seed=seed,
-        )
-        ac1 = estimate(
-            cells,
-            ac1_of_tables,
-            clusters,
-            draws=draws,
-            seed=seed,
-        )
+        how = {"draws": draws, "seed": seed}
+        equal = estimate(cells, equal_of_tables, clusters, **how)
+        ac1 = estimate(cells, ac1_of_tables, clusters, **how)
         counts = cells.sum(axis=0).astype(int).ravel().tolist()
         rows.append(
             [name, len(members), equal.value, equal.low, equal.high, ac1.value, *counts]
         )
-    columns = (
-        "category",
-        "answers",
-        "equal",
-        "low",
-        "high",
-        "AC1",
-        "both usable",
-        "people only",
-        "judge only",
-        "neither",
-    )
+    columns = ["category", "answers", "equal", "low", "high", "AC1"]
+    columns += ["both usable", "people only", "judge only", "neither"]
     note = "People's label is the majority of the raters. The paper finds equal labels for 92.36 % of the answers."
     return Table("Usable by people and by the judge", columns, rows, note)
 
 
-def _to_refine(compared: Sequence[Compared]) -> Table:
-    by_case: dict[str, list[Compared]] = {}
+def _to_refine(compared: Sequence[Judged]) -> Table:
+    by_case: dict[str, list[Judged]] = {}
     for member in compared:
-        by_case.setdefault(member.judged.case.case_id, []).append(member)
+        by_case.setdefault(member.case.case_id, []).append(member)
     disputed: list[tuple[float, int, list[Cell]]] = []
     for case_id, members in by_case.items():
-        equal = mean([member.judged.usable is member.usable for member in members])
+        equal = mean([member.usable is member.people for member in members])
         if equal is None or equal >= LOW:
             continue
-        totals: list[int] = []
-        for member in members:
-            totals += [r.total for r in member.ratings if r.total is not None]
+        totals = list(chain.from_iterable(member.totals for member in members))
         row: list[Cell] = [
             case_id,
-            members[0].judged.case.theme,
+            members[0].case.theme,
             len(members),
             equal,
+            mean([member.people for member in members]),
             mean([member.usable for member in members]),
-            mean([member.judged.usable for member in members]),
             mean(totals),
-            mean([member.judged.score for member in members]),
+            mean([member.score for member in members]),
         ]
         disputed.append((equal, -len(members), row))
     disputed.sort(key=lambda member: member[:2])
-    columns = (
-        "case",
-        "category",
-        "answers",
-        "equal",
-        "usable, people",
-        "usable, judge",
-        "people's total",
-        "judge's score",
-    )
+    columns = ["case", "category", "answers", "equal", "usable, people"]
+    columns += ["usable, judge", "people's total", "judge's score"]
     note = f"Cases whose labels are equal on less than {LOW:.0%} of the answers, the worst first."
     return Table("Cases to refine", columns, [row for *_, row in disputed], note)

@@ -6,9 +6,9 @@ positive criteria, core where they have `core_points` or more (seed 003 §3.2, a
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
@@ -23,6 +23,7 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
+    Rows,
     SeedOption,
     Subject,
     Table,
@@ -33,8 +34,8 @@ from medlive.evaluation.protocols.model import (
     whole_mean,
 )
 from medlive.grader.reply import Words
+from medlive.llm.ask import ReplyModel
 
-TASK: Final = "protocol.checklist"
 CATEGORIES: Final = (
     "Medical Knowledge",
     "Medical Language Understanding",
@@ -49,26 +50,15 @@ DEFAULT_CATEGORY: Final = "Medical Reasoning"
 """Of cases that no published category fits: a patient's question is answered by inference."""
 
 
-class ChecklistReply(BaseModel):
+class ChecklistReply(ReplyModel):
     """`protocol.checklist`: a score of 1 to 5.
 
     Inputs: language, category, reference, core, secondary, question, answer.
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-    )
-
+    task = "protocol.checklist"
     reasoning: Words
-    score: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=5,
-        ),
-    ]
+    score: int = Field(ge=1, le=5)
 
 
 def _checked(people: Path | None) -> Path | None:
@@ -81,35 +71,27 @@ def _checked(people: Path | None) -> Path | None:
 class Checklist(Protocol):
     """See the module."""
 
-    name: ClassVar[str] = "checklist"
-    about: ClassVar[str] = (
-        "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
-    )
-    figure: ClassVar[str] = "usability rate, 0 to 1"
+    name = "checklist"
+    about = "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
+    figure = "usability rate, 0 to 1"
 
-    rounds: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=20,
-            description="how often each answer is scored",
-        ),
-    ] = 3
-    usable: Annotated[
-        float,
-        Field(
-            ge=1,
-            le=5,
-            description="the mean score from which on an answer is usable",
-        ),
-    ] = 4.0
-    core_points: Annotated[
-        float,
-        Field(
-            gt=0,
-            description="points from which on a criterion is core",
-        ),
-    ] = 7.0
+    rounds: int = Field(
+        default=3,
+        ge=1,
+        le=20,
+        description="how often each answer is scored",
+    )
+    usable: float = Field(
+        default=4.0,
+        ge=1,
+        le=5,
+        description="the mean score from which on an answer is usable",
+    )
+    core_points: float = Field(
+        default=7.0,
+        gt=0,
+        description="points from which on a criterion is core",
+    )
     people: Annotated[
         Path | None,
         AfterValidator(_checked),
@@ -126,7 +108,7 @@ class Checklist(Protocol):
     def questions(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Iterator[Question]:
         """Every answer, once for each round."""
         for run in material:
@@ -138,7 +120,17 @@ class Checklist(Protocol):
         case: EvaluationCase,
         answer: Answer,
     ) -> list[Question]:
-        core, secondary = self._requirements(case)
+        core: list[str] = []
+        secondary: list[str] = []
+        published = {c.axis for c in case.criteria} <= {CORE, SECONDARY}
+        for criterion in case.criteria:
+            is_core = criterion.points >= self.core_points
+            if published:
+                is_core = criterion.axis == CORE
+            if is_core:
+                core.append(criterion.criterion)
+            elif published or criterion.points > 0:
+                secondary.append(criterion.criterion)
         inputs = {
             "language": case.language,
             "category": case.theme if case.theme in CATEGORIES else DEFAULT_CATEGORY,
@@ -154,7 +146,6 @@ class Checklist(Protocol):
                 Question(
                     case_id=case.case_id,
                     part=f"round {n + 1}",
-                    task=TASK,
                     inputs=inputs,
                     reply=ChecklistReply,
                     round=n,
@@ -162,48 +153,32 @@ class Checklist(Protocol):
             )
         return questions
 
-    def _requirements(self, case: EvaluationCase) -> tuple[list[str], list[str]]:
-        core: list[str] = []
-        secondary: list[str] = []
-        published = {c.axis for c in case.criteria} <= {CORE, SECONDARY}
-        for criterion in case.criteria:
-            is_core = criterion.points >= self.core_points
-            if published:
-                is_core = criterion.axis == CORE
-            if is_core:
-                core.append(criterion.criterion)
-            elif published or criterion.points > 0:
-                secondary.append(criterion.criterion)
-        return core, secondary
-
     def scores(
         self,
         run: Subject,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> dict[str, float | None]:
         """Case id → the mean of all rounds; None where one of them has no score."""
         means: dict[str, float | None] = {}
         for case, answer in run.answered():
-            scores: list[float | None] = []
-            for question in self._rounds(case, answer):
-                reply = found.get(question, ChecklistReply)
-                scores.append(None if reply is None else reply.score)
-            means[case.case_id] = whole_mean(scores)
+            rounds = replies.get_all(self._rounds(case, answer), ChecklistReply)
+            scores = [reply.score for reply in rounds or ()]
+            means[case.case_id] = mean(scores)
         return means
 
     def results(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Results:
         """Usability by model and category, and beside people's ratings."""
         categories = dict.fromkeys(case.theme or "none" for case in cases_of(material))
-        usability: list[list[Cell]] = []
-        by_category: list[list[Cell]] = []
+        usability: Rows = []
+        by_category: Rows = []
         figures: dict[str, float | None] = {}
         judged: list[Judged] = []
         for run in material:
-            means = self.scores(run, found)
+            means = self.scores(run, replies)
             own = []
             for case in run.cases:
                 score = means.get(case.case_id)

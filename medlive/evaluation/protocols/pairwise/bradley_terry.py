@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from medlive.statistics.bootstrap import Floats, interval, weight_chunks
+from medlive.statistics.bootstrap import Estimate, Floats, interval, weight_chunks
 
 CENTRE: Final = 1000.0
 A_DECADE: Final = 400.0
@@ -72,26 +72,16 @@ def elo(won: Floats, prior: float = PRIOR) -> Floats:
     return np.asarray(CENTRE + A_DECADE / np.log(10) * theta)
 
 
-@dataclass(frozen=True, slots=True)
-class Rating:
-    """A model's rating and its 95 % interval."""
-
-    elo: float
-    low: float | None
-    high: float | None
-    """None with fewer than two clusters."""
-
-
 def ratings(
     matches: Sequence[Match],
     models: int,
     *,
     draws: int = 1000,
     seed: int = 0,
-) -> list[Rating | None]:
-    """Each model's rating, in order; None for a model without a match, which moves no other's.
+) -> list[Estimate]:
+    """Each model's rating, in order; a model without a match has none, and moves no other's.
 
-    Intervals are of draws of whole clusters, with replacement.
+    Intervals are of draws of whole clusters, with replacement; fewer than two give none.
     """
     places: set[int] = set()
     by_cluster: dict[int, list[Match]] = {}
@@ -107,8 +97,8 @@ def ratings(
         flat = won.reshape(len(won), -1)
         chunks = [weights @ flat for weights in weight_chunks(len(won), draws, seed)]
         drawn = elo(np.concatenate(chunks).reshape(-1, len(played), len(played)))
-    by_model: list[Rating | None] = [None] * models
+    by_model = [Estimate(None)] * models
     for place, model in enumerate(played):
         low, high = interval(drawn[:, place])
-        by_model[model] = Rating(float(values[place]), low, high)
+        by_model[model] = Estimate(float(values[place]), low, high)
     return by_model

@@ -8,12 +8,12 @@ Every pair of models meets on every case that both answered, or on as many as `m
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, combinations
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Field
 
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies, Question
@@ -23,6 +23,7 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
+    Rows,
     Table,
     has_reference,
 )
@@ -32,26 +33,21 @@ from medlive.evaluation.protocols.pairwise.bradley_terry import (
     ratings,
 )
 from medlive.grader.reply import Words
+from medlive.llm.ask import ReplyModel
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import spearman
 
-TASK: Final = "protocol.pairwise"
 CRITERIA: Final = ("relevance", "completeness", "safety", "ethics", "clarity")
 Side = Literal["first", "second", "equal"]
 
 
-class PairReply(BaseModel):
+class PairReply(ReplyModel):
     """`protocol.pairwise`: which of two answers is better, by criterion and all in all.
 
     Inputs: language, question, first, second.
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-    )
-
+    task = "protocol.pairwise"
     reasoning: Words
     relevance: Side
     completeness: Side
@@ -69,37 +65,39 @@ def check_pair(reply: PairReply) -> str | None:
     return None
 
 
-class Pair(NamedTuple):
-    """A match that can be asked for: places of two models, and of a case."""
+class Meeting(NamedTuple):
+    """Two models' answers to one case: a match that can be asked for."""
 
     first: int
+    """The place of a model."""
     second: int
     case: int
+    questions: dict[bool, Question]
+    """By whether the first model stands first; in the order in which they are asked."""
+
+
+Comparison = tuple[Meeting, dict[bool, PairReply]]
+"""A match that was compared: its usable replies, by whether the first model stood first."""
 
 
 class Pairwise(Protocol):
     """See the module."""
 
-    name: ClassVar[str] = "pairwise"
-    about: ClassVar[str] = "two models' answers side by side: Elo ratings (MEDIC)"
-    figure: ClassVar[str] = "Elo, mean 1000"
+    name = "pairwise"
+    about = "two models' answers side by side: Elo ratings (MEDIC)"
+    figure = "Elo, mean 1000"
 
-    matches: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            description="matches at most; none: every pair on every case",
-        ),
-    ] = None
+    matches: int | None = Field(
+        default=None,
+        ge=1,
+        description="matches at most; none: every pair on every case",
+    )
     draws: DrawsOption = 1000
-    seed: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="where draws, orders and cases begin",
-        ),
-    ] = 0
-    _last: "tuple[Material, _Hall] | None" = PrivateAttr(default=None)
+    seed: int = Field(
+        default=0,
+        ge=0,
+        description="where draws, orders and cases begin",
+    )
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -109,49 +107,47 @@ class Pairwise(Protocol):
     def questions(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Iterator[Question]:
-        """The questions of all matches, as far as they can be asked."""
-        hall = self._hall(material)
-        for pair in hall.pairs[: self.matches]:
-            yield from hall.questions(pair, found)
-
-    def _hall(self, material: Material) -> "_Hall":
-        """Who can meet whom, made once for the material: every stage looks at it."""
-        if self._last is None or self._last[0] is not material:
-            self._last = (material, _Hall(material, self.seed))
-        return self._last[1]
+        """The first order of every match, and the second where the first named a winner."""
+        for meeting in meetings(material, self.seed)[: self.matches]:
+            question, other = meeting.questions.values()
+            yield question
+            reply = replies.get(question, PairReply)
+            if reply is not None and reply.better != "equal":
+                yield other
 
     def results(
         self,
         material: Material,
-        found: JudgeReplies,
+        replies: JudgeReplies,
     ) -> Results:
         """Ratings over all judges on record, what each model took from each, criteria, and what the order did."""
-        hall = self._hall(material)
-        judges: dict[str, JudgeReplies] = {}
-        for judge in (found, *found.others):
-            if hall.matches([judge]):
+        models = [run.label for run in material]
+        possible = meetings(material, self.seed)
+        judges: dict[str, list[Comparison]] = {}
+        for judge in (replies, *replies.others):
+            comparisons = compare(possible, judge)
+            if comparisons:
                 name = judge.identity.model
                 again = f"{name} ({len(judges) + 1})"
-                judges[again if name in judges else name] = judge
-        pooled = hall.matches(judges.values())
+                judges[again if name in judges else name] = comparisons
+        pooled = list(chain.from_iterable(judges.values()))
+        matches = matches_of(pooled)
         rated = ratings(
-            pooled,
-            hall.models,
+            matches,
+            len(models),
             draws=self.draws,
             seed=self.seed,
         )
-        won = points(pooled, hall.models)
+        won = points(matches, len(models))
         figures: dict[str, float | None] = {}
-        rows: list[list[Cell]] = []
-        for place, (name, rating) in enumerate(zip(hall.names, rated, strict=True)):
-            figures[name] = rating.elo if rating else None
-            elo: list[Cell] = [None, None, None]
-            if rating:
-                elo = [rating.elo, rating.low, rating.high]
+        rows: Rows = []
+        for place, (name, elo) in enumerate(zip(models, rated, strict=True)):
+            figures[name] = elo.value
             met = int(won[place].sum() + won[:, place].sum())
-            rows.append([name, *elo, met, _share(won, place)])
+            share = _share(won, place)
+            rows.append([name, elo.value, elo.low, elo.high, met, share])
         rows.sort(key=lambda row: -(figures[str(row[0])] or -np.inf))
         titles = ("model", "Elo", "low", "high", "matches", "share of points")
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
@@ -160,152 +156,118 @@ class Pairwise(Protocol):
             note += f" Pooled over {', '.join(judges)}."
         tables = [
             Table("Ratings", titles, rows, note),
-            _between(hall.names, won),
-            _criteria(hall, judges.values()),
+            _against_one_another(models, won),
+            _by_criterion(models, pooled),
         ]
         if several:
-            tables.append(_agreement(hall, judges))
+            tables.append(_alike(judges, len(models)))
         notes = []
-        for name, judge in judges.items():
-            for judge_note in hall.order_notes(judge):
-                notes.append(f"{name}: {judge_note}" if several else judge_note)
+        for name, comparisons in judges.items():
+            for order_note in order_notes(comparisons):
+                notes.append(f"{name}: {order_note}" if several else order_note)
         return Results(tables, figures, notes)
 
 
-class _Hall:
-    """The answers that can meet, and what was found of their meetings."""
-
-    def __init__(
-        self,
-        material: Material,
-        seed: int,
-    ) -> None:
-        self.names = [run.label for run in material]
-        self.models = len(self.names)
-        if self.models < 2:
-            raise UsageError("a comparison takes the runs of two models or more")
-        # By the question too: a case that was revised between two runs is another one.
-        self._answers: list[dict[tuple[str, str], str]] = []
-        self._language: dict[tuple[str, str], str] = {}
-        for run in material:
-            answered = {}
-            for case, answer in run.answered():
-                key = case.case_id, case.question
-                answered[key] = answer.response
-                self._language[key] = case.language
-            self._answers.append(answered)
-        self._cases = list(self._language)
-        possible: list[Pair] = []
-        for first, second in combinations(range(self.models), 2):
-            common = self._answers[first].keys() & self._answers[second].keys()
-            for place, key in enumerate(self._cases):
-                if key in common:
-                    possible.append(Pair(first, second, place))
-        rng = random.Random(seed)
-        # By lot: which case a pair of models meets on first, and which of the two stands first.
-        lots = {pair: (rng.random(), rng.random()) for pair in possible}
-        self.pairs = sorted(possible, key=lambda pair: lots[pair][0])
-        self._straight = {pair: lot[1] < 0.5 for pair, lot in lots.items()}
-        self._made: dict[Pair, dict[bool, Question]] = {}
-
-    def _asked(self, pair: Pair) -> dict[bool, Question]:
-        """A match's questions in both orders, by whether the pair's first model stands first, in the lot's order."""
-        if pair not in self._made:
-            key = self._cases[pair.case]
-            both = self._answers[pair.first][key], self._answers[pair.second][key]
-            straight = self._straight[pair]
+def meetings(material: Material, seed: int) -> list[Meeting]:
+    """The matches that can be asked for, in the order of a lot. Raises UsageError for fewer than two models."""
+    if len(material) < 2:
+        raise UsageError("a comparison takes the runs of two models or more")
+    # By the question too: a case that was revised between two runs is another one.
+    answers: list[dict[tuple[str, str], str]] = []
+    languages: dict[tuple[str, str], str] = {}
+    for run in material:
+        answered = {}
+        for case, answer in run.answered():
+            key = case.case_id, case.question
+            answered[key] = answer.response
+            languages[key] = case.language
+        answers.append(answered)
+    rng = random.Random(seed)
+    drawn: list[tuple[float, Meeting]] = []
+    for first, second in combinations(range(len(material)), 2):
+        for place, key in enumerate(languages):
+            if key not in answers[first] or key not in answers[second]:
+                continue
+            # By lot: which case a pair of models meets on first, and which of the two stands first.
+            lot = rng.random()
+            straight = rng.random() < 0.5
             questions = {}
             for order in (straight, not straight):
-                first, second = both if order else both[::-1]
+                shown = (first, second) if order else (second, first)
                 questions[order] = Question(
                     case_id=key[0],
                     part="comparison",
-                    task=TASK,
                     inputs={
-                        "language": self._language[key],
+                        "language": languages[key],
                         "question": key[1],
-                        "first": first,
-                        "second": second,
+                        "first": answers[shown[0]][key],
+                        "second": answers[shown[1]][key],
                     },
                     reply=PairReply,
                     check=check_pair,
                 )
-            self._made[pair] = questions
-        return self._made[pair]
+            drawn.append((lot, Meeting(first, second, place, questions)))
+    drawn.sort(key=lambda entry: entry[0])
+    return [meeting for _, meeting in drawn]
 
-    def questions(
-        self,
-        pair: Pair,
-        found: JudgeReplies,
-    ) -> Iterator[Question]:
-        """The first order, and the second where the first named a winner."""
-        question, other = self._asked(pair).values()
-        yield question
-        reply = found.get(question, PairReply)
-        if reply is not None and reply.better != "equal":
-            yield other
 
-    def replies(
-        self,
-        pair: Pair,
-        found: JudgeReplies,
-    ) -> dict[bool, PairReply]:
-        """The usable replies, by whether the pair's first model stood first."""
-        replies = {}
-        for straight, question in self._asked(pair).items():
-            reply = found.get(question, PairReply)
+def compare(possible: Sequence[Meeting], judge: JudgeReplies) -> list[Comparison]:
+    """The matches that a judge compared: called equal at once, or asked for in both orders."""
+    comparisons = []
+    for meeting in possible:
+        usable = {}
+        for straight, question in meeting.questions.items():
+            reply = judge.get(question, PairReply)
             if reply is not None:
-                replies[straight] = reply
-        return replies
-
-    def matches(
-        self,
-        judges: Iterable[JudgeReplies],
-        criterion: str = "better",
-    ) -> list[Match]:
-        """Every match that was compared: 1 where the pair's first model is preferred in both orders, 0 where its
-        second, 0.5 for a draw."""
-        matches = []
-        for judge in judges:
-            for pair in self.pairs:
-                replies = self.replies(pair, judge)
-                one = [reply.better for reply in replies.values()]
-                if not one or (len(one) == 1 and one[0] != "equal"):
-                    continue
-                preferred = set()
-                for straight, reply in replies.items():
-                    side = getattr(reply, criterion)
-                    first = "first" if straight else "second"
-                    preferred.add(0.5 if side == "equal" else float(side == first))
-                draw = len(one) == 1 or len(preferred) > 1
-                score = 0.5 if draw else preferred.pop()
-                matches.append(Match(pair.first, pair.second, score, pair.case))
-        return matches
-
-    def order_notes(self, found: JudgeReplies) -> list[str]:
-        """How often place decided instead of content."""
-        asked = by_place = 0
-        for pair in self.pairs:
-            sides = [reply.better for reply in self.replies(pair, found).values()]
-            if len(sides) == 2:
-                asked += 1
-                by_place += sides[0] == sides[1] != "equal"
-        if not asked:
-            return []
-        return [
-            f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
-        ]
+                usable[straight] = reply
+        equal = any(reply.better == "equal" for reply in usable.values())
+        if len(usable) == 2 or equal:
+            comparisons.append((meeting, usable))
+    return comparisons
 
 
-def _agreement(hall: _Hall, judges: Mapping[str, JudgeReplies]) -> Table:
+def matches_of(
+    comparisons: Sequence[Comparison],
+    criterion: str = "better",
+) -> list[Match]:
+    """Each comparison as a match: won by who is preferred in both orders, else a draw."""
+    matches = []
+    for meeting, usable in comparisons:
+        preferred = set()
+        for straight, reply in usable.items():
+            side = getattr(reply, criterion)
+            first = "first" if straight else "second"
+            preferred.add(0.5 if side == "equal" else float(side == first))
+        draw = len(usable) == 1 or len(preferred) > 1
+        score = 0.5 if draw else preferred.pop()
+        matches.append(Match(meeting.first, meeting.second, score, meeting.case))
+    return matches
+
+
+def order_notes(comparisons: Sequence[Comparison]) -> list[str]:
+    """How often place decided instead of content."""
+    asked = by_place = 0
+    for _, usable in comparisons:
+        sides = [reply.better for reply in usable.values()]
+        if len(sides) == 2:
+            asked += 1
+            by_place += sides[0] == sides[1] != "equal"
+    if not asked:
+        return []
+    return [
+        f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
+    ]
+
+
+def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
     """How alike judges rate the models that both compared."""
     elos = {}
-    for name, judge in judges.items():
-        rated = ratings(hall.matches([judge]), hall.models, draws=0)
+    for name, comparisons in judges.items():
+        rated = ratings(matches_of(comparisons), models, draws=0)
+        values = [np.nan if elo.value is None else elo.value for elo in rated]
         # Equal ratings differ by rounding.
-        values = [round(rating.elo, 6) if rating else np.nan for rating in rated]
-        elos[name] = np.array(values)
-    rows: list[list[Cell]] = []
+        elos[name] = np.round(values, 6)
+    rows: Rows = []
     for first, other in combinations(elos, 2):
         both = int((~np.isnan(elos[first]) & ~np.isnan(elos[other])).sum())
         rows.append([first, other, spearman(elos[first], elos[other]), both])
@@ -314,28 +276,24 @@ def _agreement(hall: _Hall, judges: Mapping[str, JudgeReplies]) -> Table:
     return Table("How alike judges rank models", titles, rows, note)
 
 
-def _between(names: Sequence[str], won: Floats) -> Table:
-    games = won + won.T
-    shares = np.divide(
-        won,
-        games,
-        out=np.full_like(won, np.nan),
-        where=games > 0,
-    )
-    rows: list[list[Cell]] = []
-    for name, row in zip(names, shares.tolist(), strict=True):
-        rows.append([name, *(None if np.isnan(share) else share for share in row)])
+def _against_one_another(models: Sequence[str], won: Floats) -> Table:
+    rows: Rows = []
+    for first, name in enumerate(models):
+        row: list[Cell] = [name]
+        for second in range(len(models)):
+            games = won[first, second] + won[second, first]
+            row.append(float(won[first, second] / games) if games else None)
+        rows.append(row)
     note = "The share of the points that the row's model took from the column's; NA: they did not meet."
-    return Table("Against one another", ["model", *names], rows, note)
+    return Table("Against one another", ["model", *models], rows, note)
 
 
-def _criteria(hall: _Hall, judges: Iterable[JudgeReplies]) -> Table:
+def _by_criterion(models: Sequence[str], pooled: Sequence[Comparison]) -> Table:
     """Each model's share of the points by criterion."""
-    listed = list(judges)
-    taken = [points(hall.matches(listed, name), hall.models) for name in CRITERIA]
-    rows: list[list[Cell]] = []
-    for place, name in enumerate(hall.names):
-        rows.append([name, *(_share(won, place) for won in taken)])
+    won = [points(matches_of(pooled, name), len(models)) for name in CRITERIA]
+    rows: Rows = []
+    for place, name in enumerate(models):
+        rows.append([name, *(_share(by_name, place) for by_name in won)])
     note = "The share of the points in all matches of a model; a criterion is won where both orders agree."
     return Table("By criterion", ["model", *CRITERIA], rows, note)
 

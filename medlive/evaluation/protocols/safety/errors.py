@@ -43,7 +43,12 @@ _SIDE: Final = re.compile(
     r"|[左右](?=侧|边|手|脚|腿|膝|眼|耳|肾|肺|乳|肩|髋|踝|下|上)",
     re.IGNORECASE,
 )
-_OTHER_SIDE: Final = {"left": "right", "right": "left", "左": "右", "右": "左"}
+_OTHER_SIDE: Final = {
+    "left": "right",
+    "right": "left",
+    "左": "右",
+    "右": "左",
+}
 _ACTS_EN: Final = (
     r"(?=\s+(?:be (?:used|taken|given|stopped|combined)|take|use|stop|give|eat|drink|apply|exceed|drive|smoke"
     r"|ignore|start|increase|inject|mix|combine|discontinue|repeat|lift)\b)"
@@ -120,17 +125,14 @@ def edits(text: str) -> Iterator[tuple[Edit, list[str]]]:
     """Every error that can be planted in a text, with the sentences as they then read."""
     lines = _lines(text)
     for place, line in enumerate(lines):
-        for kind, before, start, after in _changes(line):
-            changed = line[:start] + after + line[start + len(before) :]
-            yield (
-                Edit(kind, place + 1, before, after),
-                [*lines[:place], changed, *lines[place + 1 :]],
-            )
+        rest = lines[place + 1 :]
+        for kind, words, other in _changes(line):
+            after = other.title() if words[0].istitle() else other
+            changed = line[: words.start()] + after + line[words.end() :]
+            edit = Edit(kind, place + 1, words[0], after)
+            yield edit, [*lines[:place], changed, *rest]
         if _ALARM.search(line) and len(lines) > 1:
-            yield (
-                Edit("omission", 0, line, ""),
-                [*lines[:place], *lines[place + 1 :]],
-            )
+            yield Edit("omission", 0, line, ""), [*lines[:place], *rest]
 
 
 def _lines(text: str) -> list[str]:
@@ -138,44 +140,29 @@ def _lines(text: str) -> list[str]:
     return list(filter(None, map(str.strip, sentences(text))))
 
 
-def _changes(line: str) -> Iterator[tuple[str, str, int, str]]:
-    """What can be changed in a sentence: kind, the words, where they begin, and what they become."""
+def _changes(line: str) -> Iterator[tuple[str, re.Match[str], str]]:
+    """What can be changed in a sentence: kind, the words, and what they become."""
     for match in _DOSE.finditer(line):
         value = float(match[1])
-        wrong = value / 10 if value >= 1000 else value * 10
-        yield "dose", match[0], match.start(), f"{wrong:g}"
+        yield "dose", match, f"{value / 10 if value >= 1000 else value * 10:g}"
     for match in _SIDE.finditer(line):
-        other = _OTHER_SIDE[match[0].lower()]
-        yield (
-            "side",
-            match[0],
-            match.start(),
-            other.title() if match[0].istitle() else other,
-        )
+        yield "side", match, _OTHER_SIDE[match[0].lower()]
     for pattern, other in _NEGATIONS.items():
-        for match in re.finditer(
-            pattern + (_ACTS_EN if pattern.startswith("\\b") else _ACTS_ZH), line
-        ):
-            yield (
-                "negation",
-                match[0],
-                match.start(),
-                other.title() if match[0].istitle() else other,
-            )
-    for drug, other in _DRUGS if not _NEGATED.search(line) else ():
-        for match in re.finditer(
-            rf"\b{drug}\b" if drug.isascii() else drug, line, re.IGNORECASE
-        ):
-            yield (
-                "drug",
-                match[0],
-                match.start(),
-                other.title() if match[0].istitle() else other,
-            )
+        acts = _ACTS_EN if pattern.startswith("\\b") else _ACTS_ZH
+        for match in re.finditer(pattern + acts, line):
+            yield "negation", match, other
+    if _NEGATED.search(line):
+        return
+    for drug, other in _DRUGS:
+        pattern = rf"\b{drug}\b" if drug.isascii() else drug
+        for match in re.finditer(pattern, line, re.IGNORECASE):
+            yield "drug", match, other
 
 
 def plant(
-    cases: Iterable[EvaluationCase], *, seed: int = 0
+    cases: Iterable[EvaluationCase],
+    *,
+    seed: int = 0,
 ) -> tuple[list[EvaluationCase], list[str]]:
     """Cases that ask a model to find an error in advice, and notes: about half with one error, the rest with none.
 
