@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
@@ -64,7 +64,7 @@ from medlive.service.work.jobs import (
     run_until_drained,
 )
 from medlive.service.work.readiness import find_obstacle
-from medlive.service.work.taken import RetryLater
+from medlive.service.work.taken import Work, Works
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ async def curate_queued(
     `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
     done = CurationCounts()
-    works: dict[str, Callable[..., Awaitable[None]]] = {
+    works: Works = {
         CURATE_JOB: curation_work(pipeline, done, tick=tick),
         PROVE: partial(prove_again, pipeline),
     }
@@ -329,14 +329,14 @@ def curation_work(
     *,
     tick: Tick = lambda _: None,
     retry: bool = False,
-) -> Callable[[int], Awaitable[None]]:
+) -> Work:
     """The work of a job: curate its revision and count it in `done`.
 
     It raises what keeps it from being done: an open circuit, a spent budget, a wrong configuration. The thread is
-    left as it was, and the job is given back. With `retry` it raises RetryLater for a thread that failed.
+    left as it was, and the job is given back. With `retry` a thread that failed is tried again.
     """
 
-    async def work(revision: int) -> None:
+    async def work(revision: int) -> str | None:
         try:
             if pipeline.budget.stopped is not None:
                 raise BudgetSpent(pipeline.budget.stopped, hint=_RAISE_BUDGET)
@@ -349,11 +349,12 @@ def curation_work(
         except Exception as exc:
             done.add_fault(revision, exc)
             raise
-        if curation is not None:
-            done.add(curation)
-            tick(done.outcomes.total())
-            if retry and curation.outcome is Outcome.FAILED:
-                raise RetryLater(str(curation.reason))
+        if curation is None:
+            return None
+        done.add(curation)
+        tick(done.outcomes.total())
+        has_failed = curation.outcome is Outcome.FAILED
+        return str(curation.reason) if retry and has_failed else None
 
     return work
 

@@ -40,24 +40,10 @@ async def run_again(
     async with database.begin() as session:
         await _refuse_under_way(session, step, week)
         await _clear(session, state, week)
-        await record(
-            session,
-            Act.RUN_STEP,
-            f"step:{step}",
-            None,
-            by=by,
-            week=week,
-        )
+        await record(session, Act.RUN_STEP, f"step:{step}", by=by, week=week)
     works = {STEP: step_work(database, settings)}
     async with open_app(database).open_async() as app:
-        await run_step_job(
-            app,
-            database,
-            works,
-            state.queue,
-            step,
-            week,
-        )
+        await run_step_job(app, database, works, state.queue, step, week)
     async with database.begin() as session:
         _, steps = await runs_of_week(session, week)
         return steps.get(state.command)
@@ -77,13 +63,7 @@ async def clear_step(
     Raises UsageError for an unknown step, one of which nothing is recorded, and a frozen week's freeze, and
     CheckFailed while it is being done.
     """
-    state, week = await _find(
-        database,
-        settings,
-        step,
-        week,
-        ahead=True,
-    )
+    state, week = await _find(database, settings, step, week, ahead=True)
     async with database.begin() as session:
         await _refuse_under_way(session, step, week)
         info = await find_snapshot(session, week) if step == FREEZE else None
@@ -94,14 +74,7 @@ async def clear_step(
             )
         if not await _clear(session, state, week):
             raise UsageError(f"nothing is recorded of {step} for {week}")
-        await record(
-            session,
-            Act.CLEAR_STEP,
-            f"step:{step}",
-            reason,
-            by=by,
-            week=week,
-        )
+        await record(session, Act.CLEAR_STEP, f"step:{step}", reason, by=by, week=week)
     return week
 
 
@@ -138,11 +111,7 @@ async def _clear(session: Session, state: StepState, week: str) -> int:
     by_hand = steps.BY_HAND.get(state.name, "")
     since = state.slot if week == state.week else week_bounds(week)[1]
     cleared = await clear_runs(
-        session,
-        state.command,
-        week,
-        by_hand=by_hand,
-        since=since,
+        session, state.command, week, by_hand=by_hand, since=since
     )
     if state.source is not None:
         cleared += await clear_harvest(session, state.source, week)

@@ -16,7 +16,6 @@ from medlive.guard.printable import printable
 from medlive.service.schedule.steps import (
     BACKUP,
     StepState,
-    StepStatus,
     command_of,
     summarize_counts,
 )
@@ -308,11 +307,7 @@ def step_overdue(facts: Facts) -> Iterator[Symptom]:
 def step_failed(facts: Facts) -> Iterator[Symptom]:
     """A weekly step failed for its week and is not done since."""
     for step in facts.steps:
-        if (
-            not step.overdue
-            and step.status is not StepStatus.DONE
-            and has_failed(step, facts)
-        ):
+        if not step.overdue and step.status != "done" and has_failed(step, facts):
             yield Symptom(
                 f"{step.name} failed for {step.week}: {_last(step)}",
                 _STEP_HINT,
@@ -325,10 +320,9 @@ def has_failed(step: StepState, facts: Facts) -> bool:
     run = step.latest
     if run is None or run.week != step.week:
         return False
-    running = run.outcome is RunOutcome.RUNNING
-    return run.outcome is RunOutcome.FAILED or (
-        running and bool(facts.history.failures.get(step.command))
-    )
+    if run.outcome is RunOutcome.RUNNING:
+        return bool(facts.history.failures.get(step.command))
+    return run.outcome is RunOutcome.FAILED
 
 
 def week_partial(facts: Facts) -> Iterator[Symptom]:

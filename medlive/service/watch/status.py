@@ -175,7 +175,7 @@ def step_as_json(state: StepState) -> dict[str, Any]:
     return {
         "step": state.name,
         "week": state.week,
-        "status": state.status.value,
+        "status": state.status,
         "why": state.why,
         "due": state.next_at,
         "retry_at": state.retry_at,

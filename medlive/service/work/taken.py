@@ -40,25 +40,14 @@ _RAISED = "P0001"
 """The state of what Procrastinate's functions raise where a job is not in the state to be ended."""
 _log = logging.getLogger(__name__)
 
-Works = Mapping[str, Callable[..., Awaitable[None]]]
-"""Task → what is done with a job's arguments."""
-
-
-class RetryLater(Exception):
-    """A job failed for a reason that time may mend."""
-
-    def __init__(self, reason: str) -> None:
-        """`reason` is a key of RETRY_AFTER_S, or none."""
-        super().__init__(reason)
-        self.waits = RETRY_AFTER_S.get(reason, ())
+Work = Callable[..., Awaitable[str | None]]
+"""Does a job with these arguments; why its thread failed, where it is to be tried again."""
+Works = Mapping[str, Work]
+"""By the name of the task."""
 
 
 class _GivenBack(Exception):
-    """The job waits for whoever can do it, for `wait_s` at least."""
-
-    def __init__(self, wait_s: float = 0) -> None:
-        super().__init__()
-        self.wait_s = wait_s
+    """The job waits for whoever can do it, for so many seconds at least."""
 
 
 class Retry(BaseRetryStrategy):
@@ -66,15 +55,11 @@ class Retry(BaseRetryStrategy):
         self, *, exception: BaseException, job: Job
     ) -> RetryDecision | None:
         match exception:
-            case RetryLater(waits=waits):
-                wait_s: float = waits[max(job.attempts, 0)]
-            case _GivenBack(wait_s=wait_s):
-                pass
+            case _GivenBack(args=[wait_s]):
+                return RetryDecision(retry_in={"milliseconds": int(wait_s * 1000)})
             case asyncio.CancelledError():
-                wait_s = 0
-            case _:
-                return None
-        return RetryDecision(retry_in={"milliseconds": int(wait_s * 1000)})
+                return RetryDecision(retry_in={"milliseconds": 0})
+        return None
 
 
 class Jobs(JobManager):
@@ -93,7 +78,8 @@ class Jobs(JobManager):
     ) -> None:
         """`works` says what is done, `readiness` of which queues."""
         super().__init__(app.connector)
-        self.database, self.works, self.readiness = database, works, readiness
+        self.app, self.database = app, database
+        self.works, self.readiness = works, readiness
         self.claims: NameLocks | None = None
         """The names of the jobs that are being done."""
         self.cause: Exception | None = None
@@ -202,12 +188,8 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
                 async with jobs.claims.claim(name) as is_alone:
                     if not is_alone:
                         raise _GivenBack(RETRY_S)
-                    await jobs.works[job.task_name](**arguments)
+                    failed_for = await jobs.works[job.task_name](**arguments)
             jobs.readiness.worked(job.queue)
-        except RetryLater as later:
-            jobs.readiness.worked(job.queue)
-            if job.attempts < len(later.waits):
-                raise
         except (_GivenBack, asyncio.CancelledError):
             await jobs.uncount_attempt(job)
             raise
@@ -226,6 +208,9 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
                     SAVE_FAILURE, job_id=job.id, queue=job.queue, reason=reason
                 )
             raise
+    waits = RETRY_AFTER_S.get(failed_for or "", ())
+    if job.attempts < len(waits):
+        raise _GivenBack(waits[max(job.attempts, 0)])
 
 
 @contextmanager

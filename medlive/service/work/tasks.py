@@ -21,12 +21,8 @@ async def end_tasks(*tasks: "asyncio.Task[Any]") -> None:
             for task in left:
                 task.cancel()
     for task in tasks:
-        note_end(task)
+        if not task.cancelled():
+            # Known otherwise: asyncio names in the log the errors that nobody took.
+            task.exception()
     if is_cancelled:
         raise asyncio.CancelledError
-
-
-def note_end(task: "asyncio.Task[Any]") -> None:
-    """Take what a task ended with, which is known otherwise: asyncio names in the log what nobody took."""
-    if not task.cancelled():
-        task.exception()

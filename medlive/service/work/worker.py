@@ -8,13 +8,11 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
-
-import procrastinate
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -53,7 +51,7 @@ from medlive.service.work.jobs import (
     run_until_stopped,
 )
 from medlive.service.work.readiness import NEVER, Readiness
-from medlive.service.work.taken import Jobs, queue_errors
+from medlive.service.work.taken import Jobs, Work, queue_errors
 
 SWEEP_S: Final = 60.0
 """How often threads are looked for that wait for nothing."""
@@ -93,7 +91,7 @@ async def run_worker(
     """
     total, readiness, health = CurationCounts(), Readiness(), health or Liveness()
     while not stop.is_set():
-        works: dict[str, Callable[..., Awaitable[None]]] = {}
+        works: dict[str, Work] = {}
         inputs: dict[str, Any] = {"queues": [queue.value for queue in queues]}
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database(settings))
@@ -121,7 +119,7 @@ async def run_worker(
             stack.enter_context(queue_errors(database))
             app = await stack.enter_async_context(open_app(database).open_async())
             jobs = Jobs(app, database, works, readiness)
-            monitor = Monitor(app, queues, jobs, pipeline, settings, stop)
+            monitor = Monitor(queues, jobs, pipeline, settings, stop)
             health.find_obstacle = readiness.describe
             stack.callback(setattr, health, "find_obstacle", lambda: None)
             ready()
@@ -144,7 +142,6 @@ async def run_worker(
 class Monitor:
     """Looks after one worker."""
 
-    app: procrastinate.App
     queues: Sequence[Queue]
     jobs: Jobs
     # What curates; None where the queue is not served, or something is missing for it
@@ -200,7 +197,7 @@ class Monitor:
             )
         if time.monotonic() - self.swept_at >= SWEEP_S:
             self.swept_at = time.monotonic()
-            await queue_lost(self.app, self.jobs.database)
+            await queue_lost(self.jobs.app, self.jobs.database)
 
     async def _end_pause(self, queue: str, obstacle: MedliveError) -> None:
         """End a pause where it is certain that the obstacle is gone; else a job that is let through finds out."""
