@@ -16,7 +16,7 @@ from medlive.db.schema.revisions import Plan, read_plan
 from medlive.db.schema.roles import grant
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
 from medlive.instance.loading import mask_url
-from medlive.service.backup.make import plan_upgrade, upgrade_database
+from medlive.service.backup.make import upgrade_database
 from medlive.service.database import database_url
 
 app = Commands()
@@ -66,7 +66,7 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
     """
     settings = read_settings()
     if dry_run:
-        plan = plan_upgrade(settings)
+        plan = read_plan(database_url(settings))
         migrations = [{"number": n, "what": what} for n, what in plan.migrations]
         value = plan._asdict() | {"migrations": migrations}
         return Result(value, _describe_plan(plan, settings.home))

@@ -28,7 +28,7 @@ from medlive.db.backups import (
 from medlive.db.harvest.archives import list_archives
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade as migrate
-from medlive.db.schema.revisions import Plan, head, read_plan
+from medlive.db.schema.revisions import head, read_plan
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotState
 from medlive.errors import (
@@ -128,22 +128,11 @@ async def _write(
         )
         with writing(draft):
             if files:
-                copy = (settings, draft, about, erased)
-                await asyncio.to_thread(_copy_files, *copy)
+                await asyncio.to_thread(_copy_files, settings, draft, about, erased)
             await asyncio.to_thread(_seal, draft, out, about, key)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return about
-
-
-def plan_upgrade(settings: Settings) -> Plan:
-    """What an upgrade would do; nothing is changed.
-
-    Raises:
-        DatabaseUnavailable: without the database.
-        ConfigError: where it is newer than this program.
-    """
-    return read_plan(database_url(settings))
 
 
 async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
@@ -212,16 +201,13 @@ async def back_up_week(
             f"{out} is not a backup that this instance wrote for that week",
             hint="find out who put it there, and move it away",
         )
-    if not settings.backup.check:
-        counts["check"] = "off"
-    else:
+    counts["check"] = "off"
+    if settings.backup.check:
         try:
-            checked = await try_backup(settings, out, [key])
-            counts |= {
-                "check": "passed",
-                "restored_tables": len(checked.about.rows),
-                "restored_rows": sum(checked.about.rows.values()),
-            }
+            rows = (await try_backup(settings, out, [key])).rows
+            counts["check"] = "passed"
+            counts["restored_tables"] = len(rows)
+            counts["restored_rows"] = sum(rows.values())
         except DatabaseUnavailable:
             raise
         except TrialImpossible as error:
@@ -237,17 +223,15 @@ async def back_up_week(
 
 def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:
     """Return the weekly backups of this instance, the oldest first; others are named in the log."""
-    weeks: list[Path] = []
+    weeks = []
     for path in sorted(folder.iterdir()):
         if not VERSION.fullmatch(path.name) or not os.path.lexists(path / SUMS):
             continue
         if _is_own(path, key):
             weeks.append(path)
         else:
-            _log.warning(
-                "%s is not a backup that this instance signed under that name: it stays",
-                path,
-            )
+            why = "is not a backup that this instance signed under that name: it stays"
+            _log.warning("%s %s", path, why)
     return weeks
 
 
@@ -273,11 +257,10 @@ def _begin(out: Path) -> Path:
 def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:
     """Note what is in the draft, sign it, and give it its name."""
     (draft / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
-    names = plain_files(draft)
-    digests = {name: digest_of(draft, name) for name in names}
+    digests = {name: digest_of(draft, name) for name in plain_files(draft)}
     (draft / SUMS).write_text(format_sums(digests), encoding="utf-8")
     seal(draft, out.name, about.created_at.isoformat(), key)
-    for name in ("", *names, SUMS):
+    for name in ("", *digests, SUMS):
         sync(draft / name)
     draft.rename(out)
 
@@ -289,10 +272,10 @@ def _copy_files(
 
     Raises CheckFailed if a file of raw pages is shorter than its rows say.
     """
-    place, short = archive_path(settings), []
+    short = []
     for name, size in about.archives.items():
         copy = draft / "archive" / name
-        _copy(place, name, draft, f"archive/{name}")
+        _copy(archive_path(settings), name, draft, f"archive/{name}")
         if not copy.exists() or copy.stat().st_size < size:
             short.append(name)
     if short:
@@ -315,7 +298,7 @@ def _copy_files(
 
 def _snapshot_files(place: Path, versions: Sequence[str]) -> list[str]:
     """The files of frozen snapshots, where they are there, and those beside them."""
-    names: list[str] = []
+    names = []
     for version in versions:
         folder = path_below(place, folder_name(version))
         if folder.is_dir():
