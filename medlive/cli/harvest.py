@@ -40,7 +40,6 @@ from medlive.integrity.given import read_given
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import (
     HarvestResult,
-    ImportResult,
     describe_next_harvest,
     harvest_source,
     import_file,
@@ -55,6 +54,7 @@ from medlive.service.harvest.sources import (
     select_sources,
     source_health,
 )
+from medlive.sources.files import ImportProblem
 from medlive.sources.registry import build_site
 from medlive.sources.source import LayoutError, NotAThread
 
@@ -218,7 +218,9 @@ def import_(
     """
     moment = read_moment("--assume-posted-at", assume_posted_at)
 
-    async def work(database: Database, settings: Settings) -> list[ImportResult]:
+    async def work(
+        database: Database, settings: Settings
+    ) -> list[tuple[Counter[str], list[ImportProblem]]]:
         done, key = [], handle_key(settings)
         for path in files:
             with progress(f"import {path.name}") as tick:
@@ -228,17 +230,16 @@ def import_(
             done.append(imported)
         return done
 
-    came = ("new", "revised", "unchanged", "taken_down")
+    columns = ("new", "revised", "unchanged", "taken_down", "problems")
     notes: list[str] = []
     value, rows, refused = [], [], []
-    for done in with_instance(work):
-        name, problems = done.file.name, done.problems
-        counts = [done.counts[column] for column in (*came, "problems")]
-        rows.append([name, *counts])
-        value.append({"file": done.file, **done.counts, "lines": problems})
-        if not any(counts):
+    for file, (counts, problems) in zip(files, with_instance(work), strict=True):
+        name = file.name
+        rows.append([name, *(counts[column] for column in columns)])
+        value.append({"file": file, **counts, "lines": problems})
+        if not counts.total():
             notes.append(f"{name} holds no threads: nothing was imported")
-        if problems and not any(counts[:-1]):
+        if problems and counts.total() == len(problems):
             refused.append(name)
         lines = []
         for problem in problems:
@@ -248,7 +249,7 @@ def import_(
     failure = None
     if refused:
         failure = CheckFailed(f"no line became a thread: {', '.join(refused)}")
-    return Result(value, [Grid(["file", *came, "problems"], rows)], notes, failure)
+    return Result(value, [Grid(["file", *columns], rows)], notes, failure)
 
 
 @app.command("list")

@@ -119,7 +119,7 @@ async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(
             for s in await read_states(database, settings, moment, keep=keep)
             if s.name == "freeze"
         ]
-        return state.status.value, state.why or ""
+        return state.status, state.why or ""
 
     waits = ("blocked", "waits for queue, until Wed 09:00 UTC at the latest")
     assert await freeze_at(late) == waits

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Final
 
+from rich.text import Text
 from typer import Argument
 
 from medlive.cli.options import Commands
-from medlive.cli.output import Lines, Result, with_session
+from medlive.cli.output import Result, with_session
 from medlive.service.prompts import show_prompt
 
 app = Commands()
@@ -41,4 +42,4 @@ def show(
     if reply := prompt.get("reply"):
         sent = f"reply of {reply['model']} ({reply['finish']})"
         lines.append(f"\n--- {sent}\n{reply['text']}")
-    return Result(prompt, map(Lines, lines))
+    return Result(prompt, map(Text, lines))

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
+from rich.text import Text
 from typer import Option
 
 from medlive import api
@@ -16,7 +17,7 @@ from medlive.cli.evaluation.figures import (
 )
 from medlive.cli.evaluation.options import OutOption, RunsArgument, Scoring, load_runs
 from medlive.cli.options import ReplaceOption
-from medlive.cli.output import Grid, Lines, Result, counted, dimmed, new_file, say
+from medlive.cli.output import Grid, Result, counted, dimmed, new_file, say
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.harm import ControlFigures
 from medlive.evaluation.scoring.ability import abilities_of
@@ -93,7 +94,7 @@ def score(
     if out is not None:
         new_file(out, replace)
     table = scored(runs, how)
-    shown: Iterable[Grid | Lines | str] = ()
+    shown: Iterable[Grid | Text | str] = ()
     notes = list(table.warnings)
     if form == "table":
         shown = describe_slice(table, kind) if kind else describe_scores(table)
@@ -101,7 +102,7 @@ def score(
         write_whole(out, WRITERS[form](table, kind))
         notes.insert(0, f"written: {out}")
     else:
-        shown = [Lines(WRITERS[form](table, kind).decode("utf-8").removesuffix("\n"))]
+        shown = [Text(WRITERS[form](table, kind).decode("utf-8").removesuffix("\n"))]
     return Result(partial(scores_json, table), shown, notes, find_unscored(table))
 
 

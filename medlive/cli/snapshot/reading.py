@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+from rich.text import Text
 from typer import Argument, Option
 
 from medlive.cli.options import (
@@ -15,7 +16,6 @@ from medlive.cli.options import (
 )
 from medlive.cli.output import (
     Grid,
-    Lines,
     Result,
     checks_table,
     fields_of,
@@ -159,7 +159,7 @@ def keygen(out: Path | None = None) -> Result:
         f"Publish {public.name} apart from snapshots: a snapshot cannot prove that its own key is genuine.",
         f"To check: minisign -VHm SHA256SUMS -P {key.line()}",
     ]
-    return Result(value, [Lines(text)], notes)
+    return Result(value, [Text(text)], notes)
 
 
 def fetch(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import procrastinate
 
@@ -39,6 +39,7 @@ from medlive.errors import (
     ServiceUnavailable,
     describe,
 )
+from medlive.filters.chain import FilterChain
 from medlive.grader.probes import grade_probes
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
@@ -50,6 +51,7 @@ from medlive.service.curation.complete import (
     redact_case,
     save_case,
 )
+from medlive.service.curation.filtering import filter_pending
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
@@ -66,9 +68,6 @@ from medlive.service.work.jobs import (
 from medlive.service.work.readiness import find_obstacle
 from medlive.service.work.taken import Work, Works
 from medlive.threads.prepare import deidentified, normalised, thread_language
-
-if TYPE_CHECKING:
-    from medlive.filters.chain import FilterChain
 
 _log = logging.getLogger(__name__)
 
@@ -222,7 +221,7 @@ async def run_curation(
 async def fill_queue(
     app: procrastinate.App,
     pipeline: Pipeline,
-    chain: "FilterChain",
+    chain: FilterChain,
     *,
     max_attempts: int | None,
     limit: int | None = None,
@@ -236,8 +235,6 @@ async def fill_queue(
     "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" as in
     `queue_again`, which the other arguments are for.
     """
-    from medlive.service.curation.filtering import filter_pending  # imports NumPy
-
     database, expired = pipeline.database, 0
     passed, rejected = await filter_pending(
         database, app, chain, limit=limit, week=week, tick=tick

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -20,10 +20,8 @@ from medlive.db.curation.parking import (
 )
 from medlive.db.mapping import Record
 from medlive.db.session import Database
+from medlive.filters.codebooks import Codebook, load_codebook
 from medlive.integrity.digest import digest_json
-
-if TYPE_CHECKING:
-    from medlive.filters.codebooks import Codebook
 
 _DRUGS: Final = ("ICD-11:XM", "ICD-10:Z79")
 """Codes of medicaments, and of their long-term use."""
@@ -96,14 +94,12 @@ async def reject_expired(database: Database, weeks: int) -> int:
 
 async def find_gaps(database: Database, settings: Settings) -> list[Gap]:
     """Return the diseases, drugs and procedures that parked threads lack evidence on, most threads first."""
-    from medlive.filters.codebooks import load_codebook
-
     async with database.read() as session:
         claims = await list_unanswered(session)
     return group_gaps(claims, load_codebook(settings.codebooks.paths))
 
 
-def group_gaps(claims: Iterable[Record], codebook: "Codebook") -> list[Gap]:
+def group_gaps(claims: Iterable[Record], codebook: Codebook) -> list[Gap]:
     """Group claims by the code-book terms of their search phrases; a phrase without any stands for itself."""
     gaps: dict[Subject, Gap] = {}
     for claim in claims:
@@ -119,7 +115,7 @@ def group_gaps(claims: Iterable[Record], codebook: "Codebook") -> list[Gap]:
     )
 
 
-def subjects_of(phrase: str, codebook: "Codebook") -> list[Subject]:
+def subjects_of(phrase: str, codebook: Codebook) -> list[Subject]:
     """Return the diseases, drugs and procedures of a search phrase; the phrase itself where it names none."""
     subjects: list[Subject] = []
     taken: list[tuple[int, int]] = []

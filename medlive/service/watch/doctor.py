@@ -27,7 +27,7 @@ from medlive.llm.reading import NoObject, read_object
 from medlive.service.database import database_url, open_database
 from medlive.service.watch.facts import clock_problem
 from medlive.service.watch.notify import places, send
-from medlive.service.wiring import find_dependent_judges, proof_roles
+from medlive.service.wiring import find_dependent_judges, open_online, proof_roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +198,6 @@ async def examine_proof(settings: Settings) -> Diagnoses:
 
 async def examine_evidence(settings: Settings) -> Diagnoses:
     """Whether the index opens, every file has its digest, and a search ends with passages; so for each service."""
-    from medlive.service.wiring import open_online
-
     if settings.evidence.online:
         async with open_database(settings) as database:
             # Whatever was stored of what they answered
