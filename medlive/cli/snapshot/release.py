@@ -83,14 +83,11 @@ def freeze(
         require_signature: Freeze nothing without a key.
     """
     from medlive.integrity.signing import load_signing_key
-    from medlive.service.release.freeze import PartialWord
+    from medlive.service.release.freeze import BY_PERSON
     from medlive.service.release.freeze import freeze as freeze_week
 
     if by is not None and not partial:
         raise UsageError("--by says who freezes a partial week, and needs --partial")
-    word = (
-        PartialWord("frozen so by a person", by_person=True, by=by) if partial else None
-    )
     key = load_signing_key(os.environ, key_file)
     if require_signature and key is None:
         raise UsageError(
@@ -104,7 +101,8 @@ def freeze(
             week,
             key=key,
             anew=again,
-            partial=word,
+            partial=BY_PERSON if partial else None,
+            by=by,
             notify=say,
             tick=tick,
         )

@@ -479,11 +479,7 @@ async def save_decision(
             held=held_for,
         )
         await save_scan(
-            session,
-            saved.case_id,
-            saved.revision,
-            pipeline.scanner,
-            found=0,
+            session, saved.case_id, saved.revision, pipeline.scanner, found=0
         )
     elif curation.outcome in (Outcome.REJECTED, Outcome.PARKED):
         # The thread or the engines changed: a person decides about the earlier case.
@@ -503,42 +499,33 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
         waiting = await unscanned_cases(session, pipeline.scanner)
 
     async def scan(case_id: str) -> None:
-        async with slots:
-            if pipeline.budget.stopped is None:
-                await _scan(pipeline, case_id, done)
-
-    await asyncio.gather(*map(scan, waiting))
-    return done
-
-
-async def _scan(pipeline: Pipeline, case_id: str, done: Counter[str]) -> None:
-    async with pipeline.database.begin() as session:
-        case = await cases.latest_case(session, case_id)
-    if case is None:
-        return
-    try:
+        async with pipeline.database.begin() as session:
+            case = await cases.latest_case(session, case_id)
+        if case is None or pipeline.budget.stopped is not None:
+            return
         reader = Agent(pipeline.respondents["reader"], [], case.language)
-        redacted = await redact_case(case.text, case.rubric, reader)
-    except (AgentFailure, CircuitOpen):
-        done["failed"] += 1
-        return
-    async with pipeline.database.begin() as session:
-        await cases.lock_case(session, case_id)
-        saved = await cases.add_revision(
-            session, case_id, replace(case, text=redacted.text, rubric=redacted.rubric)
-        )
-        for revision in {case.revision, saved.revision}:
-            await save_scan(
-                session,
-                case_id,
-                revision,
-                pipeline.scanner,
-                found=len(redacted.found),
-            )
-        if redacted.remaining:
-            reason = (
-                f"{Reason.IDENTIFIER.value}: {'; '.join(redacted.remaining)[:2000]}"
-            )
-            await cases.set_status(session, case_id, CaseStatus.HELD, reason)
-    done["cases"] += 1
-    done["redacted"] += saved.revision != case.revision
+        try:
+            text, rubric, redacted = await redact_case(case.text, case.rubric, reader)
+        except (AgentFailure, CircuitOpen):
+            done["failed"] += 1
+            return
+        async with pipeline.database.begin() as session:
+            await cases.lock_case(session, case_id)
+            clean = replace(case, text=text, rubric=rubric)
+            saved = await cases.add_revision(session, case_id, clean)
+            n = len(redacted.found)
+            for revision in {case.revision, saved.revision}:
+                await save_scan(session, case_id, revision, pipeline.scanner, found=n)
+            if redacted.remaining:
+                names = "; ".join(redacted.remaining)[:2000]
+                reason = f"{Reason.IDENTIFIER.value}: {names}"
+                await cases.set_status(session, case_id, CaseStatus.HELD, reason)
+        done["cases"] += 1
+        done["redacted"] += saved.revision != case.revision
+
+    async def scan_in_turn(case_id: str) -> None:
+        async with slots:
+            await scan(case_id)
+
+    await asyncio.gather(*map(scan_in_turn, waiting))
+    return done

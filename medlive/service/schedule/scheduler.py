@@ -52,7 +52,7 @@ from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
-from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
+from medlive.service.release.freeze import WeekIncomplete, freeze
 from medlive.service.release.publish import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState
@@ -360,13 +360,13 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     """Freeze a week that is whole, or whose time limit has passed."""
     async with database.begin() as session:
         wait = (await load_waits(session)).get((steps.FREEZE, week))
-    word = None
+    why = None
     if wait is not None and wait.is_over:
         hours = settings.schedule.freeze_wait_hours
-        word = PartialWord(f"the time limit of {hours:g} hours had passed")
+        why = f"the time limit of {hours:g} hours had passed"
     key = load_signing_key(os.environ)
     try:
-        done = await freeze(database, settings, week, key=key, partial=word)
+        done = await freeze(database, settings, week, key=key, partial=why)
     except WeekIncomplete as error:
         return {steps.AGAIN: error.message}
     counts: Counts = {
