@@ -148,6 +148,6 @@ def _watched(facts: Facts) -> Iterator[tuple[str, Row]]:
         yield "scheduler_heard_seconds", (silent.total_seconds(),)
     for limit in week_limits(dict(facts.week)):
         yield "week_budget_usd", (limit.stage or "all", limit.limit)
-    for place, _, free, size in facts.local.disks if facts.local else ():
+    for place, _, free, size in facts.disks:
         yield "disk_free_bytes", (place, free)
         yield "disk_size_bytes", (place, size)

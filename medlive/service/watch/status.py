@@ -1,7 +1,6 @@
 """The status report, and a week as a whole: funnel, failures, cost, sources, steps, what was held and shipped."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,7 +28,6 @@ from medlive.db.release.snapshots import (
 from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
-from medlive.db.tables.watch import OpenProblemRow
 from medlive.db.waits import count_waiting
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.database import open_database
@@ -53,17 +51,17 @@ async def read_steps(database: Database, settings: Settings) -> list[dict[str, A
     return [step_as_json(state) for state in await read_states(database, settings)]
 
 
-async def read_problems(database: Database, settings: Settings) -> list[dict[str, Any]]:
-    """Each thing a person must look at, as JSON values. Raises ConfigError and DatabaseUnavailable."""
-    facts = await read_facts(database, settings)
-    return _problems_as_json(await checks.read_problems(database, facts), facts)
-
-
-def _problems_as_json(
-    problems: Iterable[OpenProblemRow], facts: Facts
+async def read_problems(
+    database: Database, settings: Settings, facts: Facts | None = None
 ) -> list[dict[str, Any]]:
-    return [
-        {
+    """Each thing a person must look at, by the facts or else those of now, as JSON values.
+
+    Raises ConfigError and DatabaseUnavailable.
+    """
+    facts = facts or await read_facts(database, settings)
+    problems = []
+    for problem in await checks.read_problems(database, facts):
+        shown = {
             "code": problem.code,
             "subject": problem.subject,
             "severity": problem.severity.value,
@@ -71,8 +69,8 @@ def _problems_as_json(
             "next_step": problem.next_step,
             "acknowledged": problem.is_acknowledged(facts.moment),
         }
-        for problem in problems
-    ]
+        problems.append(shown)
+    return problems
 
 
 async def acknowledge(
@@ -89,10 +87,10 @@ async def acknowledge(
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
     facts = await read_facts(database, settings)
-    found = await checks.read_problems(database, facts)
+    problems = await checks.read_problems(database, facts)
     async with database.begin() as session:
-        await db_watch.save_seen(session, found)
-        seen = {problem.key for problem in found}
+        await db_watch.save_seen(session, problems)
+        seen = {problem.key for problem in problems}
         await db_watch.end_unseen(session, seen, checks.ENDS_AFTER)
     async with database.begin() as session:
         problems = await db_watch.acknowledge(
@@ -107,14 +105,12 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     "problems" has each thing a person must look at.
     """
     facts = await read_facts(database, settings)
-    problems = await checks.read_problems(database, facts)
     sources = []
     for source in facts.sources:
         harvests = facts.history.harvests.get(source.name)
         counts = {} if harvests is None else harvests.latest.counts
-        sources.append(
-            {**vars(source), "not_modified_share": not_modified_share(counts)}
-        )
+        share = not_modified_share(counts)
+        sources.append({**vars(source), "not_modified_share": share})
     return {
         "sources": sources,
         "steps": [step_as_json(state) for state in facts.steps],
@@ -123,7 +119,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
         "scheduler_active": facts.scheduler_active,
         "scheduler_heard": facts.scheduler_heard,
         "workers": {queue: n for queue, n in facts.workers.items() if n},
-        "problems": _problems_as_json(problems, facts),
+        "problems": await read_problems(database, settings, facts),
     }
 
 
