@@ -16,7 +16,7 @@ from medlive.cli.options import ByOption
 from medlive.cli.output import Result, counted, table_of, with_database, with_session
 from medlive.db.curation.reviews import list_disputes
 from medlive.errors import UsageError
-from medlive.evaluation.scoring.ability import Suspect, suspects_of
+from medlive.evaluation.scoring.ability import suspects_of
 from medlive.service.curation.review import dispute_case
 from medlive.service.release.withdraw import check_person_name
 
@@ -40,29 +40,29 @@ def suspects(
             out of the next freeze until somebody resolves it.
     """
     scored = api.score(load_runs(runs, judge), allow=allow or ())
-    rows = [_row(suspect) for suspect in suspects_of(scored)]
+    rows: list[dict[str, Any]] = []
+    for suspect in suspects_of(scored):
+        case_id, criterion = suspect.item.case.case_id, suspect.item.criterion
+        assert criterion is not None
+        figures = suspect.item.figures
+        row = {
+            "case_id": case_id,
+            "criterion_id": criterion.id,
+            "points": criterion.points,
+            "good": figures.mean,
+            "correlation": figures.correlation,
+            "p": figures.p,
+            "criterion": criterion.criterion,
+            "good_models": list(suspect.good),
+            "bad_models": list(suspect.bad),
+        }
+        rows.append(row)
     notes = [
         f"{counted(len(rows), 'suspect')} among criteria of {len(scored.models)} models"
     ]
     if dispute:
         notes.append(_dispute(rows, by))
     return Result(rows, [table_of(rows, _CELLS)], notes)
-
-
-def _row(suspect: Suspect) -> dict[str, Any]:
-    item, figures = suspect.item, suspect.item.figures
-    assert item.criterion is not None
-    return {
-        "case_id": item.case.case_id,
-        "criterion_id": item.criterion.id,
-        "points": item.criterion.points,
-        "good": figures.mean,
-        "correlation": figures.correlation,
-        "p": figures.p,
-        "criterion": item.criterion.criterion,
-        "good_models": list(suspect.good),
-        "bad_models": list(suspect.bad),
-    }
 
 
 def _dispute(rows: Sequence[Mapping[str, Any]], by: str | None) -> str:

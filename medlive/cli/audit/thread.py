@@ -69,12 +69,7 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
 def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
     """What people see of what `inspect_thread` returns; a part without anything is left out."""
     thread = record["thread"]
-    messages = []
-    for number, message in enumerate(thread["messages"]):
-        verified = message.get("verified_by") or message["verified"]
-        messages.append([f"m{number}", message["role"], verified, message["text"]])
-    columns = ["id", "role", "verified", "text"]
-    yield Grid(columns, messages, f"{name}: {thread['title']}")
+    yield messages_table(thread["messages"], f"{name}: {thread['title']}")
     yield _describe_origin(record["origin"])
     verdicts = record["filters"]
     failed = [verdict for verdict in verdicts if not verdict["passed"]]
@@ -115,6 +110,15 @@ def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
             yield table_of(rows, names, title)
 
 
+def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
+    """The messages of a thread."""
+    rows = []
+    for number, message in enumerate(messages):
+        verified = message.get("verified_by") or message["verified"]
+        rows.append([f"m{number}", message["role"], verified, message["text"]])
+    return Grid(["id", "role", "verified", "text"], rows, title)
+
+
 def _describe_origin(origin: Row) -> Grid:
     pages = []
     for page in origin["pages"]:
@@ -138,13 +142,10 @@ def _facts(title: str, record: Row) -> Table:
     """The values of a record that are no records themselves."""
     rows = []
     for name, value in record.items():
-        if not isinstance(value, dict) and not _holds_records(value):
+        parts = value if isinstance(value, list | tuple) else [value]
+        if not any(isinstance(part, dict) for part in parts):
             rows.append({"what": name.replace("_", " "), "value": value})
     return title, rows, ("what", "value")
-
-
-def _holds_records(value: object) -> bool:
-    return isinstance(value, list | tuple) and any(isinstance(v, dict) for v in value)
 
 
 def _case_tables(case: Row, criteria: Sequence[Row]) -> Iterator[Table]:
@@ -364,12 +365,13 @@ def takedown(
         say("it is kept from coming back; a lifted takedown restores nothing")
         confirm_by_name(name)
     done = take(dry_run=dry_run)
-    frozen, left = [], []
+    frozen, damaged, left = [], [], []
     for version, case_id in done.frozen:
         frozen.append({"version": version, "case_id": case_id})
         left.append(f"snapshot {version} holds its case {case_id}, which is withdrawn")
-    damaged = [error.message for error in done.damaged]
-    left += [f"a file may still hold its pages: {message}" for message in damaged]
+    for error in done.damaged:
+        damaged.append(error.message)
+        left.append(f"a file may still hold its pages: {error.message}")
     value = {
         "source": source,
         "thread_id": thread_id,
@@ -386,9 +388,8 @@ def takedown(
             hint = "errata.json says so, and later snapshots leave the case out; publish the errata"
         failure = CheckFailed(f"{name}: {'; '.join(left)}", hint=hint)
     state = "nothing was erased, this is what would be" if dry_run else "taken down"
-    erased = sorted(done.counts.items())
-    table = Grid(["what", "erased"], erased, f"{name}: {state}")
-    return Result(value, [table], failure=failure)
+    title, erased = f"{name}: {state}", sorted(done.counts.items())
+    return Result(value, [Grid(["what", "erased"], erased, title)], failure=failure)
 
 
 @app.command("lift-takedown")

@@ -71,11 +71,8 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
         value = plan._asdict() | {"migrations": migrations}
         return Result(value, _describe_plan(plan, settings.home))
     done = wait_for(upgrade_database(settings, copy=not no_backup))
-    notes = [
-        f"upgraded to {done['head']}"
-        if done["migrations"]
-        else f"already at {done['head']}"
-    ]
+    state = "upgraded to" if done["migrations"] else "already at"
+    notes = [f"{state} {done['head']}"]
     if done["copy"] is not None:
         notes.append(f"as it was: {done['copy']}, for `medlive restore`")
     return Result(done, notes=notes)
@@ -114,18 +111,12 @@ def check() -> Result:
     value = {"differences": faults}
     if not faults:
         return Result(value, notes=["schema and model agree"])
-    failure = CheckFailed(
-        f"{len(faults)} differences between schema and model", hint=_find_remedy(url)
-    )
-    return Result(value, map(str, faults), failure=failure)
-
-
-def _find_remedy(url: str) -> str:
-    """What helps where schema and model differ: an upgrade only where one is pending."""
+    # An upgrade helps only where one is pending.
+    hint = "the schema is the newest, so somebody changed it by hand: undo that, or restore a backup"
     try:
-        plan = read_plan(url)
+        if read_plan(url).migrations:
+            hint = "medlive db upgrade"
     except SchemaUnsuitable:
-        return "install the medlive that upgraded it; this one is older than the schema"
-    if plan.migrations:
-        return "medlive db upgrade"
-    return "the schema is the newest, so somebody changed it by hand: undo that, or restore a backup"
+        hint = "install the medlive that upgraded it; this one is older than the schema"
+    text = f"{len(faults)} differences between schema and model"
+    return Result(value, map(str, faults), failure=CheckFailed(text, hint=hint))

@@ -40,7 +40,16 @@ def status(
         return Result(problems, map(_line, problems), failure=ended)
     value = with_instance(read_status)
     lines = list(map(_line, _unacknowledged(value["problems"])))
-    return Result(value, _tables(value), _remarks(value), failed(lines))
+    columns = ["stage", "outcome", "reason", "threads"]
+    shown = [
+        Grid(columns, value["funnel"], "Threads"),
+        table_of(value["sources"], _SOURCES, "Sources"),
+        steps_table(value["steps"]),
+        table_of(value["answers"], _ENDS, "Engines: how calls ended"),
+    ]
+    if failures := value["failures"]:
+        shown.append(table_of(failures, _FAILURES, "Failed, and to be retried"))
+    return Result(value, shown, _remarks(value), failed(lines))
 
 
 @app.command()
@@ -99,16 +108,6 @@ _ENDS = (
     "replayed",
 )
 _FAILURES = ("source", "thread_id", "stage", "reason", "detail", "attempt")
-
-
-def _tables(status: dict[str, Any]) -> Iterator[Grid]:
-    columns = ["stage", "outcome", "reason", "threads"]
-    yield Grid(columns, status["funnel"], "Threads")
-    yield table_of(status["sources"], _SOURCES, "Sources")
-    yield steps_table(status["steps"])
-    yield table_of(status["answers"], _ENDS, "Engines: how calls ended")
-    if status["failures"]:
-        yield table_of(status["failures"], _FAILURES, "Failed, and to be retried")
 
 
 def _remarks(status: dict[str, Any]) -> Iterator[str]:

@@ -71,9 +71,7 @@ def list_() -> Result:
     """List the snapshots that were frozen here, newest first."""
     from medlive.db.release.snapshots import list_snapshots
 
-    rows = []
-    for snapshot in with_session(list_snapshots):
-        rows.append(fields_of(snapshot, _LISTED))
+    rows = [fields_of(info, _LISTED) for info in with_session(list_snapshots)]
     return Result(rows, [table_of(rows, _LISTED)])
 
 
@@ -224,7 +222,20 @@ def diff(
     notes = [f"reasons: {difference.reasons_from}"]
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
-    return Result(_diff_rows(difference), _describe_diff(difference), notes)
+    cases: dict[str, list[object]] = {kind.value: [] for kind in ChangeKind}
+    for case in difference.listed:
+        row = asdict(case) | {"reason": difference.reasons.get(case.case_id)}
+        cases[row.pop("kind")].append(row)
+    value = {
+        "old": difference.old.version,
+        "new": difference.new.version,
+        "counts": difference.counts,
+        "revised_cases_by_what_changed": difference.touched,
+        "reasons_from": difference.reasons_from,
+        "made_otherwise": difference.settings,
+        **cases,
+    }
+    return Result(value, _describe_diff(difference), notes)
 
 
 def _describe_diff(difference: SnapshotDiff) -> Iterator[Grid | str]:
@@ -275,22 +286,6 @@ def _short(value: object) -> str:
     if isinstance(value, list):
         text = ", ".join(map(str, value))
     return shortened(printable(text[: 4 * _CUT]), _CUT)
-
-
-def _diff_rows(difference: SnapshotDiff) -> dict[str, object]:
-    cases: dict[str, list[object]] = {kind.value: [] for kind in ChangeKind}
-    for case in difference.listed:
-        row = asdict(case) | {"reason": difference.reasons.get(case.case_id)}
-        cases[row.pop("kind")].append(row)
-    return {
-        "old": difference.old.version,
-        "new": difference.new.version,
-        "counts": difference.counts,
-        "revised_cases_by_what_changed": difference.touched,
-        "reasons_from": difference.reasons_from,
-        "made_otherwise": difference.settings,
-        **cases,
-    }
 
 
 def export(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from rich.text import Text
 from typer import Argument, Option
 
 from medlive.cli.options import (
@@ -33,7 +34,6 @@ from medlive.errors import UsageError
 from medlive.snapshot.model import WithdrawalKind
 
 if TYPE_CHECKING:
-    from medlive.publishing.publish import Published
     from medlive.service.release.freeze import FreezeResult
     from medlive.service.release.withdraw import WithdrawResult
 
@@ -107,9 +107,8 @@ def freeze(
             tick=tick,
         )
     # A case that several gates kept out counts under each.
-    gates = Counter(
-        gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}
-    )
+    hits = {(hit.gate.value, hit.case_id) for hit in done.kept_out}
+    gates = Counter(gate for gate, _ in hits)
     value = fields_of(done, _FROZEN) | {
         "already_frozen": done.already,
         "partial": done.partial and done.partial.model_dump(),
@@ -201,21 +200,18 @@ def publish(
         notes.append("unsigned: its origin cannot be verified")
     for version in done.unfinished:
         notes.append(f"half published there: {version}; publish it again to finish it")
-    return Result(done, _describe_published(done), notes)
-
-
-def _describe_published(done: "Published") -> Iterator[Grid | str]:
-    would = "would be " if done.dry_run else ""
+    would = "would be " if dry_run else ""
     files = counted(len(done.sent), "file")
-    yield (
+    shown: list[Grid | Text | str] = [
         f"medlive {done.version} ({done.digest}) at {done.where}: {files}, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were published before"
-    )
+    ]
     if done.latest is not None:
         updated = f"; updated: {', '.join(done.updated)}" if done.updated else ""
-        yield f"newest there: {done.latest}{updated}"
-    if done.dry_run and done.sent:
-        yield Grid(["would be sent"], [[name] for name in done.sent])
+        shown.append(f"newest there: {done.latest}{updated}")
+    if dry_run and done.sent:
+        shown.append(Grid(["would be sent"], [[name] for name in done.sent]))
+    return Result(done, shown, notes)
 
 
 def withdraw(
