@@ -23,7 +23,7 @@ from medlive.errors import (
 )
 from medlive.home import close_home
 from medlive.integrity.paths import PRIVATE_FOLDER
-from medlive.service.waiting import Liveness
+from medlive.service.waiting import Liveness, rest
 
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
@@ -91,10 +91,6 @@ async def outlast(
     health = health or Liveness()
     wait_s, message = RETRY_S / 2, ""
 
-    async def rest(seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), seconds)
-
     while True:
         began = time.monotonic()
         try:
@@ -108,9 +104,9 @@ async def outlast(
                     "%s; going on when the database can be used", error.message
                 )
             message = health.waiting = error.message
-            await rest(wait_s)
+            await rest(stop, wait_s)
             while not stop.is_set() and not await _is_usable(settings, error):
-                await rest(RETRY_S)
+                await rest(stop, RETRY_S)
             if stop.is_set():
                 raise
             health.waiting = None
@@ -141,8 +137,7 @@ async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
             while not stop.is_set():
                 async with database.begin() as session:
                     await ping(session)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), WATCH_S)
+                await rest(stop, WATCH_S)
 
     with suppress(DatabaseUnavailable):
         await outlast(settings, watch, stop)
@@ -161,9 +156,8 @@ def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
     """
     path = settings.home / name
     if not path.exists():
-        create_key_file(
-            path, secrets.token_hex(32)
-        )  # where another process was first, its key is the key
+        # Where another process was first, its key is the key.
+        create_key_file(path, secrets.token_hex(32))
     if path.stat().st_mode & 0o077:
         raise ConfigError(
             f"{path} can be read by others than its owner", hint=f"run chmod 600 {path}"

@@ -20,6 +20,7 @@ from medlive.curation.validator import Library
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.curation.replies import PostgresReplyStore
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Database
 from medlive.deidentify.detect import find_identifiers
 from medlive.errors import IndexMissing
@@ -55,7 +56,7 @@ from medlive.llm.recorded import Recording as Recording
 from medlive.llm.recorded import RecordingEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.service.database import handle_key
-from medlive.service.week_budget import check_week
+from medlive.service.week_budget import WeekSpent, read_spending, week_limits
 
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
@@ -143,8 +144,14 @@ class Pipeline:
         return [opening for opening in openings if opening is not None]
 
     async def check_ready(self) -> None:
-        """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
-        await check_week(self.database, self.settings.budget)
+        """Raise WeekSpent once a limit of the week is reached, and CircuitOpen where a thread would meet one."""
+        async with self.database.begin() as session:
+            week = await read_spending(session, self.settings.budget)
+        for limit in week_limits(week):
+            if limit.is_spent:
+                # Threads under way are finished, and may exceed it.
+                spent = f"{limit.name} for {week['week']} is spent ({limit.usd:.2f})"
+                raise WeekSpent(spent, week_bounds(week["week"])[1])
         for opening in await self.openings():
             if not opening.is_due(now()):
                 raise opening.error()

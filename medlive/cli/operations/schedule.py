@@ -85,12 +85,13 @@ def scheduler(
         StepResult,
         run_scheduler,
     )
+    from medlive.service.schedule.steps import read_states
     from medlive.service.waiting import Liveness, answer_probes
-    from medlive.service.watch.status import read_steps
+    from medlive.service.watch.status import step_as_json
 
     settings = read_settings()
     if dry_run:
-        steps = with_instance(read_steps)
+        steps = [step_as_json(state) for state in with_instance(read_states)]
         return Result(steps, [steps_table(steps)])
 
     async def run() -> list[StepResult]:

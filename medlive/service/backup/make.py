@@ -88,15 +88,6 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
     }
 
 
-async def copy_database(settings: Settings, revision: str, out: Path) -> None:
-    """Write a signed copy of the database alone, whose schema is at `revision`, into the new folder `out`.
-
-    Raises what `make_backup` does.
-    """
-    async with aclosing(Database.connect(database_url(settings))) as database:
-        await _write(settings, database, out, revision, files=False)
-
-
 async def _write(
     settings: Settings, database: Database, out: Path, revision: str, *, files: bool
 ) -> About:
@@ -160,7 +151,8 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
         out = settings.home / "upgrades" / name
         with writing(out):
             out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        await copy_database(settings, plan.revision, out)
+        async with aclosing(Database.connect(url)) as database:
+            await _write(settings, database, out, plan.revision, files=False)
     await asyncio.to_thread(migrate, url)
     return {
         "was": plan.revision,

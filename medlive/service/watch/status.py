@@ -37,18 +37,12 @@ from medlive.service.schedule.steps import (
     QUEUE,
     StepState,
     command_of,
-    read_states,
     summarize_counts,
 )
 from medlive.service.watch import checks
 from medlive.service.watch.facts import Facts, read_facts
 from medlive.service.week_budget import read_spending
 from medlive.snapshot.manifest import headroom_of
-
-
-async def read_steps(database: Database, settings: Settings) -> list[dict[str, Any]]:
-    """Every weekly step as JSON values, without running any. Raises ConfigError and DatabaseUnavailable."""
-    return [step_as_json(state) for state in await read_states(database, settings)]
 
 
 async def read_problems(
@@ -143,12 +137,19 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     if section.online:
         local = retriever if index.exists() else "no local index"
         retriever = f"{' + '.join(section.online)} online; {local}"
+    # How each stage's calls ended, as counts and as shares; None without calls
+    ends = []
+    for row in answers:
+        values = dict(vars(row))
+        for end in ("repairs", "invalid", "refused", "truncated"):
+            values[f"{end}_share"] = values[end] / row.calls if row.calls else None
+        ends.append(values)
     health = await read_health(database, settings)
     return (
         {
             "funnel": [row.cells for row in rows],
             "kept": sum(r.count for r in rows if r.outcome == "kept"),
-            "answers": list(map(answers_as_json, answers)),
+            "answers": ends,
             "parked": vars(parked),
             "failures": list(map(vars, failures)),
             "retriever": retriever,
@@ -156,14 +157,6 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         | health
         | {"week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at}}
     )
-
-
-def answers_as_json(answers: Record) -> dict[str, Any]:
-    """The outcomes of a stage's calls, as counts and as shares; None without calls."""
-    values = dict(vars(answers))
-    for end in ("repairs", "invalid", "refused", "truncated"):
-        values[f"{end}_share"] = values[end] / answers.calls if answers.calls else None
-    return values
 
 
 def step_as_json(state: StepState) -> dict[str, Any]:

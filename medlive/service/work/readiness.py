@@ -112,11 +112,6 @@ class Readiness:
         if not lasts:
             _log.warning("no jobs of %s are taken: %s", queue, pause.reason)
 
-    def hasten(self, queue: str) -> None:
-        """Let jobs of a paused queue through now."""
-        if (pause := self.pauses.get(queue)) is not None:
-            pause.due_at = min(pause.due_at, self._clock())
-
     def resume(self, queue: str) -> None:
         """Take jobs of a queue again."""
         if self.pauses.pop(queue, None) is not None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
@@ -105,11 +104,7 @@ async def run_worker(
                 except (EvidenceUnavailable, ConfigError) as error:
                     readiness.pause(Queue.CURATE, error, NEVER)
             if pipeline is not None:
-                known = readiness.pauses.get(Queue.CURATE)
-                if known and isinstance(
-                    known.obstacle, EvidenceUnavailable | ConfigError
-                ):
-                    readiness.resume(Queue.CURATE)
+                readiness.resume(Queue.CURATE)
                 works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
                 works[PROVE] = partial(prove_again, pipeline)
                 inputs["pipeline"] = pipeline.digest
@@ -121,7 +116,6 @@ async def run_worker(
             jobs = Jobs(app, database, works, readiness)
             monitor = Monitor(queues, jobs, pipeline, settings, stop)
             health.find_obstacle = readiness.describe
-            stack.callback(setattr, health, "find_obstacle", lambda: None)
             ready()
             await run_until_stopped(
                 app,
@@ -210,11 +204,8 @@ class Monitor:
             case WeekSpent() if readiness.select([queue]):
                 readiness.resume(queue)
             case CircuitOpen() if self.pipeline is not None:
-                openings = await self.pipeline.openings()
-                if not openings:
+                if not await self.pipeline.openings():
                     readiness.resume(queue)
-                elif all(opening.is_due(now()) for opening in openings):
-                    readiness.hasten(queue)  # as after another process moved its time
             case EvidenceUnavailable() | ConfigError():
                 is_config = isinstance(obstacle, ConfigError)
                 is_soon = time.monotonic() - self.searched_at < MISSING_S
