@@ -80,7 +80,7 @@ def wait_for(work: Coroutine[object, None, T]) -> T:
 
 def with_instance(
     work: "Callable[Concatenate[Database, Settings, P], Awaitable[T]]",
-    *given: P.args,
+    *arguments: P.args,
     **how: P.kwargs,
 ) -> T:
     """What `work` returns for the configured database, which is migrated and open meanwhile, and the settings."""
@@ -91,30 +91,30 @@ def with_instance(
 
         settings = load_settings().settings
         async with open_database(settings) as database:
-            return await work(database, settings, *given, **how)
+            return await work(database, settings, *arguments, **how)
 
     return wait_for(run())
 
 
 def with_database(
     work: "Callable[Concatenate[Database, P], Awaitable[T]]",
-    *given: P.args,
+    *arguments: P.args,
     **how: P.kwargs,
 ) -> T:
     """The same without the settings."""
-    return with_instance(lambda database, _: work(database, *given, **how))
+    return with_instance(lambda database, _: work(database, *arguments, **how))
 
 
 def with_session(
     work: "Callable[Concatenate[Session, P], Awaitable[T]]",
-    *given: P.args,
+    *arguments: P.args,
     **how: P.kwargs,
 ) -> T:
     """The same for a session of it, whose transaction is committed at the end."""
 
     async def run(database: "Database", _: "Settings") -> T:
         async with database.begin() as session:
-            return await work(session, *given, **how)
+            return await work(session, *arguments, **how)
 
     return with_instance(run)
 
@@ -239,9 +239,9 @@ def _cell(cell: object) -> Text:
     return Text(printable_lines(text))
 
 
-def counted(n: int, one: str, many: str = "") -> str:
-    """A number with its noun: "1 thread", "2 threads"; `many`: the plural that is not `one` and an s."""
-    return f"{n} {one if n == 1 else many or one + 's'}"
+def counted(n: int, single: str, many: str = "") -> str:
+    """A number with its noun: "1 thread", "2 threads"; `many`: the plural that is not `single` and an s."""
+    return f"{n} {single if n == 1 else many or single + 's'}"
 
 
 def first_of(notes: Sequence[str], most: int) -> list[str]:

@@ -31,23 +31,19 @@ async def show_prompt(
     digest = name if name.startswith("sha256:") else f"sha256:{name}"
     for package in (*_PACKAGES, *packages) if _TASK.fullmatch(name) else ():
         with suppress(FileNotFoundError):
-            prompt = load_prompt(package, name)
-            return {"task": name, "digest": prompt.digest, "text": prompt.text}
+            present = load_prompt(package, name)
+            return {"task": name, "digest": present.digest, "text": present.text}
     if (stored := await find_request(session, digest)) is not None:
         request, row = stored
-        reply = {
-            "text": row.text,
-            "finish": row.finish.value,
-            "model": row.reply_model,
-        }
+        finish, model = row.finish.value, row.reply_model
         return {
             "task": row.task,
             "digest": row.request_digest,
             "messages": render(request),
-            "reply": reply,
+            "reply": {"text": row.text, "finish": finish, "model": model},
         }
-    if (found := await find_prompt(session, digest)) is not None:
-        return {"task": found.task, "digest": found.digest, "text": found.text}
+    if (prompt := await find_prompt(session, digest)) is not None:
+        return {"task": prompt.task, "digest": prompt.digest, "text": prompt.text}
     raise UsageError(
         f"{name[:100]!r} names no task, and no one stored prompt or request",
         hint="name a task such as validator.query, or more of the digest",

@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -131,23 +131,19 @@ async def start_study(
             versions = await studies.versions_of(session, revisions.keys())
             study.blinding = Blinding.OPEN
             if not keep_reports:
-                study.blinding = _blinding(settings, versions)
+                folders = [report_path(settings, version) for version in versions]
+                is_public = any((folder / "index.html").is_file() for folder in folders)
+                study.blinding = Blinding.AFTER_REPORT if is_public else Blinding.BLIND
         await studies.add_study(session, study, items)
-        details = {"items": len(items), "blinding": study.blinding.value}
         await record(
             session,
             Act.START_STUDY,
             f"study:{study.name}",
             by=study.created_by,
-            **details,
+            items=len(items),
+            blinding=study.blinding.value,
         )
     return len(items)
-
-
-def _blinding(settings: Settings, versions: Iterable[str]) -> Blinding:
-    reports = [report_path(settings, version) / "index.html" for version in versions]
-    is_public = any(report.is_file() for report in reports)
-    return Blinding.AFTER_REPORT if is_public else Blinding.BLIND
 
 
 async def _check_study(session: Session, study: Study) -> None:
@@ -156,9 +152,7 @@ async def _check_study(session: Session, study: Study) -> None:
         raise UsageError(
             "a name has up to 64 of a-z, 0-9 and -, a seed is from 0 to 2,147,483,647"
         )
-    people = list(study.raters)
-    if study.adjudicator:
-        people.append(study.adjudicator)
+    people = [*study.raters, *filter(None, [study.adjudicator])]
     if len(study.raters) < 2 or len(set(people)) < len(people):
         raise UsageError(
             "a study needs two raters or more, each once, and another one as adjudicator"
@@ -196,20 +190,18 @@ _Cases = Mapping[tuple[str, int], RatedCase]
 def _case_items(study: Study, cases: _Cases) -> Iterator[StudyItem]:
     """What is rated of cases."""
     for (case_id, revision), case in cases.items():
-        criteria = {}
-        for number, text in case.criteria.items():
-            criteria[f"{case_id}-{number}"] = text
+        numbers = {f"{case_id}-{number}": number for number in case.criteria}
+        criteria = dict(zip(numbers, case.criteria.values(), strict=True))
         question, advice = _question_of(case), case.text.advice
         parts = case_parts(case_id, question, advice, criteria)
         for item, aspect, criterion_id in parts:
             if aspect in ASPECTS_OF[study.kind]:
-                number = (criterion_id or "").removeprefix(f"{case_id}-")
                 yield StudyItem(
                     item=item,
                     case_id=case_id,
                     revision=revision,
                     aspect=aspect,
-                    criterion_id=number or None,
+                    criterion_id=numbers.get(criterion_id or ""),
                 )
 
 

@@ -119,14 +119,6 @@ class Pipeline:
     literature: Mapping[str, Circuit] = field(default_factory=dict)
 
     @property
-    def circuits(self) -> set[Circuit]:
-        """The circuits that its engines and literature services are asked through."""
-        return {
-            *filter(None, map(circuit_of, self.respondents.values())),
-            *self.literature.values(),
-        }
-
-    @property
     def proves(self) -> bool:
         """Whether rubrics are proved, for which there are the roles "prober" and "grader"."""
         return "prober" in self.respondents
@@ -139,9 +131,14 @@ class Pipeline:
         return Library(self.retriever, settings.top_k, settings.evidence_tokens, today)
 
     async def openings(self) -> list[Opening]:
-        """Its circuits that are open."""
-        openings = [await circuit.opening() for circuit in self.circuits]
-        return [opening for opening in openings if opening is not None]
+        """Those of its circuits that are open, of engines and literature services."""
+        engines = filter(None, map(circuit_of, self.respondents.values()))
+        openings = []
+        for circuit in {*engines, *self.literature.values()}:
+            opening = await circuit.opening()
+            if opening is not None:
+                openings.append(opening)
+        return openings
 
     async def check_ready(self) -> None:
         """Raise WeekSpent once a limit of the week is reached, and CircuitOpen where a thread would meet one."""

@@ -201,12 +201,12 @@ def overrule(
         )
 
     row, agreed = with_instance(work)
-    state = "still rejected"
-    what_next = "a second person has to agree, by the same command"
     if agreed:
-        state = "no longer rejected"
-        what_next = "the next `medlive curate` continues it"
-    echo(f"{thread} is {state} for {row.overruled}: {what_next}")
+        state, next_step = "no longer", "the next `medlive curate` continues it"
+    else:
+        state = "still"
+        next_step = "a second person has to agree, by the same command"
+    echo(f"{thread} is {state} rejected for {row.overruled}: {next_step}")
 
 
 @app.command()
@@ -245,10 +245,10 @@ def drop_element(
 
     done = with_instance(work)
     echo(f"{case_id} was written anew without {element}")
-    held = "nothing holds it now: the next freeze takes it"
     if done.holds:
-        held = f"it is still held: {done.detail}"
-    echo(held)
+        echo(f"it is still held: {done.detail}")
+    else:
+        echo("nothing holds it now: the next freeze takes it")
 
 
 @app.command()

@@ -115,17 +115,6 @@ class Jobs(JobManager):
         else:
             self.lose(DatabaseUnavailable())
 
-    @contextmanager
-    def holding(self) -> Iterator[None]:
-        """Count a job as being done, by the current task, while the block runs."""
-        task = asyncio.current_task()
-        assert task is not None
-        self.tasks.add(task)
-        try:
-            yield
-        finally:
-            self.tasks.remove(task)
-
     async def uncount_attempt(self, job: Job) -> None:
         """Take back the attempt that giving a job back will count: nothing was asked of its endpoint."""
         if self.cause is None:
@@ -181,33 +170,37 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
     assert isinstance(jobs, Jobs)
     assert jobs.claims is not None
     name = f"{job.task_name} {sorted(arguments.items())}"
-    with jobs.holding():
-        try:
-            check_job(job.task_name, job.queue, arguments)
-            with bound(job=job.id, **arguments):
-                async with jobs.claims.claim(name) as is_alone:
-                    if not is_alone:
-                        raise _GivenBack(RETRY_S)
-                    failed_for = await jobs.works[job.task_name](**arguments)
-            jobs.readiness.worked(job.queue)
-        except (_GivenBack, asyncio.CancelledError):
+    task = asyncio.current_task()
+    assert task is not None
+    jobs.tasks.add(task)
+    try:
+        check_job(job.task_name, job.queue, arguments)
+        with bound(job=job.id, **arguments):
+            async with jobs.claims.claim(name) as is_alone:
+                if not is_alone:
+                    raise _GivenBack(RETRY_S)
+                failed_for = await jobs.works[job.task_name](**arguments)
+        jobs.readiness.worked(job.queue)
+    except (_GivenBack, asyncio.CancelledError):
+        await jobs.uncount_attempt(job)
+        raise
+    except Exception as error:
+        obstacle = find_obstacle(error)
+        if obstacle is not None:
+            jobs.readiness.pause(job.queue, obstacle)
+        if obstacle is not None or isinstance(error, DatabaseUnavailable):
             await jobs.uncount_attempt(job)
-            raise
-        except Exception as error:
-            obstacle = find_obstacle(error)
-            if obstacle is not None:
-                jobs.readiness.pause(job.queue, obstacle)
-            if obstacle is not None or isinstance(error, DatabaseUnavailable):
-                await jobs.uncount_attempt(job)
-                raise _GivenBack(RETRY_S if obstacle is None else 0) from error
-            jobs.readiness.worked(job.queue)
-            reason = to_stored(describe(error))
-            # Where it cannot be kept the thread counts as lost, and is queued again.
-            with suppress(exceptions.ConnectorException):
-                await jobs.connector.execute_query_async(
-                    SAVE_FAILURE, job_id=job.id, queue=job.queue, reason=reason
-                )
-            raise
+            raise _GivenBack(RETRY_S if obstacle is None else 0) from error
+        jobs.readiness.worked(job.queue)
+        reason = to_stored(describe(error))
+        # Where it cannot be kept the thread counts as lost, and is queued again.
+        with suppress(exceptions.ConnectorException):
+            await jobs.connector.execute_query_async(
+                SAVE_FAILURE, job_id=job.id, queue=job.queue, reason=reason
+            )
+        raise
+    finally:
+        jobs.tasks.remove(task)
     waits = RETRY_AFTER_S.get(failed_for or "", ())
     if job.attempts < len(waits):
         raise _GivenBack(waits[max(job.attempts, 0)])
