@@ -158,25 +158,22 @@ def edit(
     if file is None and not any(kind.values()):
         print_json(with_database(load_edit, case_id).model_dump(mode="json"))
         return
-    edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
+    edited = CaseEdit.model_validate(kind)
+    if file is not None:
+        hint = "`medlive review edit CASE` prints such a file, with the revision"
+        try:
+            edited = CaseEdit.model_validate_json(read_given(file))
+        except (OSError, TooLong) as exc:
+            why = getattr(exc, "strerror", None) or exc
+            raise UsageError(f"{file} cannot be read: {why}") from exc
+        except ValidationError as exc:
+            why = f"{file} is not an edited case: {first_fault(exc)}"
+            raise UsageError(why, hint=hint) from exc
+        if edited.revision is None:
+            why = f"{file} is not an edited case: it has no revision"
+            raise UsageError(why, hint=hint)
     done = with_database(edit_case, case_id, edited, reason, of=edited.revision, by=by)
     echo(f"{case_id} has revision {done.revision}")
-
-
-def _read_edit(file: Path) -> CaseEdit:
-    hint = "`medlive review edit CASE` prints such a file, with the revision"
-    try:
-        edit = CaseEdit.model_validate_json(read_given(file))
-    except (OSError, TooLong) as exc:
-        raise UsageError(
-            f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
-        ) from exc
-    except ValidationError as exc:
-        fault = first_fault(exc)
-        raise UsageError(f"{file} is not an edited case: {fault}", hint=hint) from exc
-    if edit.revision is None:
-        raise UsageError(f"{file} is not an edited case: it has no revision", hint=hint)
-    return edit
 
 
 @app.command()

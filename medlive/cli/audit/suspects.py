@@ -1,6 +1,5 @@
 """`medlive review suspects`: criteria that better models miss more often, brought before people."""
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from typer import Option
@@ -60,38 +59,33 @@ def suspects(
     notes = [
         f"{counted(len(rows), 'suspect')} among criteria of {len(scored.models)} models"
     ]
-    if dispute:
-        notes.append(_dispute(rows, by))
-    return Result(rows, [table_of(rows, _CELLS)], notes)
-
-
-def _dispute(rows: Sequence[Mapping[str, Any]], by: str | None) -> str:
-    """Open the disputes; what came of it, in words."""
+    shown = [table_of(rows, _CELLS)]
+    if not dispute:
+        return Result(rows, shown, notes)
     check_person_name(by)
     disputes = with_session(list_disputes, closed=True)
     before = {f"{row.case_id}-{row.criterion_id}" for row in disputes}
     opened, known, strange = 0, 0, 0
-    for row in rows:
-        if row["criterion_id"] in before:
+    for suspected in rows:
+        criterion_id = suspected["criterion_id"]
+        if criterion_id in before:
             known += 1
             continue
         words = (
-            f"suspect: missed by {', '.join(row['bad_models'])}; right by {', '.join(row['good_models'])}"
-            f" (the best first); correlation {row['correlation']:.2f}"
-        )
+            f"suspect: missed by {', '.join(suspected['bad_models'])}; "
+            f"right by {', '.join(suspected['good_models'])}"
+            f" (the best first); correlation {suspected['correlation']:.2f}"
+        )[:2000]
         try:
+            case_id = suspected["case_id"]
             with_database(
-                dispute_case,
-                row["case_id"],
-                words[:2000],
-                criterion_id=row["criterion_id"],
-                by=by,
+                dispute_case, case_id, words, criterion_id=criterion_id, by=by
             )
+            opened += 1
         except UsageError:
             strange += 1
-        else:
-            opened += 1
-    return (
+    notes.append(
         f"{counted(opened, 'dispute')} opened (medlive review disputes); {known} had one; "
         f"{strange} are about cases that are not in this database"
     )
+    return Result(rows, shown, notes)

@@ -70,7 +70,18 @@ def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
     """What people see of what `inspect_thread` returns; a part without anything is left out."""
     thread = record["thread"]
     yield messages_table(thread["messages"], f"{name}: {thread['title']}")
-    yield _describe_origin(record["origin"])
+    origin, pages = record["origin"], []
+    for page in origin["pages"]:
+        pages.append(f"{page['path']} at {page['place']['offset']}")
+    identifiers = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
+    facts = [
+        ["first seen", origin["first_seen_at"]],
+        ["last seen", origin["last_seen_at"]],
+        ["gone from its source since", origin["gone_at"]],
+        ["identifiers in its raw text", identifiers or "none found"],
+        ["pages kept as they came", pages],
+    ]
+    yield Grid(["what", "found"], facts, "Where it is from")
     verdicts = record["filters"]
     failed = [verdict for verdict in verdicts if not verdict["passed"]]
     state = f"all {len(verdicts)} passed" if verdicts else "none made"
@@ -117,21 +128,6 @@ def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
         verified = message.get("verified_by") or message["verified"]
         rows.append([f"m{number}", message["role"], verified, message["text"]])
     return Grid(["id", "role", "verified", "text"], rows, title)
-
-
-def _describe_origin(origin: Row) -> Grid:
-    pages = []
-    for page in origin["pages"]:
-        pages.append(f"{page['path']} at {page['place']['offset']}")
-    identifiers = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
-    facts = [
-        ["first seen", origin["first_seen_at"]],
-        ["last seen", origin["last_seen_at"]],
-        ["gone from its source since", origin["gone_at"]],
-        ["identifiers in its raw text", identifiers or "none found"],
-        ["pages kept as they came", pages],
-    ]
-    return Grid(["what", "found"], facts, "Where it is from")
 
 
 Table = tuple[str, Sequence[Row], Sequence[str]]

@@ -1,10 +1,9 @@
 """`medlive db`: the database."""
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
+from rich.text import Text
 from typer import Option
 
 from medlive.cli.options import Commands, DryRunOption, read_settings
@@ -12,7 +11,7 @@ from medlive.cli.output import Grid, Result, echo, say, wait_for
 from medlive.db import embedded
 from medlive.db.schema.differences import find_differences
 from medlive.db.schema.migrate import prepare
-from medlive.db.schema.revisions import Plan, read_plan
+from medlive.db.schema.revisions import read_plan
 from medlive.db.schema.roles import grant
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
 from medlive.instance.loading import mask_url
@@ -69,7 +68,20 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
         plan = read_plan(database_url(settings))
         migrations = [{"number": n, "what": what} for n, what in plan.migrations]
         value = plan._asdict() | {"migrations": migrations}
-        return Result(value, _describe_plan(plan, settings.home))
+        if not plan.migrations:
+            return Result(value, [f"already at {plan.head}"])
+        shown: list[Grid | Text | str] = [
+            Grid(["migration", "what"], plan.migrations),
+            f"from {plan.revision or 'an empty database'} to {plan.head}",
+        ]
+        if plan.revision is not None:
+            free = shutil.disk_usage(settings.home).free
+            size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
+            shown += [
+                f"a copy of at most {size} is made first, as the way back; {room}",
+                "stop the scheduler, the workers and the web before, and start this version's after it",
+            ]
+        return Result(value, shown)
     done = wait_for(upgrade_database(settings, copy=not no_backup))
     state = "upgraded to" if done["migrations"] else "already at"
     notes = [f"{state} {done['head']}"]
@@ -88,19 +100,6 @@ def roles(no_backup: NoBackupOption = False) -> Result:
     wait_for(upgrade_database(settings, copy=not no_backup))
     granted = grant(database_url(settings))
     return Result({"roles": granted}, notes=[f"granted: {', '.join(granted)}"])
-
-
-def _describe_plan(plan: Plan, home: Path) -> Iterator[Grid | str]:
-    if not plan.migrations:
-        yield f"already at {plan.head}"
-        return
-    yield Grid(["migration", "what"], plan.migrations)
-    free = shutil.disk_usage(home).free
-    yield f"from {plan.revision or 'an empty database'} to {plan.head}"
-    if plan.revision is not None:
-        size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
-        yield f"a copy of at most {size} is made first, as the way back; {room}"
-        yield "stop the scheduler, the workers and the web before, and start this version's after it"
 
 
 @app.command()

@@ -124,10 +124,7 @@ def _remarks(status: dict[str, Any]) -> Iterator[str]:
             "medlive evidence gaps lists what the library lacks"
         )
     yield f"{counted(status['kept'], 'case')} kept; medlive cost says what engines cost"
-    yield _describe_week(status["week"])
-
-
-def _describe_week(week: dict[str, Any]) -> str:
+    week = status["week"]
     text = f"{week['week']}: " + ("unknown, at least " if week["usd"] is None else "")
     text += f"{week['known_usd']:.4f}"
     if week["budget_usd"] is not None:
@@ -143,4 +140,4 @@ def _describe_week(week: dict[str, Any]) -> str:
     if week["usd_a_kept_case"] is not None:
         kept = counted(week["kept"], "case")
         text += f"; {kept} kept, {week['usd_a_kept_case']:.4f} each"
-    return text
+    yield text

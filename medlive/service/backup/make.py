@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -275,8 +274,14 @@ def _copy_files(
             f"raw pages are missing or were removed meanwhile: {', '.join(short)}",
             hint="run it again; if it says so again, `medlive source check`",
         )
-    place = snapshots_path(settings)
-    for name in _snapshot_files(place, about.snapshots):
+    # Frozen snapshots, where they are there, and what lies beside them
+    place, names = snapshots_path(settings), list[str]()
+    for version in about.snapshots:
+        folder = path_below(place, folder_name(version))
+        if folder.is_dir():
+            names += [f"{folder.name}/{name}" for name in plain_files(folder)]
+    names += [path.name for path in place.glob("[!.]*") if not path.is_dir()]
+    for name in names:
         _copy(place, name, draft, f"snapshots/{name}")
     for path in settings.home.glob("*.key"):
         # Whoever reads a backup must not sign another.
@@ -286,18 +291,6 @@ def _copy_files(
         for (source, thread_id), reason in erased.items():
             takedown = Takedown(source=source, thread_id=thread_id, reason=reason)
             lines.write(takedown.model_dump_json() + "\n")
-
-
-def _snapshot_files(place: Path, versions: Sequence[str]) -> list[str]:
-    """The files of frozen snapshots, where they are there, and those beside them."""
-    names = []
-    for version in versions:
-        folder = path_below(place, folder_name(version))
-        if folder.is_dir():
-            names += [f"{folder.name}/{name}" for name in plain_files(folder)]
-    if place.is_dir():
-        names += [path.name for path in place.glob("[!.]*") if not path.is_dir()]
-    return names
 
 
 def _copy(source: Path, name: str, draft: Path, target: str) -> None:

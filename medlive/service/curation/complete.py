@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC
-from typing import NamedTuple
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.holds import with_holds
@@ -40,12 +39,9 @@ _DETAIL = 2000
 """Characters of a hold's detail, at most."""
 
 
-class CompletedCase(NamedTuple):
-    """A curation whose case can be released, or what keeps it from that."""
-
-    curation: Curation
-    rubric: Rubric | None  # None where an engine gave no usable reply
-    proof: Proof | None = None  # None where none was made
+CompletedCase = tuple[Curation, Rubric | None, Proof | None]
+"""A curation, and what makes its case fit for a release: no rubric where an engine gave no usable reply, no proof where
+none was made."""
 
 
 async def complete_case(
@@ -95,11 +91,11 @@ async def complete_case(
             calls=tuple(journal),
             engines=engines,
         )
-        return CompletedCase(failed, None)
+        return failed, None, None
     rubric = await classify(text, rubric, agents["rubric"])
     done = replace(curation, text=text, calls=tuple(journal), engines=engines)
     holds = tuple(_holds_of(made, redacted.remaining))
-    return CompletedCase(with_holds(done, holds), rubric, made.proof)
+    return with_holds(done, holds), rubric, made.proof
 
 
 async def redact_case(

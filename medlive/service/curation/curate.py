@@ -381,6 +381,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             # A date that somebody assumed says nothing of the medicine of its time.
             raw = replace(raw, posted_at=None)
         language = thread_language(raw)
+        rubric = proof = None
         try:
             async with asyncio.timeout(limit_s):
                 curation = await curate(
@@ -392,9 +393,10 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                     run_date=started.date(),
                     overruled=[reason for reason in Reason if reason in overruled],
                 )
-                completed = CompletedCase(curation, None)
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                    completed = await complete_in(pipeline, curation, language, started)
+                    curation, rubric, proof = await complete_in(
+                        pipeline, curation, language, started
+                    )
         except asyncio.CancelledError:
             # What is under way is kept before another worker takes the thread up, and would ask it again.
             settling = [own.settle() for own in pipeline.respondents.values()]
@@ -402,8 +404,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             raise
         except TimeoutError:
             detail = f"not decided within {limit_s:g} s"
-            failed = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
-            completed = CompletedCase(failed, None)
+            curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):
@@ -414,12 +415,12 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 pipeline,
                 stored,
                 language,
-                completed,
+                (curation, rubric, proof),
                 started=started,
                 digest=digest,
             )
-        _log.debug("curated: %s", completed.curation.outcome.value)
-    return completed.curation
+        _log.debug("curated: %s", curation.outcome.value)
+    return curation
 
 
 async def complete_in(

@@ -28,7 +28,6 @@ from medlive.db.threads.threads import load_thread, revisions_of
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
-from medlive.service.curation.complete import CompletedCase
 from medlive.service.curation.curate import complete_in, save_decision
 from medlive.service.release.withdraw import (
     check_person_name,
@@ -135,11 +134,12 @@ async def drop_element(
         pipeline.respondents,
         pipeline.curation,
     )
-    completed = CompletedCase(curation, None)
+    rubric = proof = None
     if curation.outcome is not Outcome.FAILED:
-        completed = await complete_in(pipeline, curation, language, started)
-    curation = completed.curation
-    if completed.rubric is None or curation.text is None:
+        curation, rubric, proof = await complete_in(
+            pipeline, curation, language, started
+        )
+    if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
     digest = digest_json([pipeline.digest, "without", dropped])
@@ -159,7 +159,7 @@ async def drop_element(
             pipeline,
             stored,
             language,
-            completed,
+            (curation, rubric, proof),
             started=started,
             digest=digest,
         )

@@ -187,8 +187,10 @@ async def lift_source_quarantine(
 
 async def find_source(session: Session, source: str) -> Record | None:
     """A source's latest harvest and quarantine; None if it is not known."""
-    sources = {info.name: info for info in await harvests.list_sources(session)}
-    return sources.get(source)
+    for info in await harvests.list_sources(session):
+        if info.name == source:
+            return info
+    return None
 
 
 async def compare_run(

@@ -38,7 +38,7 @@ from medlive.sources.archive import ArchiveDamaged, pages
 from medlive.sources.harvest import parse_with
 from medlive.sources.ledger import PageKind
 from medlive.sources.registry import build_site, known_sites
-from medlive.sources.source import Fetched, Site
+from medlive.sources.source import Site
 from medlive.threads.model import Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -161,6 +161,8 @@ async def _find_showing_fetches(
 ) -> tuple[list[int], list[ArchiveDamaged]]:
     """Find fetches of other pages that show the thread (lists, and threads that link to it); and damaged files."""
     pattern = _pattern(traces)
+    word = re.escape(thread_id.encode())
+    id_as_word = re.compile(rb"(?<![0-9A-Za-z])" + word + rb"(?![0-9A-Za-z])")
 
     def search(archive: Record, kept: Collection[Record]) -> list[int]:
         fetch_ids = []
@@ -170,7 +172,12 @@ async def _find_showing_fetches(
                 continue
             shows = bool(pattern and pattern.search(page.body))
             if site is not None and fetch.kind is PageKind.LISTING:
-                shows = shows or _page_lists(site, page, thread_id)
+                try:
+                    entries = parse_with(page.url, site.parse_listing, page).entries
+                    shows |= thread_id in [entry.thread_id for entry in entries]
+                except MedliveError:
+                    # Where no layout fits: whether its id occurs as a word
+                    shows |= id_as_word.search(page.body) is not None
             if shows:
                 fetch_ids.append(fetch.fetch_id)
         return fetch_ids
@@ -187,17 +194,6 @@ async def _find_showing_fetches(
         except ArchiveDamaged as error:
             damaged.append(error)
     return fetch_ids, damaged
-
-
-def _page_lists(site: Site, page: Fetched, thread_id: str) -> bool:
-    """Whether a list page shows the thread; where no layout fits, whether its id occurs as a word."""
-    try:
-        entries = parse_with(page.url, site.parse_listing, page).entries
-        return any(entry.thread_id == thread_id for entry in entries)
-    except MedliveError:
-        word = re.escape(thread_id.encode())
-        bounded = rb"(?<![0-9A-Za-z])" + word + rb"(?![0-9A-Za-z])"
-        return re.search(bounded, page.body) is not None
 
 
 def _pattern(traces: Traces) -> re.Pattern[bytes] | None:

@@ -78,8 +78,6 @@ Tick = Callable[[int, int], None]
 """Called with (cases checked, cases in all)."""
 
 _LOCK: Final = "medlive snapshot freeze"
-_MAX_WEEKS_AHEAD: Final = 260
-"""Weeks (five years): a mistyped year must not be frozen."""
 _PAGE: Final = 5_000
 
 
@@ -166,11 +164,6 @@ async def freeze(
                 await restore_folder(database, settings, info)
             return await _result(
                 database, settings, info, already=True, built_again=not is_whole
-            )
-        if weeks_between(iso_week(now()), version) > _MAX_WEEKS_AHEAD:
-            raise UsageError(
-                f"{version} is more than {_MAX_WEEKS_AHEAD} weeks ahead",
-                hint="no earlier week could be frozen after it",
             )
         if anew or not await _can_resume(database, version, notify):
             await _discard_unfinished(database, settings, version, key, notify)

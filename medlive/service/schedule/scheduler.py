@@ -231,7 +231,13 @@ class _Runner:
             due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
             for state in states:
                 if state.status == "blocked" and not (due and state.waits):
-                    self._report_blocked(state)
+                    step, why = f"{state.week} {state.command}", str(state.why)
+                    # What is waited for changes with every thread, and is said once.
+                    key = f"{step} {state.waits or why}"
+                    if self._notify_once(f"{step}: {why}", key):
+                        self.results.append(
+                            StepResult(state.command, state.week, "skipped", why)
+                        )
             if not due:
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
@@ -242,12 +248,6 @@ class _Runner:
                 _log.error("%s", message)
             else:
                 self.notify(message)
-
-    def _report_blocked(self, state: StepState) -> None:
-        step, why = f"{state.week} {state.command}", state.why or ""
-        # What is waited for changes with every thread, and is said once.
-        if self._notify_once(f"{step}: {why}", f"{step} {state.waits or why}"):
-            self.results.append(StepResult(state.command, state.week, "skipped", why))
 
     async def _run_step(self, step: StepState) -> StepResult:
         works = {STEP: step_work(self.database, self.settings, step.week)}
