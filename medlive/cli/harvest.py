@@ -108,7 +108,7 @@ def harvest(
     """
     settings = read_settings()
     moment = read_moment("--since", since)
-    if moment is not None and moment > now():
+    if moment and moment > now():
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
     if dry_run:
@@ -288,7 +288,7 @@ def check(
         file: With --url: read this saved page instead of fetching it.
     """
     if url is None:
-        if file is not None:
+        if file:
             raise UsageError(
                 "--file needs --url, the address that the page was saved from"
             )
@@ -460,7 +460,7 @@ def reparse(
 
 
 def _quarantine_notes(done: ReparseResult) -> Iterator[str]:
-    if done.quarantined is not None and not done.busy:
+    if done.quarantined and not done.busy:
         fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
         state = f"still has {fallen}" if fallen else "has all that earlier ones have"
         yield f"{done.source} is quarantined: {done.quarantined}"

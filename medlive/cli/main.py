@@ -208,9 +208,9 @@ def _root(
     ] = "text",
 ) -> None:
     """medlive: a weekly, checksummed benchmark of real clinical questions."""
-    if config is not None:
+    if config:
         os.environ["MEDLIVE_CONFIG"] = str(config)
     level = None
-    if log_level is not None:
+    if log_level:
         level = logging.getLevelNamesMapping()[log_level.upper()]
     logs.configure(level, verbose=verbose, quiet=quiet, as_json=log_format == "json")

@@ -181,7 +181,7 @@ def show_result(result: Result, as_json: bool = False) -> None:
                 echo(part)
     for note in result.notes:
         say(note)
-    if result.failure is not None:
+    if result.failure:
         raise result.failure
 
 

@@ -33,7 +33,7 @@ async def show_prompt(
         with suppress(FileNotFoundError):
             present = load_prompt(package, name)
             return {"task": name, "digest": present.digest, "text": present.text}
-    if (stored := await find_request(session, digest)) is not None:
+    if stored := await find_request(session, digest):
         request, row = stored
         finish, model = row.finish.value, row.reply_model
         return {
@@ -42,7 +42,7 @@ async def show_prompt(
             "messages": render(request),
             "reply": {"text": row.text, "finish": finish, "model": model},
         }
-    if (prompt := await find_prompt(session, digest)) is not None:
+    if prompt := await find_prompt(session, digest):
         return {"task": prompt.task, "digest": prompt.digest, "text": prompt.text}
     raise UsageError(
         f"{name[:100]!r} names no task, and no one stored prompt or request",

@@ -115,7 +115,7 @@ async def start_study(
             study.version, study.grader = version, sheet.grader
             study.against = sheet.against
         candidates = await studies.list_candidates(session, study.version)
-        if sheet is not None:
+        if sheet:
             checked = {verdict.case_id for verdict in sheet.verdicts}
             candidates = [c for c in candidates if c.case_id in checked]
         drawn = draw(candidates, sample, study.stratum, study.seed)
@@ -127,7 +127,7 @@ async def start_study(
         chosen = _verdict_items(sheet, cases) if sheet else _case_items(study, cases)
         items = list(chosen)
         study.blinding = Blinding.BLIND
-        if sheet is not None:
+        if sheet:
             versions = await studies.versions_of(session, revisions.keys())
             study.blinding = Blinding.OPEN
             if not keep_reports:
@@ -287,7 +287,7 @@ async def rate(
             )
         if len(comment) > COMMENT_CHARS:
             raise UsageError(f"a comment has at most {COMMENT_CHARS:,} characters")
-        if study.closed_at is not None:
+        if study.closed_at:
             raise CheckFailed(f"study {study.name} is closed")
         if rater not in study.raters and (
             results is None or item not in [d.item for d in results.disagreements]

@@ -81,7 +81,7 @@ class Liveness:
 
     def answer(self) -> dict[str, str]:
         """The body for a probe."""
-        if (reason := self.waiting or self.find_obstacle()) is not None:
+        if reason := self.waiting or self.find_obstacle():
             return {"status": "waiting", "reason": reason}
         return {"status": "ok"}
 

@@ -136,7 +136,7 @@ class Pipeline:
         openings = []
         for circuit in {*engines, *self.literature.values()}:
             opening = await circuit.opening()
-            if opening is not None:
+            if opening:
                 openings.append(opening)
         return openings
 
@@ -158,7 +158,7 @@ class Pipeline:
         async with asyncio.TaskGroup() as group:
             for respondent in set(self.respondents.values()):
                 group.create_task(respondent.aclose())
-            if self.online is not None:
+            if self.online:
                 group.create_task(self.online.aclose())
 
 

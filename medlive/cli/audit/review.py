@@ -153,13 +153,13 @@ def edit(
     """
 
     kind = {"difficulty": difficulty, "dialogue_register": register}
-    if file is not None and any(kind.values()):
+    if file and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
     if file is None and not any(kind.values()):
         print_json(with_database(load_edit, case_id).model_dump(mode="json"))
         return
     edited = CaseEdit.model_validate(kind)
-    if file is not None:
+    if file:
         hint = "`medlive review edit CASE` prints such a file, with the revision"
         try:
             edited = CaseEdit.model_validate_json(read_given(file))

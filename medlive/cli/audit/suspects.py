@@ -42,7 +42,7 @@ def suspects(
     rows: list[dict[str, Any]] = []
     for suspect in suspects_of(scored):
         case_id, criterion = suspect.item.case.case_id, suspect.item.criterion
-        assert criterion is not None
+        assert criterion
         figures = suspect.item.figures
         row = {
             "case_id": case_id,

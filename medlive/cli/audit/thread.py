@@ -197,7 +197,7 @@ def _figures(figures: Row) -> str:
 def _proof_tables(proof: Row, case: Row | None) -> Iterator[Table]:
     """The answers of known quality, how the rubric grades them, and what spoke against it."""
     state = "passed" if proof["passed"] else "failed"
-    if case is not None and not proof["applies"]:
+    if case and not proof["applies"]:
         state = (
             f"{unproved_words(case['unproved_since'])}; of the rubric before, {state}"
         )

@@ -74,7 +74,7 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
             Grid(["migration", "what"], plan.migrations),
             f"from {plan.revision or 'an empty database'} to {plan.head}",
         ]
-        if plan.revision is not None:
+        if plan.revision:
             free = shutil.disk_usage(settings.home).free
             size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
             shown += [
@@ -85,7 +85,7 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
     done = wait_for(upgrade_database(settings, copy=not no_backup))
     state = "upgraded to" if done["migrations"] else "already at"
     notes = [f"{state} {done['head']}"]
-    if done["copy"] is not None:
+    if done["copy"]:
         notes.append(f"as it was: {done['copy']}, for `medlive restore`")
     return Result(done, notes=notes)
 

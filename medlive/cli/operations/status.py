@@ -32,7 +32,7 @@ def status(
     Args:
         check: Print problems alone, one a line, and nothing when there is none.
     """
-    if context.invoked_subcommand is not None:
+    if context.invoked_subcommand:
         return None
     if check:
         problems = _unacknowledged(with_instance(read_problems))

@@ -109,7 +109,7 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
                 yield f"  {line}"
     yield f"decided: {value['standing']['in_short']}"
     yield from _decisions(value)
-    if (cost := value["cost"]) is not None:
+    if cost := value["cost"]:
         text = f"cost: {_money(cost['cost_usd'])} USD for {counted(cost['replies'], 'reply', 'replies')}"
         if cost["estimated"]:
             text += f", {cost['estimated']} of them by an upper bound of their tokens"
@@ -155,7 +155,7 @@ def _proofs(proofs: dict[str, Any]) -> Iterator[str]:
 
 def _run(run: dict[str, Any]) -> list[object]:
     took = run["took"] or "not ended"
-    if not run["took"] and (ended := run["finished_at"]) is not None:
+    if not run["took"] and (ended := run["finished_at"]):
         took = f"begun again, ended {ended:%a %H:%M}"
     began = f"{run['started_at']:%a %H:%M}"
     counts = _DIGEST.sub(r"\1…", run["in_short"])

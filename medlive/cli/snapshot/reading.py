@@ -81,7 +81,7 @@ def show(path: SnapshotArgument) -> Result:
     snapshot = open_snapshot(snapshot_folder(read_settings(), path))
     manifest = snapshot.manifest
     notes = []
-    if manifest.partial is not None:
+    if manifest.partial:
         notes.append(f"partial: {manifest.partial.in_short}")
     for warning in manifest.warnings:
         notes.append(f"warning: {warning}")
@@ -189,7 +189,7 @@ def fetch(
         notes.append(_TRUST[done.trust])
     if done.why_not:
         notes.append("not publishable: " + "; ".join(done.why_not))
-    if done.errata_kept is not None:
+    if done.errata_kept:
         notes.append(f"the errata here were kept: {done.errata_kept}")
     if done.errata:
         notes.append(f"{done.errata} errata concern it: see errata.json beside it")

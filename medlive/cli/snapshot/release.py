@@ -150,7 +150,7 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
         yield "its folder was incomplete and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:
         yield f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown"
-    if done.partial is not None:
+    if done.partial:
         yield f"partial: {done.partial.in_short}"
     if done.key_id:
         yield f"signed with key {done.key_id}"
@@ -206,7 +206,7 @@ def publish(
         f"medlive {done.version} ({done.digest}) at {done.where}: {files}, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were published before"
     ]
-    if done.latest is not None:
+    if done.latest:
         updated = f"; updated: {', '.join(done.updated)}" if done.updated else ""
         shown.append(f"newest there: {done.latest}{updated}")
     if dry_run and done.sent:
@@ -273,7 +273,7 @@ def withdraw(
     }
     value |= fields_of(done, ("already", "snapshots", "errata", "signed"))
     notes = []
-    if done.errata is not None:
+    if done.errata:
         unsigned = "" if done.signed else ", unsigned: no signing key is set"
         notes.append(f"{done.errata} is written{unsigned}")
     return Result(value, _describe_withdrawn(done, dry_run=dry_run), notes)
@@ -327,6 +327,6 @@ def _describe_withdrawn(done: "WithdrawResult", *, dry_run: bool) -> Iterator[st
     else:
         verb = "would be" if dry_run else "is"
         yield f"{what} {verb} withdrawn ({withdrawal.kind.value}: {withdrawal.reason})"
-    if withdrawal.new_revision is not None:
+    if withdrawal.new_revision:
         yield f"its case goes on as revision {withdrawal.new_revision}"
     yield f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}"

@@ -206,7 +206,7 @@ def secret_key(settings: Settings) -> SecretKey:
                 path.with_suffix(".pub").name,
             )
     key = load_signing_key({}, path)
-    assert key is not None
+    assert key
     return key
 
 
@@ -220,7 +220,7 @@ def public_keys(settings: Settings, texts: Sequence[str]) -> tuple[PublicKey, ..
     keys: list[PublicKey] = []
     for text in texts:
         key = public_key_of(text)
-        assert key is not None
+        assert key
         keys.append(key)
     if not keys and key_path(settings).exists():
         keys.append(secret_key(settings).public)

@@ -145,7 +145,7 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
     url = database_url(settings)
     plan = await asyncio.to_thread(read_plan, url)
     out = None
-    if plan.migrations and plan.revision is not None and copy:
+    if plan.migrations and plan.revision and copy:
         name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
         out = settings.home / "upgrades" / name
         with writing(out):

@@ -66,11 +66,11 @@ async def complete_case(
         grade: Grades the proof's answers; None makes no proof.
     """
     text, journal = curation.text, list(curation.calls)
-    assert text is not None
+    assert text
     roles = ["rubric", "reader"]
-    if library is not None:
+    if library:
         roles.append("validator")
-    if grade is not None:
+    if grade:
         roles += ["prober", "grader"]
     agents: dict[str, Agent] = {}
     engines = dict(curation.engines)
@@ -138,7 +138,7 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
             criteria.append(fault.criterion)
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(filter(None, criteria)))
-    if made.proof is not None and not made.proof.passed:
+    if made.proof and not made.proof.passed:
         failures = made.proof.last_failures
         detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in failures)
         yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
@@ -182,7 +182,7 @@ async def save_case(
     if len(kept.criteria) < len(content.rubric.criteria):
         thin = too_thin(kept)
         latest = await latest_case(session, case.id) if thin else None
-        if latest is not None:
+        if latest:
             reason = f"without its withdrawn criteria the rubric has {thin}"
             await set_status(session, case.id, CaseStatus.HELD, reason)
             return SavedCase(case.id, latest.revision, "unchanged")
@@ -199,7 +199,7 @@ async def _respect_people(
     """Let what people decided about the case stand, or ask them again where its content changed."""
     case_id = case.id
     review = await find_review(session, case_id, saved.revision, _VERDICTS)
-    if review is not None:
+    if review:
         await apply_review(session, case_id, review.action, review.reason)
         return
     if case.status is CaseStatus.REJECTED and held is None:
@@ -209,5 +209,5 @@ async def _respect_people(
     if saved.status != "revised":
         return
     edits = (ReviewAction.EDIT,)
-    if await find_review(session, case_id, saved.revision - 1, edits) is not None:
+    if await find_review(session, case_id, saved.revision - 1, edits):
         await set_status(session, case_id, CaseStatus.HELD, held or _EDITED)

@@ -457,10 +457,10 @@ async def save_decision(
         started_at=started,
         finished_at=finished,
     )
-    if proof is not None:
+    if proof:
         await save_proof(session, curation_id, proof)
-    if rubric is not None and curation.text is not None:
-        assert stored.thread.posted_at is not None  # the filters require a date
+    if rubric and curation.text:
+        assert stored.thread.posted_at  # the filters require a date
         content = cases.CaseContent(
             curation_id=curation_id,
             language=language,

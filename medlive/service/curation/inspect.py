@@ -91,7 +91,7 @@ async def inspect_thread(
         UsageError: when there is no such thread or decision.
         ThreadTakenDown: when it was erased.
     """
-    if (takedown := await find_takedown(session, source, thread_id)) is not None:
+    if takedown := await find_takedown(session, source, thread_id):
         raise ThreadTakenDown(takedown)
     revisions = await revisions_of(session, source, thread_id)
     if not revisions:
@@ -101,7 +101,7 @@ async def inspect_thread(
         )
     revision = revisions[-1]
     # Without identifiers: the part that a window shows, or all
-    if window is not None:
+    if window:
         excerpt = await load_excerpt(session, revision, window)
         thread_pk = excerpt.thread_pk
         texts = await asyncio.to_thread(_excerpt_as_json, excerpt)
@@ -148,7 +148,7 @@ async def _decided_as_json(
         return {"curation": None, "proof": None, "decided": None}
     curation = await load_curation(session, decided.id)
     proof, shown = await load_proof(session, decided.id), None
-    if proof is not None:
+    if proof:
         # Each answer with its score, and by criterion which answers meet it
         shown = asdict(proof) | {"criteria": list(map(_criterion, proof.criteria))}
         for probe, own in zip(shown["probes"], proof.probes, strict=True):

@@ -99,7 +99,7 @@ async def harvest_source(
             return done
         async with database.begin() as session:
             info = await find_source(session, source)
-            if info is not None and info.quarantine_reason is not None:
+            if info and info.quarantine_reason:
                 done.quarantined = info.quarantine_reason
                 return done
             run = await harvests.start_harvest(
@@ -154,8 +154,8 @@ async def describe_next_harvest(database: Database, source: str, *, again: bool)
     async with database.begin() as session:
         info = await find_source(session, source)
         waiting = await count_left_over(session, source)
-    outcome = info.last_outcome if info is not None and info.last_run == week else None
-    if info is not None and info.quarantine_reason is not None:
+    outcome = info.last_outcome if info and info.last_run == week else None
+    if info and info.quarantine_reason:
         return f"nothing: quarantined, {info.quarantine_reason}"
     if outcome == RunOutcome.DONE and not again:
         return f"nothing: {week} is done"
@@ -221,7 +221,7 @@ async def _finish(
             done.drift = drift
             await harvests.save_measures(session, run.run_id, drift)
         done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
-        if done.quarantined is not None:
+        if done.quarantined:
             await harvests.quarantine(session, done.source, done.quarantined)
         why = done.failed or done.quarantined
         await harvests.finish_harvest(

@@ -134,7 +134,7 @@ class PostgresLedger:
         await self._ask(harvests.add_counts, self.run, sent)
         self._saved_requests += sent
         self.counts += sent
-        if self._writer is not None:
+        if self._writer:
             await asyncio.to_thread(self._writer.close)
             await self._ask(archives.mark_sealed, self._archive_id)
 
@@ -242,7 +242,7 @@ class PostgresLedger:
         places: Sequence[Place],
         counts: Counter[str],
     ) -> None:
-        assert self._writer is not None
+        assert self._writer
         ids = await fetches.save_pages(
             session, self.run.run_id, self.source, pages, self._archive_id, places
         )

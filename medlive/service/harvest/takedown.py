@@ -171,7 +171,7 @@ async def _find_showing_fetches(
             if (fetch := fetches.get(place)) is None:
                 continue
             shows = bool(pattern and pattern.search(page.body))
-            if site is not None and fetch.kind is PageKind.LISTING:
+            if site and fetch.kind is PageKind.LISTING:
                 try:
                     entries = parse_with(page.url, site.parse_listing, page).entries
                     shows |= thread_id in [entry.thread_id for entry in entries]

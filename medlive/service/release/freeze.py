@@ -150,7 +150,7 @@ async def freeze(
             )
         async with database.begin() as session:
             info = await snapshots.find_snapshot(session, version)
-        if info is not None and info.state is SnapshotState.FROZEN:
+        if info and info.state is SnapshotState.FROZEN:
             if anew:
                 raise UsageError(
                     f"snapshot {version} is frozen", hint="freeze under another week"
@@ -208,7 +208,7 @@ async def _discard_unfinished(
     async with database.begin() as session:
         begun = await snapshots.list_snapshots(session)
         parent = await latest_frozen(session)
-    if key is None and parent is not None and parent.signature is not None:
+    if key is None and parent and parent.signature is not None:
         notify(f"{parent.version} was signed, and {version} will not be: no key is set")
     for info in begun:
         if info.state is not SnapshotState.FROZEN:
@@ -281,7 +281,7 @@ async def _select(
             minimum_by_language=dict(release.minimum_by_language.items()),
         )
         signing = None
-        if key is not None:
+        if key:
             public = key.public
             signing = Signing(key_id=public.id_text(), public_key=public.line())
         entries, head = await read_head(session)
@@ -299,7 +299,7 @@ async def _select(
             standing=standing.counts,
         )
         await snapshots.settle_snapshot(session, version, meta)
-        if partial is not None and because == BY_PERSON:
+        if partial and because == BY_PERSON:
             await record(
                 session,
                 Act.FREEZE_PARTIAL,
@@ -340,7 +340,7 @@ async def _build(
     if info is None or fixed is None:
         raise snapshots.MembersGone
     signer: Sign | None = None
-    if fixed.signing is not None:
+    if fixed.signing:
         if key is None or key.public.line() != fixed.signing.public_key:
             raise UsageError(
                 f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
@@ -385,7 +385,7 @@ async def _result(
         fixed = await snapshots.load_fixed(session, version)
         kept_out = await snapshots.load_kept_out(session, version)
         waiting = await snapshots.count_waiting(session) if already else 0
-    assert fixed is not None
+    assert fixed
     return FreezeResult(
         version=version,
         path=snapshots_path(settings) / folder_name(version),
@@ -411,8 +411,8 @@ def is_held_out(case_id: str, share: float, key: bytes) -> bool:
 def weeks_between(earlier: str, later: str) -> int:
     """The number of weeks from one valid ISO week to another."""
     start, other = week_end(earlier), week_end(later)
-    assert start is not None
-    assert other is not None
+    assert start
+    assert other
     return (other - start).days // 7
 
 

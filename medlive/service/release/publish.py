@@ -22,7 +22,7 @@ from medlive.snapshot.verify.run import verify_snapshot
 
 def find_folder(settings: Settings, version_or_path: str | None) -> Path:
     """The folder to publish; None for the newest frozen one. Raises BadInput when there is none."""
-    if version_or_path is not None:
+    if version_or_path:
         folder = snapshot_folder(settings, version_or_path)
         if not folder.is_dir():
             raise BadInput(f"{folder} does not exist")
@@ -131,7 +131,7 @@ async def announce_week(
         text = f"{week} is frozen and withheld\n" + "\n".join(info.why_not or ())
     async with database.begin() as session:
         fixed = await load_fixed(session, week)
-        if fixed is not None and fixed.partial is not None:
+        if fixed and fixed.partial:
             text += f"\npartial: {fixed.partial.in_short}"
         return {
             "messages": await write_message(

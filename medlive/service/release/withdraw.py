@@ -78,7 +78,7 @@ async def withdraw(
     async with database.begin() as session:
         await cases.lock_case(session, case_id)
         part = None
-        if criterion_id is not None:
+        if criterion_id:
             part = await find_criterion(session, case_id, criterion_id, revision)
         withdrawal, already = await _withdraw(
             session, case_id, kind, reason, by=by, part=part
@@ -123,7 +123,7 @@ async def reinstate(
     async with database.begin() as session:
         await cases.lock_case(session, case_id)
         thread = await thread_of_case(session, case_id)
-        if await find_takedown(session, *thread) is not None:
+        if await find_takedown(session, *thread):
             raise CheckFailed(
                 f"{'/'.join(thread)}, the thread of {case_id}, is taken down",
                 hint="medlive thread lift-takedown comes first",
@@ -298,11 +298,11 @@ async def _withdraw(
     status = await cases.lock_case(session, case_id)
     digest = withdrawals.text_digest(part[1].criterion) if part else None
     known = await withdrawals.find_withdrawal(session, case_id, kind, digest)
-    if known is not None:
+    if known:
         return known, True
     latest = await load_latest_case(session, case_id)
     revision, criterion, new_revision = latest.revision, None, None
-    if part is not None:
+    if part:
         if status is CaseStatus.WITHDRAWN:
             raise CheckFailed(f"the whole case {case_id} is withdrawn already")
         revision, criterion = part
@@ -310,7 +310,7 @@ async def _withdraw(
             latest.rubric, {withdrawals.text_digest(criterion.criterion)}
         )
         if len(left.criteria) < len(latest.rubric.criteria):
-            if (thin := withdrawals.too_thin(left)) is not None:
+            if thin := withdrawals.too_thin(left):
                 raise CheckFailed(
                     f"without {case_id}-{criterion.id} the rubric would have {thin}",
                     hint="withdraw the case instead, without --criterion",

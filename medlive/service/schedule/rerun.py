@@ -35,7 +35,7 @@ async def run_again(
     it is being done, and DatabaseUnavailable.
     """
     state, week = await _find(database, settings, step, week)
-    if state.source is not None and week != iso_week(now()):
+    if state.source and week != iso_week(now()):
         raise UsageError(f"a harvest is always the present week's, not {week}'s")
     async with database.begin() as session:
         await _refuse_under_way(session, step, week)
@@ -67,7 +67,7 @@ async def clear_step(
     async with database.begin() as session:
         await _refuse_under_way(session, step, week)
         info = await find_snapshot(session, week) if step == FREEZE else None
-        if info is not None and info.frozen_at is not None:
+        if info and info.frozen_at:
             raise UsageError(
                 f"{week} is frozen and stays as it is",
                 hint="medlive snapshot withdraw takes cases back",
@@ -113,6 +113,6 @@ async def _clear(session: Session, state: StepState, week: str) -> int:
     cleared = await clear_runs(
         session, state.command, week, by_hand=by_hand, since=since
     )
-    if state.source is not None:
+    if state.source:
         cleared += await clear_harvest(session, state.source, week)
     return cleared

@@ -258,7 +258,7 @@ class _Runner:
             _, runs = await runs_of_week(session, step.week)
         state, detail = "failed", "its job ended without a result"
         run = runs.get(step.command)
-        if run is not None and run.outcome is not RunOutcome.RUNNING:
+        if run and run.outcome is not RunOutcome.RUNNING:
             is_partial = run.outcome is RunOutcome.PARTIAL
             state = "skipped" if is_partial else run.outcome.value
             detail = steps.summarize_counts(run.counts)
@@ -298,7 +298,7 @@ async def run_step(
     async with recorded_run(database, steps.command_of(step), {}, iso_week=week) as run:
         try:
             with bound(step=step, week=week):
-                if (source := steps.source_of(step)) is not None:
+                if source := steps.source_of(step):
                     run.counts = await _harvest(database, settings, source, week)
                 else:
                     run.counts = await WORK[step](database, settings, week)
@@ -361,7 +361,7 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     async with database.begin() as session:
         wait = (await load_waits(session)).get((steps.FREEZE, week))
     why = None
-    if wait is not None and wait.is_over:
+    if wait and wait.is_over:
         hours = settings.schedule.freeze_wait_hours
         why = f"the time limit of {hours:g} hours had passed"
     key = load_signing_key(os.environ)
@@ -375,11 +375,11 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
         "held_out": done.held,
         "kept_out": len({hit.case_id for hit in done.kept_out}),
     }
-    if done.audit_log is not None:
+    if done.audit_log:
         # In the scheduler's log too, where the database's owner may be unable to write.
         counts["audit_log_entries"] = done.audit_log.entries
         counts["audit_log_head"] = done.audit_log.head
-    if done.partial is not None:
+    if done.partial:
         counts["partial"] = done.partial.in_short
     return counts
 

@@ -190,7 +190,7 @@ async def read_states(
                 await end_wait(session, state.name, state.week)
             elif keep and wait and wait != known:
                 await save_wait(session, state.name, state.week, wait)
-            if wait is not None and not wait.is_over:
+            if wait and not wait.is_over:
                 until = f"{wait.since + limit:%a %H:%M} UTC at the latest"
                 why = f"waits for {', '.join(others)}, until {until}"
                 states[place] = replace(state, status="blocked", why=why, waits=True)
@@ -245,7 +245,7 @@ def _obstacles(settings: Settings, history: runs.History) -> dict[str, str]:
         }
     for source, why in history.quarantined.items():
         obstacles[_HARVEST + source] = f"quarantined: {why}"
-    if history.frozen_ahead is not None:
+    if history.frozen_ahead:
         obstacles[FREEZE] = (
             f"{history.frozen_ahead} was frozen before its time: no earlier week can be frozen"
         )
@@ -264,9 +264,9 @@ def recently_begun(
         if state.status != "due" or (state.name != QUEUE and state.source is None):
             continue
         run = history.latest.get(state.command)
-        outcome = run.outcome if run is not None and run.week == state.week else None
+        outcome = run.outcome if run and run.week == state.week else None
         began = moment
-        if run is not None and outcome is RunOutcome.RUNNING:
+        if run and outcome is RunOutcome.RUNNING:
             began = run.started_at
         failed = outcome in (RunOutcome.FAILED, RunOutcome.PARTIAL)
         if not failed and moment - began < PATIENCE:
@@ -318,12 +318,12 @@ def step_states(
         next_at, overdue = slot + WEEK, False
         if status != "done":
             next_at = slot
-            if done_week is not None:
+            if done_week:
                 next_at = min(slot, due_at(week_bounds(done_week)[0], time) + WEEK)
-            elif since is not None:
+            elif since:
                 first = due_at(since, time)
                 next_at = min(slot, first if first >= since else first + WEEK)
-            if since is not None:
+            if since:
                 overdue = moment > max(next_at, since) + OVERDUE_AFTER
         states.append(
             StepState(
@@ -362,7 +362,7 @@ def _delays_count_from(name: str, history: runs.History) -> datetime | None:
     """
     if name in AFTER:
         return None
-    if (source := source_of(name)) is not None:
+    if source := source_of(name):
         own = history.harvests.get(source)
         return None if own is None else own.first_at
     return min((h.first_at for h in history.harvests.values()), default=None)
@@ -376,9 +376,9 @@ def _read_history(
     is_expected = slot_week == iso_week(moment)
     latest, done_week = history.latest.get(command_of(name)), _week_done(name, history)
     is_late = False
-    if (source := source_of(name)) is not None:
+    if source := source_of(name):
         done_week = None
-        if (known := history.harvests.get(source)) is not None:
+        if known := history.harvests.get(source):
             done_week, is_expected, latest = known.done_week, True, known.latest
     elif name in AFTER:
         first = history.frozen_week
@@ -390,7 +390,7 @@ def _read_history(
         after = ""
         if name == FREEZE:
             after, done_week = history.frozen_week or "", history.frozen_week
-            if (at := history.frozen_at) is not None:
+            if at := history.frozen_at:
                 # The scheduler's run ends after the snapshot is frozen and has the counts; or a later one by hand.
                 by_hand = runs.Run(done_week, RunOutcome.DONE, at, at, {})
                 latest = max(latest or by_hand, by_hand, key=_end_of)
@@ -415,10 +415,10 @@ def _done_by_anyone(
     done = history.done.get(command_of(name))
     by_hand = history.done.get(BY_HAND.get(name, ""))
     weeks = [done.week or ""] if done else []
-    if by_hand is not None:
+    if by_hand:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
     ended, is_late = _newest(done, by_hand), False
-    if name == QUEUE and ended is not None:
+    if name == QUEUE and ended:
         for harvest in history.harvests.values():
             is_after = harvest.done_at and harvest.done_at > ended.started_at
             is_late |= bool(is_after) and (harvest.done_week or "") <= slot_week
@@ -435,5 +435,5 @@ def command_of(name: str) -> str:
 
 
 def _newest(*candidates: runs.Run | None) -> runs.Run | None:
-    existing = [run for run in candidates if run is not None]
+    existing = [run for run in candidates if run]
     return max(existing, key=lambda run: run.started_at, default=None)

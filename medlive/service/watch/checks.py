@@ -64,7 +64,7 @@ async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow
     async with database.read() as session:
         stored = {problem.key: problem for problem in await watch.list_open(session)}
     for problem in problems:
-        if (known := stored.pop(problem.key, None)) is not None:
+        if known := stored.pop(problem.key, None):
             problem.acknowledged_at = known.acknowledged_at
             problem.acknowledged_until = known.acknowledged_until
     for known in stored.values():
@@ -78,7 +78,7 @@ def no_scheduler(facts: Facts) -> Iterator[Finding]:
     heard = facts.scheduler_heard
     if facts.scheduler_active or not facts.in_use:
         return
-    if heard is not None:
+    if heard:
         if facts.moment - heard > SILENT_AFTER:
             text = f"no scheduler has worked since {_minute(heard)}"
             yield text, "start `medlive scheduler`", ""
@@ -93,11 +93,7 @@ def no_scheduler(facts: Facts) -> Iterator[Finding]:
 def scheduler_silent(facts: Facts) -> Iterator[Finding]:
     """A scheduler has its lock and does not look at its steps: it hangs."""
     heard = facts.scheduler_heard
-    if (
-        facts.scheduler_active
-        and heard is not None
-        and facts.moment - heard > SILENT_AFTER
-    ):
+    if facts.scheduler_active and heard and facts.moment - heard > SILENT_AFTER:
         text = f"a scheduler is there and was last heard {_minute(heard)}"
         step = "look at its log, then restart it: another one goes on where it was"
         yield text, step, ""
@@ -196,13 +192,13 @@ def disk(facts: Facts) -> Iterator[Finding]:
 def evidence_missing(facts: Facts) -> Iterator[Finding]:
     """There is neither an evidence index nor a literature service, so that no thread can be curated."""
     missing = facts.evidence_missing
-    if missing is not None and facts.in_use and not facts.settings.evidence.online:
+    if missing and facts.in_use and not facts.settings.evidence.online:
         yield missing, "`medlive evidence build CORPUS...`, or restore it", ""
 
 
 def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
     """A file of the evidence index is missing or has another size; each is read whole when the index is opened."""
-    if facts.evidence_corrupt is not None:
+    if facts.evidence_corrupt:
         step = (
             "restore the index, or build it again: `medlive evidence build CORPUS...`"
         )
@@ -263,7 +259,7 @@ def unpriced(facts: Facts) -> Iterator[Finding]:
 def source_quarantined(facts: Facts) -> Iterator[Finding]:
     """A source is left out because its pages changed."""
     for source in facts.sources:
-        if source.quarantined_at is not None:
+        if source.quarantined_at:
             yield (
                 f"{source.name} is quarantined since {_minute(source.quarantined_at)}: {source.quarantine_reason}",
                 f"`medlive source check {source.name} --url URL`, then `medlive source lift {source.name}`",
@@ -303,14 +299,14 @@ def has_failed(step: StepState, facts: Facts) -> bool:
 
 def week_partial(facts: Facts) -> Iterator[Finding]:
     """The newest week was frozen before all threads queued for it were decided."""
-    if facts.partial is not None:
+    if facts.partial:
         step = "the rest enters the next week; `medlive week show` has the reasons"
         yield facts.partial, step, ""
 
 
 def clock_off(facts: Facts) -> Iterator[Finding]:
     """This machine's clock and the database's do not agree."""
-    if facts.clock_problem is not None:
+    if facts.clock_problem:
         step = "let both machines set their clocks by the network (NTP)"
         yield facts.clock_problem, step, ""
 
@@ -336,11 +332,11 @@ def backup_unchecked(facts: Facts) -> Iterator[Finding]:
     latest, done = facts.history.latest.get(_BACKUP), facts.history.done.get(_BACKUP)
     if facts.settings.backup.folder is None or not facts.settings.backup.check:
         return
-    if latest is not None and latest.counts.get("check") == "failed":
+    if latest and latest.counts.get("check") == "failed":
         text = f"the backup of {latest.week}: {summarize_counts(latest.counts)}"
         step = f"find out what altered it, move it away, then {_BACK_UP_AGAIN}"
         yield text, step, ""
-    elif done is not None and done.counts.get("check") != "passed":
+    elif done and done.counts.get("check") != "passed":
         why = done.counts.get("why", "it was not restored")
         text = f"the backup of {done.week} was not tried: {why}"
         yield text, f"then {_BACK_UP_AGAIN}", ""
@@ -363,7 +359,7 @@ def heartbeat_undelivered(facts: Facts) -> Iterator[Finding]:
     """The dead man's switch could not be reached."""
     noted = facts.observations.get(HEARTBEAT)
     if (
-        noted is not None
+        noted
         and facts.settings.notify.heartbeat_url is not None
         and noted.value.get("problem")
     ):
@@ -410,7 +406,7 @@ _STEP_HINT: Final = (
 
 
 def _last(step: StepState) -> str:
-    assert step.latest is not None
+    assert step.latest
     return summarize_counts(step.latest.counts)
 
 

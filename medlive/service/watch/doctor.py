@@ -87,7 +87,7 @@ async def examine_database(settings: Settings) -> Diagnoses:
     """Whether the database answers, has this version's schema, and agrees about the time."""
     async with open_database(settings) as database, database.begin() as session:
         off = clock_problem(await read_clock(session))
-    if off is not None:
+    if off:
         step = "let both machines set their clocks by the network (NTP)"
         yield Diagnosis("bad", off, step)
     elif differences := find_differences(database_url(settings)):
@@ -202,7 +202,7 @@ async def examine_evidence(settings: Settings) -> Diagnoses:
         async with open_database(settings) as database:
             # Whatever was stored of what they answered
             retriever = open_online(settings, database, use_stored=False)
-            assert retriever is not None
+            assert retriever
             async with aclosing(retriever):
                 for service in retriever.services:
                     finding = Diagnosis("good", "it answers with passages")

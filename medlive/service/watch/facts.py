@@ -104,9 +104,9 @@ async def read_facts(
     steps = await read_states(database, settings, due_at)
     async with database.begin() as session:
         decisions, partial = await health.latest_decisions(session), None
-        if (newest := await latest_frozen(session)) is not None:
+        if newest := await latest_frozen(session):
             fixed = await load_fixed(session, newest.version)
-            if fixed is not None and fixed.partial is not None:
+            if fixed and fixed.partial:
                 partial = f"{newest.version} is partial: {fixed.partial.in_short}"
         circuits = await list_circuits(session, _configured_circuits(settings))
         return Facts(
@@ -162,7 +162,7 @@ def _read_disks(
     }
     by_device: dict[int, tuple[str, str, int, int]] = {}
     for place, where in places.items():
-        if where is not None and where.is_dir():
+        if where and where.is_dir():
             usage = shutil.disk_usage(where)
             disk = (place, str(where), usage.free, usage.total)
             by_device.setdefault(os.stat(where).st_dev, disk)

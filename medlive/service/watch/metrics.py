@@ -128,7 +128,7 @@ def _watched(facts: Facts) -> Iterator[tuple[str, Row]]:
     """Metric → what the checks' facts say of it."""
     for state in facts.steps:
         yield "step_overdue", (state.name, state.overdue)
-        if (run := state.latest) is not None:
+        if run := state.latest:
             began = run.started_at.timestamp()
             yield "step_failed", (state.name, run.outcome is RunOutcome.FAILED)
             yield "step_last_run_timestamp_seconds", (state.name, began)
@@ -143,7 +143,7 @@ def _watched(facts: Facts) -> Iterator[tuple[str, Row]]:
         yield "circuit_open", (opening.endpoint, 1)
     for source in facts.sources:
         yield "source_quarantined", (source.name, source.quarantined_at is not None)
-    if facts.scheduler_heard is not None:
+    if facts.scheduler_heard:
         silent = facts.moment - facts.scheduler_heard
         yield "scheduler_heard_seconds", (silent.total_seconds(),)
     for limit in week_limits(dict(facts.week)):

@@ -88,7 +88,7 @@ async def send(section: NotifySection, place: str, message: dict[str, Any]) -> N
     """
     with _delivery(place):
         if place == "webhook":
-            assert section.webhook is not None
+            assert section.webhook
             # As ASCII: a lone surrogate of a stranger's text has no other spelling.
             content = json.dumps(message).encode("ascii")
             await _post(section.webhook.get_secret_value(), content, "application/json")
@@ -102,7 +102,7 @@ async def beat(section: NotifySection, failing: Sequence[str]) -> None:
     Raises:
         ServiceUnavailable: if it cannot be reached or refuses.
     """
-    assert section.heartbeat_url is not None
+    assert section.heartbeat_url
     url = section.heartbeat_url.get_secret_value()
     address = f"{url.rstrip('/')}/fail" if failing else url
     with _delivery("heartbeat"):

@@ -199,9 +199,9 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         # Only threads are asked about: the queueing cost what was replied from its begin to the freeze's.
         costs: dict[str, float | None] = {}
         queue, freeze = steps.get(command_of(QUEUE)), steps.get(command_of(FREEZE))
-        if queue is not None:
+        if queue:
             ended = now()
-            if freeze is not None:
+            if freeze:
                 end = queue.finished_at or queue.started_at
                 ended = max(freeze.started_at, end)
             spent = await _spent(session, queue.started_at, ended)
@@ -257,7 +257,7 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
 def run_as_json(run: Run) -> dict[str, Any]:
     """A run of a step, as JSON values; times in UTC. Nobody knows how long one took that was begun several times."""
     span = None
-    if run.finished_at is not None and run.starts == 1:
+    if run.finished_at and run.starts == 1:
         span = run.finished_at - run.started_at
     return {
         "week": run.week,

@@ -344,7 +344,7 @@ async def _work(
         raise jobs.cause or error from error
     finally:
         await end_tasks(*jobs.tasks)
-    if jobs.cause is not None:
+    if jobs.cause:
         raise jobs.cause
 
 

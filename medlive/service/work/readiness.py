@@ -93,7 +93,7 @@ class Readiness:
     ) -> None:
         """Take no jobs of a queue for a while; None: for as long as the obstacle asks for."""
         known = self.pauses.get(queue)
-        lasts = known is not None and type(known.obstacle) is type(obstacle)
+        lasts = known and type(known.obstacle) is type(obstacle)
         if wait_s is None:
             if not self._is_open(queue):
                 return  # a job that was begun before the pause shows nothing new
@@ -104,9 +104,9 @@ class Readiness:
             elif isinstance(obstacle, BudgetSpent | EvidenceUnavailable | DatabaseFull):
                 # The budget is this process's own; the others are looked at, and a job would pay for lost replies.
                 wait_s = NEVER
-            elif known is not None and lasts:
+            elif known and lasts:
                 wait_s = min(MOST_WAIT_S, 2 * known.wait_s)
-        if known is not None and lasts:
+        if known and lasts:
             obstacle = known.obstacle
         self.pauses[queue] = pause = Pause(obstacle, wait_s, self._clock() + wait_s)
         if not lasts:
@@ -114,7 +114,7 @@ class Readiness:
 
     def resume(self, queue: str) -> None:
         """Take jobs of a queue again."""
-        if self.pauses.pop(queue, None) is not None:
+        if self.pauses.pop(queue, None):
             _log.warning("jobs of %s are taken again", queue)
 
     def describe(self) -> str | None:

@@ -92,13 +92,13 @@ class Jobs(JobManager):
     def stop(self) -> None:
         """Take no more jobs, and finish those that were taken."""
         self.is_stopping = True
-        if self.worker is not None:
+        if self.worker:
             self.worker.stop()  # type: ignore[no-untyped-call]
 
     def lose(self, cause: Exception) -> None:
         """Break off what is being done: it can no longer be ended here."""
         self.cause = self.cause or cause
-        if self.worker is not None:
+        if self.worker:
             # What is broken off here keeps what it has paid for; a second time it would not.
             self.worker.shutdown_graceful_timeout = None
             self.worker.stop()  # type: ignore[no-untyped-call]
@@ -168,10 +168,10 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
     """Do a job: it is done, has failed with its reason, or is given back."""
     job, jobs = context.job, context.app.job_manager
     assert isinstance(jobs, Jobs)
-    assert jobs.claims is not None
+    assert jobs.claims
     name = f"{job.task_name} {sorted(arguments.items())}"
     task = asyncio.current_task()
-    assert task is not None
+    assert task
     jobs.tasks.add(task)
     try:
         check_job(job.task_name, job.queue, arguments)
@@ -186,9 +186,9 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
         raise
     except Exception as error:
         obstacle = find_obstacle(error)
-        if obstacle is not None:
+        if obstacle:
             jobs.readiness.pause(job.queue, obstacle)
-        if obstacle is not None or isinstance(error, DatabaseUnavailable):
+        if obstacle or isinstance(error, DatabaseUnavailable):
             await jobs.uncount_attempt(job)
             raise _GivenBack(RETRY_S if obstacle is None else 0) from error
         jobs.readiness.worked(job.queue)

@@ -103,7 +103,7 @@ async def run_worker(
                     )
                 except (EvidenceUnavailable, ConfigError) as error:
                     readiness.pause(Queue.CURATE, error, NEVER)
-            if pipeline is not None:
+            if pipeline:
                 readiness.resume(Queue.CURATE)
                 works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
                 works[PROVE] = partial(prove_again, pipeline)
@@ -203,13 +203,13 @@ class Monitor:
                     readiness.resume(queue)
             case WeekSpent() if readiness.select([queue]):
                 readiness.resume(queue)
-            case CircuitOpen() if self.pipeline is not None:
+            case CircuitOpen() if self.pipeline:
                 if not await self.pipeline.openings():
                     readiness.resume(queue)
             case EvidenceUnavailable() | ConfigError():
                 is_config = isinstance(obstacle, ConfigError)
                 is_soon = time.monotonic() - self.searched_at < MISSING_S
-                if is_soon or (is_config and self.pipeline is not None):
+                if is_soon or (is_config and self.pipeline):
                     return
                 self.searched_at = time.monotonic()
                 with suppress(EvidenceUnavailable, ConfigError):
