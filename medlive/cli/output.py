@@ -111,12 +111,7 @@ def with_session(
     **how: P.kwargs,
 ) -> T:
     """The same for a session of it, whose transaction is committed at the end."""
-
-    async def run(database: "Database", _: "Settings") -> T:
-        async with database.begin() as session:
-            return await work(session, *arguments, **how)
-
-    return with_instance(run)
+    return with_database(lambda database: database.ask(work, *arguments, **how))
 
 
 def print_json(value: object) -> None:

@@ -120,8 +120,7 @@ async def _is_usable(settings: Settings, trouble: Exception) -> bool:
             if isinstance(trouble, DatabaseFull):
                 await check_room(database)
             else:
-                async with database.begin() as session:
-                    await ping(session)
+                await database.ask(ping)
     except DatabaseUnavailable:
         return False
     except DatabaseForbidden:
@@ -135,8 +134,7 @@ async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
     async def watch() -> None:
         async with open_database(settings) as database:
             while not stop.is_set():
-                async with database.begin() as session:
-                    await ping(session)
+                await database.ask(ping)
                 await rest(stop, WATCH_S)
 
     with suppress(DatabaseUnavailable):

@@ -142,8 +142,7 @@ class Pipeline:
 
     async def check_ready(self) -> None:
         """Raise WeekSpent once a limit of the week is reached, and CircuitOpen where a thread would meet one."""
-        async with self.database.begin() as session:
-            week = await read_spending(session, self.settings.budget)
+        week = await self.database.ask(read_spending, self.settings.budget)
         for limit in week_limits(week):
             if limit.is_spent:
                 # Threads under way are finished, and may exceed it.

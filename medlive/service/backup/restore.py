@@ -171,8 +171,7 @@ async def restore_backup(
     upgrade(url)
     again, skipped = list[str](), list[str]()
     async with open_database(settings) as database:
-        async with database.begin() as session:
-            erased = await list_takedowns(session)
+        erased = await database.ask(list_takedowns)
         for takedown in _other_takedowns(folder, keys, skipped):
             thread = (takedown.source, takedown.thread_id)
             if thread not in erased:

@@ -211,8 +211,7 @@ async def run_curation(
             )
             run.failed = bool(done.faults)
             run.counts = curated.as_counts()
-        async with database.begin() as session:
-            rows = await funnel(session)
+        rows = await database.ask(funnel)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_cases(database)
     return replace(curated, funnel=rows)
@@ -496,12 +495,10 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     """
     done = Counter({"cases": 0, "redacted": 0, "failed": 0})
     slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
-    async with pipeline.database.begin() as session:
-        waiting = await unscanned_cases(session, pipeline.scanner)
+    waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
 
     async def scan(case_id: str) -> None:
-        async with pipeline.database.begin() as session:
-            case = await cases.latest_case(session, case_id)
+        case = await pipeline.database.ask(cases.latest_case, case_id)
         if case is None or pipeline.budget.stopped is not None:
             return
         reader = Agent(pipeline.respondents["reader"], [], case.language)

@@ -68,8 +68,7 @@ async def reject_expired(database: Database, weeks: int) -> int:
     Nobody is asked: the verdicts are those of the last search.
     """
     before = now() - timedelta(weeks=weeks)
-    async with database.begin() as session:
-        parked = await list_parked(session)
+    parked = await database.ask(list_parked)
     rejected = 0
     for thread in parked:
         if thread.since > before:

@@ -286,5 +286,4 @@ async def resolve_dispute(
 ) -> DisputeRow:
     """Close a dispute. Raises UsageError for an unknown dispute, CheckFailed for a closed one."""
     resolution, by = check_reason(resolution), check_person_name(by)
-    async with database.begin() as session:
-        return await close_dispute(session, number, resolution, closed_by=by)
+    return await database.ask(close_dispute, number, resolution, closed_by=by)

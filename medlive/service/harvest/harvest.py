@@ -141,8 +141,9 @@ async def harvest_source(
                         await ledger.aclose()
                         done.counts, done.problems = ledger.counts, ledger.problems
             except MedliveError as exc:
-                async with database.begin() as session:
-                    await harvests.finish_harvest(session, run, {}, problem=exc.message)
+                await database.ask(
+                    harvests.finish_harvest, run, {}, problem=exc.message
+                )
                 raise
             await _finish(database, run, done, end)
     return done
@@ -261,8 +262,9 @@ async def import_file(
         )
     counts, problems = Counter[str](), list[ImportProblem]()
     batch: list[ImportedThread] = []
-    async with database.begin() as session:
-        run = await start_import(session, str(path), assumed_posted_at=assume_posted_at)
+    run = await database.ask(
+        start_import, str(path), assumed_posted_at=assume_posted_at
+    )
 
     async def save_batch() -> None:
         async with database.begin() as session:
@@ -290,8 +292,7 @@ async def import_file(
                 await save_batch()
         await save_batch()
     except MedliveError as exc:
-        async with database.begin() as session:
-            await finish_import(session, run, counts, problem=exc.message)
+        await database.ask(finish_import, run, counts, problem=exc.message)
         raise
     async with database.begin() as session:
         await save_problems(session, run, str(path), problems)

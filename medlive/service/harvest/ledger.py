@@ -7,7 +7,7 @@ truncates.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -77,10 +77,6 @@ class PostgresLedger:
         self._robots_saved = 0
         self._saved_requests: Counter[str] = Counter()
 
-    async def _ask(self, query: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        async with self.database.begin() as session:
-            return await query(session, *arguments)
-
     async def keep(self, *events: HarvestEvent) -> None:
         """Save the events together, all or none."""
         if events:
@@ -88,13 +84,13 @@ class PostgresLedger:
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
         """What is known of threads."""
-        return await self._ask(
+        return await self.database.ask(
             frontier.look_up, self.source, self.run.run_id, thread_ids
         )
 
     async def list_state(self, list_key: str) -> ListState:
         """How far a list was read in this run."""
-        return await self._ask(
+        return await self.database.ask(
             harvests.list_state,
             self.run.run_id,
             self.source,
@@ -104,11 +100,13 @@ class PostgresLedger:
 
     async def left_over(self) -> Sequence[ListEntry]:
         """Threads that were listed and not read."""
-        return await self._ask(frontier.take_left_over, self.source, self.run.run_id)
+        return await self.database.ask(
+            frontier.take_left_over, self.source, self.run.run_id
+        )
 
     async def not_listed(self) -> Sequence[ListEntry]:
         """Recent threads that no list of this run has shown."""
-        return await self._ask(
+        return await self.database.ask(
             frontier.take_not_listed, self.source, self.run.run_id, self.overlap
         )
 
@@ -131,12 +129,12 @@ class PostgresLedger:
         """Wait until all events are saved, add requests that no event followed, and close the WARC file."""
         await self._batcher.aclose()
         sent = self.fetcher.counts - self._saved_requests
-        await self._ask(harvests.add_counts, self.run, sent)
+        await self.database.ask(harvests.add_counts, self.run, sent)
         self._saved_requests += sent
         self.counts += sent
         if self._writer:
             await asyncio.to_thread(self._writer.close)
-            await self._ask(archives.mark_sealed, self._archive_id)
+            await self.database.ask(archives.mark_sealed, self._archive_id)
 
     async def _prepare(self, event: HarvestEvent) -> HarvestEvent:
         """Find a thread's identifiers before its batch is saved; one that cannot be stored becomes a problem."""
@@ -202,7 +200,7 @@ class PostgresLedger:
             if not _is_redirected(event):
                 continue
             target, entry = event.thread.thread_id, event.entry
-            if await self._ask(taken_down_ids, self.source, [target]):
+            if await self.database.ask(taken_down_ids, self.source, [target]):
                 why = SkipReason.TAKEN_DOWN
                 return (HarvestSkipped(entry.url, entry.thread_id, why),)
         return group
@@ -223,7 +221,7 @@ class PostgresLedger:
                     software=f"medlive/{__version__}",
                     operator=self.operator,
                 )
-                self._archive_id = await self._ask(
+                self._archive_id = await self.database.ask(
                     archives.start_archive, self.run.run_id, path, self._writer.size
                 )
             return await asyncio.to_thread(

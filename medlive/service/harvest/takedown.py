@@ -147,8 +147,7 @@ async def allow_return(
     UsageError for an invalid reason, and CheckFailed for a thread that is not taken down.
     """
     reason, by = check_reason(reason), check_person_name(by)
-    async with database.begin() as session:
-        await lift_takedown(session, source, thread_id, reason, by=by)
+    await database.ask(lift_takedown, source, thread_id, reason, by=by)
 
 
 async def _find_showing_fetches(
@@ -184,11 +183,9 @@ async def _find_showing_fetches(
 
     fetch_ids: list[int] = []
     damaged: list[ArchiveDamaged] = []
-    async with database.begin() as session:
-        archives = await list_archives(session, source)
+    archives = await database.ask(list_archives, source)
     for archive in archives:
-        async with database.begin() as session:
-            kept = await fetches_in(session, archive.archive_id)
+        kept = await database.ask(fetches_in, archive.archive_id)
         try:
             fetch_ids += await asyncio.to_thread(search, archive, kept)
         except ArchiveDamaged as error:

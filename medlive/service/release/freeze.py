@@ -148,8 +148,7 @@ async def freeze(
                 "another process is freezing a snapshot",
                 hint="run this again when it has ended",
             )
-        async with database.begin() as session:
-            info = await snapshots.find_snapshot(session, version)
+        info = await database.ask(snapshots.find_snapshot, version)
         if info and info.state is SnapshotState.FROZEN:
             if anew:
                 raise UsageError(
@@ -470,13 +469,11 @@ async def check_cases(
         total = await count_unchecked(session, parent, digest)
     done, after = 0, ""
     while done < total:
-        async with database.begin() as session:
-            page = await unchecked(session, parent, digest, after=after, most=_PAGE)
+        page = await database.ask(unchecked, parent, digest, after=after, most=_PAGE)
         if not page:
             break
         verdicts = await finish_in_thread(partial(_check_page, database, page))
-        async with database.begin() as session:
-            await save_verdicts(session, digest, verdicts)
+        await database.ask(save_verdicts, digest, verdicts)
         after, done = page[-1][0], done + len(verdicts)
         tick(done, total)
     return done

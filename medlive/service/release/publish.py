@@ -145,8 +145,7 @@ async def announce_week(
 
 
 async def _load_frozen(database: Database, week: str) -> SnapshotRow:
-    async with database.begin() as session:
-        info = await find_snapshot(session, week)
+    info = await database.ask(find_snapshot, week)
     if info is None or info.frozen_at is None:
         raise BadInput(f"{week} is not frozen")
     return info

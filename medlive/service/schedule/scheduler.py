@@ -254,8 +254,7 @@ class _Runner:
         await run_step_job(
             self.app, self.database, works, step.queue, step.name, step.week
         )
-        async with self.database.begin() as session:
-            _, runs = await runs_of_week(session, step.week)
+        _, runs = await self.database.ask(runs_of_week, step.week)
         state, detail = "failed", "its job ended without a result"
         run = runs.get(step.command)
         if run and run.outcome is not RunOutcome.RUNNING:

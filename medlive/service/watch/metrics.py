@@ -86,8 +86,7 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     moment = facts.moment
     monday, _ = week_bounds(iso_week(moment))
     day = moment - timedelta(days=1)
-    async with database.begin() as session:
-        gauges = await read_gauges(session, recent=day, week=monday)
+    gauges = await database.ask(read_gauges, recent=day, week=monday)
     registry = CollectorRegistry()
     metrics: dict[str, Gauge] = {}
 

@@ -59,8 +59,7 @@ async def write_message(
 
 async def deliver(database: Database, section: NotifySection) -> int:
     """Send what is due; how many messages were delivered. A place that cannot be reached is tried again later."""
-    async with database.begin() as session:
-        messages = await watch.due_messages(session, _AT_ONCE)
+    messages = await database.ask(watch.due_messages, _AT_ONCE)
     delivered = 0
     for message in messages:
         problem = None

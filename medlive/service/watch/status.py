@@ -86,10 +86,9 @@ async def acknowledge(
         await db_watch.save_seen(session, problems)
         seen = {problem.key for problem in problems}
         await db_watch.end_unseen(session, seen, checks.ENDS_AFTER)
-    async with database.begin() as session:
-        problems = await db_watch.acknowledge(
-            session, code, lasts=lasts, why=why, by=by
-        )
+    problems = await database.ask(
+        db_watch.acknowledge, code, lasts=lasts, why=why, by=by
+    )
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
 
 

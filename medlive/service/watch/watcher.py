@@ -42,11 +42,9 @@ async def look(
     `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable.
     """
     if heard:
-        async with database.begin() as session:
-            await watch.observe(session, SCHEDULER_HEARD)
+        await database.ask(watch.observe, SCHEDULER_HEARD)
     problems = find_problems(await read_facts(database, settings, clock))
-    async with database.begin() as session:
-        await _store(session, settings, problems)
+    await database.ask(_store, settings, problems)
     await deliver(database, settings.notify)
     if heard and settings.notify.heartbeat_url is not None:
         pages = {p.code for p in problems if p.severity is Severity.PAGE}
@@ -55,8 +53,7 @@ async def look(
             await beat(settings.notify, sorted(pages))
         except ServiceUnavailable as error:
             problem = error.message
-        async with database.begin() as session:
-            await watch.observe(session, HEARTBEAT, {"problem": problem})
+        await database.ask(watch.observe, HEARTBEAT, {"problem": problem})
     return problems
 
 

@@ -179,8 +179,7 @@ async def run_until_drained(
     while True:
         with queue_errors(database):
             await take_over(app, [Queue.CURATE])
-        async with database.begin() as session:
-            await hurry(session, Queue.CURATE)
+        await database.ask(hurry, Queue.CURATE)
         jobs = Jobs(app, database, works, readiness)
         await _drain(jobs, Queue.CURATE, concurrency, grace_s)
         with queue_errors(database):

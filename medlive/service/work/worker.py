@@ -167,8 +167,7 @@ class Monitor:
         finally:
             with suppress(DatabaseUnavailable, DatabaseForbidden):
                 if self.number is not None:
-                    async with self.jobs.database.begin() as session:
-                        await remove_worker(session, self.number)
+                    await self.jobs.database.ask(remove_worker, self.number)
 
     async def look(self) -> None:
         """Report the worker, end its pauses where they are over, and queue lost threads."""
