@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -11,12 +10,12 @@ from rich.text import Text
 Rows = Sequence[Sequence[Text]]
 """A table's rows, the first of which holds the columns' names."""
 
-_AT_SPACES: Final = re.compile(
+_AT_SPACES = re.compile(
     r"(?<=\s)(?=\S)|(?<=[\u3001-\u30ff\u4e00-\u9fff\uff01-\uff60])(?=[\u3040-\u30ff\u4e00-\u9fff])"
 )
 """Spaces, and between the characters of scripts that have none."""
-_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?%?")
-_UNKNOWN: Final = ("–", "unknown")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?%?")
+_UNKNOWN = ("–", "unknown")
 """Cells that say nothing about whether a column holds numbers."""
 
 

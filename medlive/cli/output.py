@@ -24,7 +24,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
-    Final,
     NamedTuple,
     ParamSpec,
     TypeVar,
@@ -54,11 +53,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_A_MINUTE: Final = 60.0
-COLLECT_AT: Final = (20_000, 20, 20)
+_A_MINUTE = 60.0
+COLLECT_AT = (20_000, 20, 20)
 """The collector's thresholds while a command does its work."""
 
-_WHOLE: Final = {"run.json": "a run folder", "manifest.json": "a snapshot"}
+_WHOLE = {"run.json": "a run folder", "manifest.json": "a snapshot"}
 """What says that a folder's files belong together and are medlive's to write."""
 
 stderr = Console(stderr=True, highlight=False)

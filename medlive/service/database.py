@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from medlive.config import Settings
 from medlive.db import embedded
@@ -26,12 +26,12 @@ from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.service.waiting import Liveness, rest
 
 T = TypeVar("T")
-_log: Final = logging.getLogger(__name__)
-RETRY_S: Final = 3.0
+_log = logging.getLogger(__name__)
+RETRY_S = 3.0
 """How often a lost database is looked for."""
-MOST_RETRY_S: Final = 60.0
+MOST_RETRY_S = 60.0
 """The longest wait of work that is kept from going on again and again."""
-WATCH_S: Final = 10.0
+WATCH_S = 10.0
 """How often the web looks whether it still has the database; requests find out by themselves."""
 
 

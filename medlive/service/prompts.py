@@ -3,15 +3,15 @@
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from medlive.db.curation.replies import find_prompt, find_request
 from medlive.db.session import Session
 from medlive.errors import UsageError
 from medlive.llm.prompts import load_prompt, render
 
-_TASK: Final = re.compile(r"[a-z_.]{1,80}")
-_PACKAGES: Final = (
+_TASK = re.compile(r"[a-z_.]{1,80}")
+_PACKAGES = (
     "medlive.curation",
     "medlive.rubric",
     "medlive.grader",

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -46,7 +45,7 @@ ASPECTS_OF = {
     StudyKind.CRITERION_VALIDITY: ("criterion",),
     StudyKind.GRADER_CHECK: (),
 }
-SCALES: Final[Mapping[str, int]] = {**ASPECTS, "verdict": 2}
+SCALES: Mapping[str, int] = {**ASPECTS, "verdict": 2}
 """The rated aspects, with the number of values on their scales; a verdict is 1 for met."""
 _MOST_SEED = 2**31 - 1
 ReadSheet = Callable[[Path, Sequence[str]], GraderSheet]

@@ -4,14 +4,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from medlive.errors import ConfigError, ServiceUnavailable
 
 T = TypeVar("T")
-LOOK_S: Final = 3.0
+LOOK_S = 3.0
 """How often what is missing is looked for."""
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 async def wait_until_ready(

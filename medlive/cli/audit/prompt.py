@@ -1,6 +1,6 @@
 """`medlive prompt`: the prompts, as templates and as they were sent."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from rich.text import Text
 from typer import Argument
@@ -11,7 +11,7 @@ from medlive.service.prompts import show_prompt
 
 app = Commands()
 
-_OF_EVALUATION: Final = (
+_OF_EVALUATION = (
     "medlive.evaluation",
     "medlive.evaluation.grading",
     "medlive.evaluation.protocols.checklist",

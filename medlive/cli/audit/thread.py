@@ -1,7 +1,7 @@
 """`medlive thread`: where threads stand, and every decision about one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -35,7 +35,7 @@ from medlive.service.harvest.takedown import TakedownResult, allow_return, take_
 app = Commands()
 Row = Mapping[str, Any]
 """A part of what `inspect_thread` returns: JSON values."""
-_COLUMNS: Final = (
+_COLUMNS = (
     "source",
     "thread_id",
     "outcome",

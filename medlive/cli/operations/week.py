@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -23,7 +23,7 @@ from medlive.service.watch.status import read_week, run_as_json
 from medlive.snapshot.manifest import Headroom
 
 app = Commands(help="One week on one page, and its steps run again.")
-_DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
 """The log and --json have it whole."""
 
 

@@ -1,6 +1,6 @@
 """`medlive snapshot list|show|verify|keygen|fetch|diff|export`: frozen snapshots, and what holders do with them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -111,7 +111,7 @@ def verify(
     """
 
     folder = snapshot_folder(read_settings(), path)
-    _check_exist([folder, *([parent] if parent else [])])
+    _check_exist(filter(None, [folder, parent]))
     report = verify_snapshot(
         folder, public_key=public_key_of(public_key), parent=parent
     )
@@ -127,7 +127,7 @@ def verify(
     return Result(value, shown, notes)
 
 
-def _check_exist(folders: list[Path]) -> None:
+def _check_exist(folders: Iterable[Path]) -> None:
     for folder in folders:
         if not folder.exists():
             raise BadInput(f"{folder} does not exist")

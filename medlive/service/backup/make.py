@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive import __version__
 from medlive.clock import now
@@ -65,7 +65,7 @@ from medlive.service.database import database_url, open_database
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import VERSION
 
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:

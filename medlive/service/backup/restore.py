@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
@@ -234,9 +234,9 @@ def _other_takedowns(
             skipped.append(f"takedowns of {place}: {describe(exc)}")
 
 
-_ROOM: Final = 2
+_ROOM = 2
 """A restore takes so many times the database's size: its tables and indexes, and the log of writing them."""
-_BY_HAND: Final = "or `medlive restore FOLDER --check --scratch` on another machine and [backup] check = false"
+_BY_HAND = "or `medlive restore FOLDER --check --scratch` on another machine and [backup] check = false"
 
 
 class TrialImpossible(UsageError):

@@ -93,13 +93,7 @@ async def inspect_thread(
     """
     if takedown := await find_takedown(session, source, thread_id):
         raise ThreadTakenDown(takedown)
-    revisions = await revisions_of(session, source, thread_id)
-    if not revisions:
-        raise UsageError(
-            f"unknown thread {source}/{thread_id}",
-            hint="`medlive thread list` shows the threads",
-        )
-    revision = revisions[-1]
+    revision = await latest_revision(session, source, thread_id)
     # Without identifiers: the part that a window shows, or all
     if window:
         excerpt = await load_excerpt(session, revision, window)
@@ -138,6 +132,17 @@ async def inspect_thread(
         and {"since": parked.since.isoformat(), "libraries": parked.libraries},
         **of_case,
     }
+
+
+async def latest_revision(session: Session, source: str, thread_id: str) -> int:
+    """The number of a thread's latest revision. Raises UsageError for an unknown thread."""
+    revisions = await revisions_of(session, source, thread_id)
+    if not revisions:
+        raise UsageError(
+            f"unknown thread {source}/{thread_id}",
+            hint="`medlive thread list` shows the threads",
+        )
+    return revisions[-1]
 
 
 async def _decided_as_json(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -23,13 +23,13 @@ from medlive.db.session import Database
 from medlive.filters.codebooks import Codebook, load_codebook
 from medlive.integrity.digest import digest_json
 
-_DRUGS: Final = ("ICD-11:XM", "ICD-10:Z79")
+_DRUGS = ("ICD-11:XM", "ICD-10:Z79")
 """Codes of medicaments, and of their long-term use."""
-_PROCEDURES: Final = "ICHI"
-_FUNCTIONS: Final = "ICF"
+_PROCEDURES = "ICHI"
+_FUNCTIONS = "ICF"
 """Functions and parts of the body, which are no subject of an article by themselves."""
-_PHRASES_SHOWN: Final = 5
-OTHER: Final = "other"
+_PHRASES_SHOWN = 5
+OTHER = "other"
 
 
 Subject = tuple[str, str]

@@ -24,11 +24,12 @@ from medlive.db.curation.reviews import (
 from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
-from medlive.db.threads.threads import load_thread, revisions_of
+from medlive.db.threads.threads import load_thread
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
 from medlive.service.curation.curate import complete_in, save_decision
+from medlive.service.curation.inspect import latest_revision
 from medlive.service.release.withdraw import (
     check_person_name,
     check_public_reason,
@@ -84,12 +85,7 @@ async def decide_case(
                 hint="look at it again and decide on that revision",
             )
         review = await add_review(
-            session,
-            case_id,
-            case.revision,
-            action,
-            reason,
-            decided_by=by,
+            session, case_id, case.revision, action, reason, decided_by=by
         )
         await apply_review(session, case_id, action, reason)
         return review
@@ -187,12 +183,7 @@ async def overrule_rejection(
     reason, by = check_reason(reason), check_person_name(by)
     async with open_app(database).open_async() as app, database.begin() as session:
         name = f"{source}/{thread_id}"
-        if not (revisions := await revisions_of(session, source, thread_id)):
-            raise UsageError(
-                f"unknown thread {name}",
-                hint="`medlive thread list` shows the threads",
-            )
-        revision = revisions[-1]
+        revision = await latest_revision(session, source, thread_id)
         await lock_revision(session, revision)
         curation_id, rejected_for = await _find_rejection(session, revision, name, by)
         if rejected_for in _INDISPENSABLE:
@@ -209,14 +200,7 @@ async def overrule_rejection(
                 hint="[curation] veto_people = 1 is for an installation of one person",
             )
         done = await add_overrule(
-            session,
-            name,
-            revision,
-            curation_id,
-            rejected_for,
-            reason,
-            by,
-            needed,
+            session, name, revision, curation_id, rejected_for, reason, by, needed
         )
         agreed = done in in_force(await overrules_of(session, revision))
         if agreed:
@@ -273,11 +257,7 @@ async def dispute_case(
         if criterion_id:
             number = (await find_criterion(session, case_id, criterion_id))[1].id
         return await open_dispute(
-            session,
-            case_id,
-            reason,
-            criterion_id=number,
-            opened_by=by,
+            session, case_id, reason, criterion_id=number, opened_by=by
         )
 
 

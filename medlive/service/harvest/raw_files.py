@@ -59,21 +59,18 @@ async def sweep(
 
 async def _rewrite(database: Database, folder: Path, archive: Record) -> None:
     old, name = folder / archive.path, next_name(archive.path)
-    async with database.begin() as session:
-        named = {
-            fetch.place
-            for fetch in await archives.fetches_in(session, archive.archive_id)
-        }
+    fetches = await database.ask(archives.fetches_in, archive.archive_id)
+    named = {fetch.place for fetch in fetches}
     if not await asyncio.to_thread(old.parent.is_dir):
         raise ArchiveDamaged(old, "its folder is missing")
     if not named or not await asyncio.to_thread(old.exists):
         await database.ask(archives.mark_removed, [archive.archive_id])
         await asyncio.to_thread(old.unlink, missing_ok=True)
         return
-    copy = (old, folder / name, named, archive.bytes)
-    moved, size = await asyncio.to_thread(_copy_named, *copy)
-    number = archive.archive_id
-    await database.ask(archives.replace_archive, number, name, size, moved)
+    moved, size = await asyncio.to_thread(
+        _copy_named, old, folder / name, named, archive.bytes
+    )
+    await database.ask(archives.replace_archive, archive.archive_id, name, size, moved)
     await asyncio.to_thread(old.unlink, missing_ok=True)
 
 
@@ -170,10 +167,8 @@ async def _retain(
     if dry_run:
         return
     # Rows first: the next run removes what a kill leaves of these files.
-    async with database.begin() as session:
-        counts["pages"] += await archives.mark_removed(
-            session, [archive.archive_id for archive in old]
-        )
+    numbers = [archive.archive_id for archive in old]
+    counts["pages"] += await database.ask(archives.mark_removed, numbers)
     await asyncio.to_thread(_remove, folder, [archive.path for archive in old])
     try:
         await seal_archives(database, folder, source)

@@ -11,7 +11,6 @@ from contextlib import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from medlive.config import Settings
 from medlive.db.harvest.fetches import Reading, latest_readings, read_threads_after
@@ -33,12 +32,12 @@ from medlive.sources.registry import build_site
 from medlive.sources.source import ProblemKind, Site, SourceError
 from medlive.threads.model import Thread
 
-COMMAND: Final = "source reparse"
-BATCH: Final = 100
+COMMAND = "source reparse"
+BATCH = 100
 """Threads read and saved in one transaction."""
-MAX_PROBLEMS: Final = 50
+MAX_PROBLEMS = 50
 """Most problems listed in full; all are counted."""
-_PARSER_REASONS: Final = {"layout", "fault", "not_a_thread", "incomplete"}
+_PARSER_REASONS = {"layout", "fault", "not_a_thread", "incomplete"}
 """Failure reasons that a parser may have caused."""
 
 

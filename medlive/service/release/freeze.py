@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from medlive import __version__
 from medlive.clock import iso_week, now
@@ -77,8 +77,8 @@ Notify = Callable[[str], None]
 Tick = Callable[[int, int], None]
 """Called with (cases checked, cases in all)."""
 
-_LOCK: Final = "medlive snapshot freeze"
-_PAGE: Final = 5_000
+_LOCK = "medlive snapshot freeze"
+_PAGE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class WeekIncomplete(CheckFailed):
     """Threads that were queued for the week are not decided."""
 
 
-BY_PERSON: Final = "frozen so by a person"
+BY_PERSON = "frozen so by a person"
 """Why a week that is not whole is frozen, where a person wants it; what is frozen so is in the audit log."""
 
 

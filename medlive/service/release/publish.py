@@ -52,8 +52,7 @@ def publish_snapshot(
 
     Raises what `prepare_release`, `publish` and the targets raise, and UsageError for a missing or invalid target.
     """
-    to, at, base_url = section.to, section.at, section.base_url
-    endpoint_url = section.endpoint_url
+    at, base_url = section.at, section.base_url
     if at is None:
         raise UsageError(
             "no publishing target is set",
@@ -64,17 +63,16 @@ def publish_snapshot(
             f"{base_url!r} is not a public address", hint="expected https://host/path"
         )
     prepared = prepare_release(folder, public_key)
-    if to == "huggingface":
+    if section.to == "huggingface":
         from medlive.publishing.targets.huggingface import HubRepository
 
-        repository = HubRepository(at, endpoint_url=endpoint_url)
+        repository = HubRepository(at, endpoint_url=section.endpoint_url)
         return repository.publish(prepared, dry_run=dry_run)
-    place = Place(base_url)
     target: Target
-    if to == "s3":
+    if section.to == "s3":
         from medlive.publishing.targets.s3 import S3Target
 
-        target = S3Target(at, endpoint_url=endpoint_url)
+        target = S3Target(at, endpoint_url=section.endpoint_url)
     elif "://" not in at:
         target = FolderTarget(Path(at).expanduser())
     else:
@@ -82,7 +80,7 @@ def publish_snapshot(
             f"{at!r} is not a folder",
             hint="give --to s3 or --to huggingface for a remote target",
         )
-    return publish(prepared, target, place, dry_run=dry_run)
+    return publish(prepared, target, Place(base_url), dry_run=dry_run)
 
 
 async def verify_week(
@@ -90,9 +88,10 @@ async def verify_week(
 ) -> dict[str, Any]:
     """Verify the week's folder, every step; "problem" names the steps that fail."""
     report = await asyncio.to_thread(verify_snapshot, snapshot_folder(settings, week))
-    return {"steps": len(report.steps)} | (
-        {} if report.ok else {"problem": report.summary()}
-    )
+    counts: dict[str, Any] = {"steps": len(report.steps)}
+    if not report.ok:
+        counts["problem"] = report.summary()
+    return counts
 
 
 async def publish_week(
@@ -133,15 +132,8 @@ async def announce_week(
         fixed = await load_fixed(session, week)
         if fixed and fixed.partial:
             text += f"\npartial: {fixed.partial.in_short}"
-        return {
-            "messages": await write_message(
-                session,
-                settings.notify,
-                "released",
-                week,
-                text,
-            )
-        }
+        places = await write_message(session, settings.notify, "released", week, text)
+        return {"messages": places}
 
 
 async def _load_frozen(database: Database, week: str) -> SnapshotRow:

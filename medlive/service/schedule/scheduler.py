@@ -59,8 +59,13 @@ from medlive.service.schedule.steps import StepState
 from medlive.service.waiting import Liveness
 from medlive.service.watch.watcher import keep_looking, look_safely
 from medlive.service.wiring import build_filters, open_pipeline
-from medlive.service.work.jobs import STEP, open_app, queue_lost, run_step_job
-from medlive.service.work.tasks import end_tasks
+from medlive.service.work.jobs import (
+    STEP,
+    end_tasks,
+    open_app,
+    queue_lost,
+    run_step_job,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -357,8 +362,7 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 
 async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     """Freeze a week that is whole, or whose time limit has passed."""
-    async with database.begin() as session:
-        wait = (await load_waits(session)).get((steps.FREEZE, week))
+    wait = (await database.ask(load_waits)).get((steps.FREEZE, week))
     why = None
     if wait and wait.is_over:
         hours = settings.schedule.freeze_wait_hours

@@ -5,7 +5,6 @@ A check reads facts and yields what it finds. Codes are stable: alerts and ackno
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Final
 
 from medlive.db import watch
 from medlive.db.mapping import Record
@@ -22,18 +21,18 @@ from medlive.service.schedule.steps import (
 from medlive.service.watch.facts import HEARTBEAT, Facts
 from medlive.service.week_budget import NEARLY, week_limits
 
-ENDS_AFTER: Final = timedelta(minutes=5)
+ENDS_AFTER = timedelta(minutes=5)
 """A problem that was not seen for so long has ended; one that comes and goes is one problem."""
-SILENT_AFTER: Final = timedelta(minutes=3)
+SILENT_AFTER = timedelta(minutes=3)
 """A scheduler is heard every minute."""
-UNSERVED_AFTER: Final = timedelta(minutes=2)
+UNSERVED_AFTER = timedelta(minutes=2)
 """Jobs may wait so long for a worker that is being restarted."""
-BY_HAND_WITHIN: Final = timedelta(days=8)
+BY_HAND_WITHIN = timedelta(days=8)
 """An instance that never had a lasting scheduler is run by cron where a step began so recently."""
-LONGEST_PAUSE: Final = timedelta(minutes=30)
+LONGEST_PAUSE = timedelta(minutes=30)
 """How long nothing may be decided while jobs wait."""
-ALIKE: Final = 3
-ALIKE_SHARE: Final = 0.01
+ALIKE = 3
+ALIKE_SHARE = 0.01
 """Threads that fail alike are a problem from so many on, and so large a share of a week's threads."""
 
 
@@ -367,7 +366,7 @@ def heartbeat_undelivered(facts: Facts) -> Iterator[Finding]:
         yield text, "see heartbeat_url in [notify] of medlive.toml", ""
 
 
-CHECKS: Final[Mapping[Check, Severity]] = {
+CHECKS: Mapping[Check, Severity] = {
     no_scheduler: Severity.PAGE,
     scheduler_silent: Severity.PAGE,
     no_worker: Severity.PAGE,
@@ -395,14 +394,12 @@ CHECKS: Final[Mapping[Check, Severity]] = {
     heartbeat_undelivered: Severity.TICKET,
 }
 """All checks, in the order in which `status --check` prints what they find; a check's code is its name."""
-LOCAL: Final = ("disk", "evidence_missing", "evidence_corrupt")
+LOCAL = ("disk", "evidence_missing", "evidence_corrupt")
 """The codes of those that read what only the machine itself knows."""
 
-_BACKUP: Final = command_of(BACKUP)
-_BACK_UP_AGAIN: Final = "`medlive week run backup`"
-_STEP_HINT: Final = (
-    "`medlive status` shows the steps; what failed is tried again by itself"
-)
+_BACKUP = command_of(BACKUP)
+_BACK_UP_AGAIN = "`medlive week run backup`"
+_STEP_HINT = "`medlive status` shows the steps; what failed is tried again by itself"
 
 
 def _last(step: StepState) -> str:

@@ -10,7 +10,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Literal
 
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
@@ -323,7 +323,7 @@ async def examine_sites(settings: Settings) -> Diagnoses:
                 yield Diagnosis("good", text, subject=subject)
 
 
-EXAMINATIONS: Final[Mapping[str, Examination]] = {
+EXAMINATIONS: Mapping[str, Examination] = {
     "home": examine_home,
     "database": examine_database,
     "signing key": examine_keys,

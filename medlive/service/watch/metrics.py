@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
@@ -18,7 +18,7 @@ from medlive.service.watch.checks import CHECKS, read_problems
 from medlive.service.watch.facts import Facts, read_facts
 from medlive.service.week_budget import week_limits
 
-NAMES: Final = {
+NAMES = {
     "medlive_info": ("The program's version.", "version"),
     "medlive_problem": ("1 while a check finds a problem, else 0.", "code severity"),
     "medlive_problem_acknowledged": (

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import httpx2
 
@@ -26,8 +26,8 @@ from medlive.guard.trust import tls_context
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0
-_AT_ONCE: Final = 20
-_WAITS: Final = tuple(timedelta(minutes=n) for n in (1, 5, 30, 60, 240, 720))
+_AT_ONCE = 20
+_WAITS = tuple(timedelta(minutes=n) for n in (1, 5, 30, 60, 240, 720))
 """How long a message waits after each attempt that failed; the last is repeated."""
 
 Event = Literal["problem", "problem_again", "problem_ended", "released", "test"]

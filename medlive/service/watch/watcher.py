@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Final
 
 from medlive.clock import iso_week
 from medlive.config import Settings
@@ -21,10 +20,10 @@ from medlive.service.watch.facts import (
 from medlive.service.watch.notify import Event, beat, deliver, write_message
 
 _log = logging.getLogger(__name__)
-LOOK_S: Final = 60.0
+LOOK_S = 60.0
 """Seconds between looks; a problem is named within five minutes of its beginning."""
-RESENT_AFTER: Final = (timedelta(hours=1), timedelta(hours=4))
-RESENT_DAILY: Final = timedelta(days=1)
+RESENT_AFTER = (timedelta(hours=1), timedelta(hours=4))
+RESENT_DAILY = timedelta(days=1)
 """How long after each message the next one is sent, until somebody acknowledges the problem."""
 Clock = Callable[[], datetime] | None
 """What decides which weekly steps are due; None: the database's clock."""

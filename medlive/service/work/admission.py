@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final
 
 from medlive.db.jobs import Queue
 from medlive.errors import CheckFailed
@@ -11,16 +10,16 @@ from medlive.service.schedule.steps import QUEUES, source_of
 from medlive.snapshot.model import week_end
 from medlive.sources.registry import SITES
 
-CURATE: Final = "medlive:curate_revision"
-PROVE: Final = "medlive:prove_case"
-STEP: Final = "medlive:step"
+CURATE = "medlive:curate_revision"
+PROVE = "medlive:prove_case"
+STEP = "medlive:step"
 
-_ARGUMENTS: Final[Mapping[str, Mapping[str, type]]] = {
+_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     CURATE: {"revision": int},
     PROVE: {"case_id": str, "revision": int},
     STEP: {"step": str, "week": str},
 }
-_CASE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 def check_job(task: str, queue: str, arguments: Mapping[str, object]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import procrastinate
 from procrastinate import exceptions
@@ -44,7 +44,6 @@ from medlive.service.work.admission import PROVE as PROVE
 from medlive.service.work.admission import STEP as STEP
 from medlive.service.work.readiness import Readiness
 from medlive.service.work.taken import Jobs, Retry, Works, queue_errors, run_job
-from medlive.service.work.tasks import end_tasks
 
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
@@ -347,6 +346,30 @@ async def _work(
         raise jobs.cause
 
 
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for their end, also where whoever waits is itself cancelled; that is raised afterwards.
+
+    A `gather` in a `finally` is broken off by a second cancellation, as when two connections are lost one after the
+    other: what it waited for would go on, and what ended it would be seen by nobody.
+    """
+    is_cancelled = False
+    for task in tasks:
+        task.cancel()
+    while left := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError:
+            is_cancelled = True
+            for task in left:
+                task.cancel()
+    for task in tasks:
+        if not task.cancelled():
+            # Known otherwise: asyncio names in the log the errors that nobody took.
+            task.exception()
+    if is_cancelled:
+        raise asyncio.CancelledError
+
+
 async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
     """Put the jobs of workers without a heartbeat for STALLED_AFTER_S back."""
     for queue in queues:
@@ -360,7 +383,7 @@ async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
 
 
 _log = logging.getLogger(__name__)
-_TURN: Final = 0x6D65646E
+_TURN = 0x6D65646E
 """ "medn": the lock of whoever looks."""
 
 

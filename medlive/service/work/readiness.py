@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from medlive.clock import now
 from medlive.errors import (
@@ -27,10 +26,10 @@ from medlive.errors import (
 from medlive.llm.budget import BudgetSpent
 from medlive.service.week_budget import WeekSpent
 
-FIRST_WAIT_S: Final = 30.0
-MOST_WAIT_S: Final = 300.0
-LEAST_WAIT_S: Final = 0.2
-NEVER: Final = float("inf")
+FIRST_WAIT_S = 30.0
+MOST_WAIT_S = 300.0
+LEAST_WAIT_S = 0.2
+NEVER = float("inf")
 
 _log = logging.getLogger(__name__)
 _SURROUNDINGS = (BudgetSpent, ConfigError, MissingExtra, ServiceUnavailable)

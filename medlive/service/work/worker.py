@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from medlive.config import Settings
 from medlive.db.jobs import Queue
@@ -52,9 +52,9 @@ from medlive.service.work.jobs import (
 from medlive.service.work.readiness import NEVER, Readiness
 from medlive.service.work.taken import Jobs, Work, queue_errors
 
-SWEEP_S: Final = 60.0
+SWEEP_S = 60.0
 """How often threads are looked for that wait for nothing."""
-MISSING_S: Final = 30.0
+MISSING_S = 30.0
 """How often an evidence index or a key is looked for that was missing or damaged."""
 
 _log = logging.getLogger(__name__)
