@@ -159,12 +159,21 @@ class PostgresLedger:
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
         events, pages = list[HarvestEvent](), list[FetchedPage]()
         for group in groups:
-            own = await self._without_taken_down(group)
-            events += own
-            skipped = [skip for listed in _of(own, Listed) for skip in listed.skipped]
+            for event in group:
+                if not _is_redirected(event):
+                    continue
+                target = event.thread.thread_id
+                erased = await self.database.ask(taken_down_ids, self.source, [target])
+                if erased:
+                    # Its address shows a thread that was taken down: of the group only that is kept.
+                    entry, why = event.entry, SkipReason.TAKEN_DOWN
+                    group = (HarvestSkipped(entry.url, entry.thread_id, why),)
+                    break
+            events += group
+            skipped = [skip for listed in _of(group, Listed) for skip in listed.skipped]
             if not any(skip.reason is SkipReason.TAKEN_DOWN for skip in skipped):
                 # Else a list shows a thread that was taken down: storing it would restore what was erased.
-                pages += _of(own, FetchedPage)
+                pages += _of(group, FetchedPage)
         places = await self._archive(pages) if pages else []
         read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
         robots, sent = self.fetcher.robots, self.fetcher.counts - self._saved_requests
@@ -191,19 +200,6 @@ class PostgresLedger:
         for event in read:
             self._first_fetch.pop(event.entry.thread_id, None)
             self._identifiers.pop(event.entry.thread_id, None)
-
-    async def _without_taken_down(
-        self, group: tuple[HarvestEvent, ...]
-    ) -> tuple[HarvestEvent, ...]:
-        """Reduce a group whose address redirects to a thread that was taken down to that fact."""
-        for event in group:
-            if not _is_redirected(event):
-                continue
-            target, entry = event.thread.thread_id, event.entry
-            if await self.database.ask(taken_down_ids, self.source, [target]):
-                why = SkipReason.TAKEN_DOWN
-                return (HarvestSkipped(entry.url, entry.thread_id, why),)
-        return group
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
         """Write the bytes of pages to disk; their places in the file."""

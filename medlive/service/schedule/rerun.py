@@ -11,9 +11,8 @@ from medlive.db.runs import Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
-from medlive.service.schedule import steps
 from medlive.service.schedule.scheduler import step_work
-from medlive.service.schedule.steps import FREEZE, StepState, read_states
+from medlive.service.schedule.steps import BY_HAND, FREEZE, StepState, read_states
 from medlive.service.work.jobs import STEP, open_app, run_step_job, step_lock
 
 
@@ -45,8 +44,8 @@ async def run_again(
     async with open_app(database).open_async() as app:
         await run_step_job(app, database, works, state.queue, step, week)
     async with database.begin() as session:
-        _, steps = await runs_of_week(session, week)
-        return steps.get(state.command)
+        _, runs = await runs_of_week(session, week)
+        return runs.get(state.command)
 
 
 async def clear_step(
@@ -108,7 +107,7 @@ async def _refuse_under_way(session: Session, step: str, week: str) -> None:
 
 async def _clear(session: Session, state: StepState, week: str) -> int:
     await end_wait(session, state.name, week)
-    by_hand = steps.BY_HAND.get(state.name, "")
+    by_hand = BY_HAND.get(state.name, "")
     since = state.slot if week == state.week else week_bounds(week)[1]
     cleared = await clear_runs(
         session, state.command, week, by_hand=by_hand, since=since
