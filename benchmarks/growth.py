@@ -86,11 +86,11 @@ class Cost:
 
 async def _import(url: str, home: Path, size: int) -> int:
     database = Database.connect(url)
-    done = await import_file(
+    counts, _ = await import_file(
         database, home / "threads.jsonl", assume_posted_at=None, handle_key=b"benchmark"
     )
     await database.aclose()
-    assert done.counts["new"] == size, done.counts
+    assert counts["new"] == size, counts
     return size
 
 

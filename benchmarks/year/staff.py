@@ -11,7 +11,7 @@ from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.service.database import open_database
 from medlive.service.schedule.scheduler import run_scheduler
-from medlive.service.schedule.steps import StepStatus, read_states
+from medlive.service.schedule.steps import read_states
 from medlive.service.work.worker import run_worker
 from year.clock import Clock
 
@@ -102,9 +102,9 @@ class Staff:
         for state in states:
             if state.retry_at is not None:
                 times.append(state.retry_at)
-            elif state.status is StepStatus.DONE:
+            elif state.status == "done":
                 times.append(state.next_at)
-            elif state.status is StepStatus.BLOCKED and (state.why or "").startswith(
+            elif state.status == "blocked" and (state.why or "").startswith(
                 "waits for"
             ):
                 times.append(moment + _LOOK_AGAIN)

@@ -65,9 +65,9 @@ def demo(
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint, record))
     frozen, scores, curated = done.frozen, done.scores, done.curated
-    assert frozen is not None
-    assert scores is not None
-    assert curated is not None
+    assert frozen
+    assert scores
+    assert curated
     names = ("version", "cases", "criteria", "publishable")
     value = {
         "harvest": {h.source: h.counts for h in done.harvested},
@@ -84,21 +84,18 @@ def demo(
         },
     }
     names = ("new_threads", "verified_steps", "skipped_steps", "seconds")
-    ending = [] if endpoint else [_RECORDED]
-    ending += _describe_places(done, settings.home)
     seconds = time.perf_counter() - started
-    ending.insert(-1, f"Done in {seconds:.1f} s. Look at it in a browser:")
-    return Result(value | fields_of(done, names), [*_describe(done), *ending])
+    shown = _describe(done, settings.home, seconds, is_recorded=endpoint is None)
+    return Result(value | fields_of(done, names), shown)
 
 
-_RECORDED = "Curated from recorded replies of a language model; where none is recorded, by the rules engine."
-
-
-def _describe(done: DemoResult) -> Iterator[Grid | str]:
+def _describe(
+    done: DemoResult, home: Path, seconds: float, *, is_recorded: bool
+) -> Iterator[Grid | str]:
     frozen, scores, curated = done.frozen, done.scores, done.curated
-    assert frozen is not None
-    assert scores is not None
-    assert curated is not None
+    assert frozen
+    assert scores
+    assert curated
     names = ("new", "revised", "unchanged", "not_modified")
     rows: list[list[object]] = []
     for harvested in done.harvested:
@@ -127,19 +124,17 @@ def _describe(done: DemoResult) -> Iterator[Grid | str]:
         yield f"Not publishable: {'; '.join(frozen.why_not)}."
     yield ""
     yield from describe_scores(scores)
-
-
-def _describe_places(done: DemoResult, home: Path) -> Iterator[str]:
-    assert done.frozen is not None
-    assert done.scores is not None
+    if is_recorded:
+        yield "Curated from recorded replies of a language model; where none is recorded, by the rules engine."
     yield "Sample models and the rules engine as grader: these figures show the loop, not a model's worth."
     yield ""
-    yield f"snapshot  {done.frozen.path}"
-    for model in done.scores.models:
+    yield f"snapshot  {frozen.path}"
+    for model in scores.models:
         yield f"run       {model.run.run.path}"
     yield f"report    {done.report}"
     # By its path where the shell does not find its name
     program = "medlive" if which("medlive") else sys.argv[0]
     command = f"MEDLIVE_HOME={home} {program}"
     yield f"inspect   {command} status; {command} thread show SOURCE/ID"
+    yield f"Done in {seconds:.1f} s. Look at it in a browser:"
     yield f"{command} serve --preview"

@@ -2,56 +2,69 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
 
 from rich.cells import cell_len
+from rich.table import Table
 from rich.text import Text
 
 Rows = Sequence[Sequence[Text]]
 """A table's rows, the first of which holds the columns' names."""
 
-_AT_SPACES: Final = re.compile(
+_AT_SPACES = re.compile(
     r"(?<=\s)(?=\S)|(?<=[\u3001-\u30ff\u4e00-\u9fff\uff01-\uff60])(?=[\u3040-\u30ff\u4e00-\u9fff])"
 )
 """Spaces, and between the characters of scripts that have none."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?%?")
+_UNKNOWN = ("–", "unknown")
+"""Cells that say nothing about whether a column holds numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """A table, with the widths of its columns by which it fits; None where it fits anyway."""
-
-    rows: Rows
-    widths: Sequence[int] | None
-    has_head: bool = True
-
-
-def arrange(rows: Rows, width: int) -> Fitted:
-    """Fit a table into so many columns of characters.
+def fit_table(rows: Rows, width: int) -> Table:
+    """Fit a table into so many columns of characters; numbers are on the right.
 
     Lines end at spaces, Chinese anywhere. Where that is not enough, the columns become rows; else each value has a
     line of its own beside its column's name, and only what is longer than that line is cut.
     """
-    fitted = _fit(rows, width) or _fit(list(zip(*rows, strict=True)), width)
-    if fitted is not None:
-        return fitted
-    names, *cells = rows
-    named: list[Sequence[Text]] = []
-    for row in cells:
-        named += zip(names, row, strict=True)
-        named.append([Text(), Text()])
-    half = width // 2
-    wanted = max(cell.cell_len for cell in names)
-    return Fitted(named[:-1], [min(wanted, half), width - half - 3], has_head=False)
+    has_head = True
+    widths = _fit(rows, width)
+    if widths is None:
+        turned = list(zip(*rows, strict=True))
+        widths = _fit(turned, width)
+        if widths is None:
+            has_head = False
+            names, *cells = rows
+            turned = []
+            for row in cells:
+                turned += [*zip(names, row, strict=True), (Text(), Text())]
+            turned.pop()
+            half = width // 2
+            wanted = max(name.cell_len for name in names)
+            widths = [min(wanted, half), width - half - 3]
+        rows = turned
+    table = Table(show_edge=False, pad_edge=False, show_header=has_head)
+    body = rows[1:] if has_head else rows
+    for place, name in enumerate(rows[0]):
+        texts = [row[place].plain for row in body]
+        known = [text for text in texts if text not in _UNKNOWN]
+        is_numeric = bool(known) and all(map(_NUMBER.fullmatch, known))
+        table.add_column(
+            name,
+            justify="right" if is_numeric else "left",
+            overflow="fold",
+            width=widths[place] if widths else None,
+        )
+    for row in body:
+        table.add_row(*row)
+    return table
 
 
-def _fit(rows: Rows, width: int) -> Fitted | None:
-    """Fit all columns beside each other; None where a word would be cut."""
+def _fit(rows: Rows, width: int) -> list[int] | None:
+    """The widths by which all columns fit beside each other, none where they fit anyway; None: a word would be cut."""
     columns = list(zip(*rows, strict=True))
     room = width - 3 * (len(columns) - 1)
     widths = [max(cell.cell_len for cell in column) for column in columns]
     if sum(widths) <= room:
-        return Fitted(rows, None)
+        return []
     least = []
     for column in columns:
         words = [word for cell in column for word in _AT_SPACES.split(cell.plain)]
@@ -63,4 +76,4 @@ def _fit(rows: Rows, width: int) -> Fitted | None:
         for have, need in zip(widths, least, strict=True):
             slack.append(have if have > need else 0)
         widths[slack.index(max(slack))] -= 1
-    return Fitted(rows, widths)
+    return widths

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from medlive.cli.audit.thread import messages_table
 from medlive.cli.options import (
     ByOption,
     Commands,
@@ -40,7 +41,6 @@ from medlive.integrity.given import read_given
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import (
     HarvestResult,
-    ImportResult,
     describe_next_harvest,
     harvest_source,
     import_file,
@@ -55,6 +55,7 @@ from medlive.service.harvest.sources import (
     select_sources,
     source_health,
 )
+from medlive.sources.files import ImportProblem
 from medlive.sources.registry import build_site
 from medlive.sources.source import LayoutError, NotAThread
 
@@ -72,6 +73,18 @@ COLUMNS = (
     "not_modified",
     "gone",
     "older_than_since",
+)
+
+_HARVESTED = (
+    "source",
+    "iso_week",
+    "not_modified_share",
+    "already_done",
+    "limited",
+    "failed",
+    "quarantined",
+    "counts",
+    "problems",
 )
 
 
@@ -95,7 +108,7 @@ def harvest(
     """
     settings = read_settings()
     moment = read_moment("--since", since)
-    if moment is not None and moment > now():
+    if moment and moment > now():
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
     if dry_run:
@@ -113,20 +126,17 @@ def harvest(
         raise broken[-1]
     notes: list[str] = []
     value, rows, given_up = [], [], []
-    for one in done:
-        names = ["source", "iso_week", "not_modified_share", "already_done", "limited"]
-        value.append(
-            fields_of(one, [*names, "failed", "quarantined", "counts", "problems"])
-        )
-        share = one.not_modified_share
-        counts = [one.counts[column] for column in COLUMNS]
+    for result in done:
+        value.append(fields_of(result, _HARVESTED))
+        name, share = result.source, result.not_modified_share
+        counts = [result.counts[column] for column in COLUMNS]
         percent = None if share is None else f"{share:.0%}"
-        rows.append([one.source, *counts, percent, len(one.problems)])
-        notes += _notes(one)
-        if one.quarantined:
-            given_up.append(f"{one.source}: quarantined: {one.quarantined}")
-        elif one.failed:
-            given_up.append(f"{one.source}: {one.failed}")
+        rows.append([name, *counts, percent, len(result.problems)])
+        notes += _notes(result)
+        if result.quarantined:
+            given_up.append(f"{name}: quarantined: {result.quarantined}")
+        elif result.failed:
+            given_up.append(f"{name}: {result.failed}")
     failure: BaseException | None = None
     if broken:
         notes += given_up
@@ -145,18 +155,13 @@ def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
 
     agent = fetch_settings(settings).user_agent
     plan = []
-    for (name, overrides), would in zip(
-        wanted.items(), with_database(look), strict=True
-    ):
-        site = build_site(name, overrides)
+    for name, would in zip(wanted, with_database(look), strict=True):
+        site = build_site(name, wanted[name])
         requests = site.listing_requests(site.settings.base_url)
-        planned = {
-            "source": name,
-            "would": would,
-            "user_agent": agent,
-            "lists": [request.url for request in requests],
-        }
-        plan.append(planned)
+        lists = [request.url for request in requests]
+        plan.append(
+            {"source": name, "would": would, "user_agent": agent, "lists": lists}
+        )
     table = table_of(plan, ("source", "would", "lists"))
     return Result(plan, [table], [f"as {agent}"])
 
@@ -218,7 +223,9 @@ def import_(
     """
     moment = read_moment("--assume-posted-at", assume_posted_at)
 
-    async def work(database: Database, settings: Settings) -> list[ImportResult]:
+    async def work(
+        database: Database, settings: Settings
+    ) -> list[tuple[Counter[str], list[ImportProblem]]]:
         done, key = [], handle_key(settings)
         for path in files:
             with progress(f"import {path.name}") as tick:
@@ -228,17 +235,16 @@ def import_(
             done.append(imported)
         return done
 
-    came = ("new", "revised", "unchanged", "taken_down")
+    columns = ("new", "revised", "unchanged", "taken_down", "problems")
     notes: list[str] = []
     value, rows, refused = [], [], []
-    for done in with_instance(work):
-        name, problems = done.file.name, done.problems
-        counts = [done.counts[column] for column in (*came, "problems")]
-        rows.append([name, *counts])
-        value.append({"file": done.file, **done.counts, "lines": problems})
-        if not any(counts):
+    for file, (counts, problems) in zip(files, with_instance(work), strict=True):
+        name = file.name
+        rows.append([name, *(counts[column] for column in columns)])
+        value.append({"file": file, **counts, "lines": problems})
+        if not counts.total():
             notes.append(f"{name} holds no threads: nothing was imported")
-        if problems and not any(counts[:-1]):
+        if problems and counts.total() == len(problems):
             refused.append(name)
         lines = []
         for problem in problems:
@@ -248,7 +254,7 @@ def import_(
     failure = None
     if refused:
         failure = CheckFailed(f"no line became a thread: {', '.join(refused)}")
-    return Result(value, [Grid(["file", *came, "problems"], rows)], notes, failure)
+    return Result(value, [Grid(["file", *columns], rows)], notes, failure)
 
 
 @app.command("list")
@@ -282,7 +288,7 @@ def check(
         file: With --url: read this saved page instead of fetching it.
     """
     if url is None:
-        if file is not None:
+        if file:
             raise UsageError(
                 "--file needs --url, the address that the page was saved from"
             )
@@ -372,14 +378,9 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
     notes = []
     if following := page["fields"]["next page"]:
         notes.append(f"this is its first page: a harvest goes on at {following}")
-    found = [[name, str(value)[:300]] for name, value in page["fields"].items()]
-    messages = []
-    for number, message in enumerate(page["thread"]["messages"]):
-        verified = message.get("verified_by") or message["verified"]
-        messages.append([number, message["role"], verified, message["text"][:200]])
-    columns = ["message", "role", "verified", "text"]
-    shown = [Grid(["field", "found"], found), Grid(columns, messages)]
-    return Result(page, shown, notes)
+    cells = [[name, str(value)[:300]] for name, value in page["fields"].items()]
+    fields = Grid(["field", "found"], cells)
+    return Result(page, [fields, messages_table(page["thread"]["messages"])], notes)
 
 
 _ENDS = (
@@ -425,50 +426,41 @@ def reparse(
         dry_run=dry_run,
         progress=lambda source: progress(f"reparse {source}"),
     )
-    ends = _ends(done)
+    # The first three, and those of the others that count anything
+    seen = Counter(_ENDS[:3])
+    for result in done:
+        seen.update(result.counts)
+    ends = [end for end in _ENDS if seen[end]]
     notes: list[str] = []
     problems: list[str] = []
     value, rows = [], []
-    for one in done:
-        rows.append([one.source, *(one.counts[name] for name in ("pages", *ends))])
+    for result in done:
+        counts, damaged = result.counts, sorted(result.damaged)
+        rows.append([result.source, *(counts[name] for name in ("pages", *ends))])
         unread = []
-        for thread_id, kind, message in one.problems:
+        for thread_id, kind, message in result.problems:
             unread.append({"thread_id": thread_id, "kind": kind, "message": message})
+            notes.append(f"{result.source}/{thread_id}: {kind}: {message}")
         row = {
             "dry_run": dry_run,
             "problems": unread,
-            "damaged": sorted(one.damaged),
-            "figures": one.drift,
+            "damaged": damaged,
+            "figures": result.drift,
         }
         names = ("source", "busy", "counts", "quarantined")
-        value.append(fields_of(one, names) | row)
-        notes += _reparse_notes(one)
-        problems += _faults(one)
+        value.append(fields_of(result, names) | row)
+        notes += _quarantine_notes(result)
+        if result.busy:
+            problems.append(f"{result.source} is being harvested")
+        problems += [f"{path} is damaged or missing" for path in damaged]
     hint = "restore damaged files from a backup, then reparse again"
     title = "Nothing was changed: this is what would be" if dry_run else None
     table = Grid(["source", "pages", *ends], rows, title)
     return Result(value, [table], notes, failed(problems, hint))
 
 
-def _ends(done: Sequence[ReparseResult]) -> list[str]:
-    """The columns of a table: the first three, and those of the others that count anything."""
-    seen: Counter[str] = Counter()
-    for one in done:
-        seen += one.counts
-    return [end for end in _ENDS if seen[end] or end in _ENDS[:3]]
-
-
-def _faults(done: ReparseResult) -> Iterator[str]:
-    if done.busy:
-        yield f"{done.source} is being harvested"
-    for path in sorted(done.damaged):
-        yield f"{path} is damaged or missing"
-
-
-def _reparse_notes(done: ReparseResult) -> Iterator[str]:
-    for thread_id, kind, message in done.problems:
-        yield f"{done.source}/{thread_id}: {kind}: {message}"
-    if done.quarantined is not None and not done.busy:
+def _quarantine_notes(done: ReparseResult) -> Iterator[str]:
+    if done.quarantined and not done.busy:
         fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
         state = f"still has {fallen}" if fallen else "has all that earlier ones have"
         yield f"{done.source} is quarantined: {done.quarantined}"

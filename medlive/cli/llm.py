@@ -24,7 +24,7 @@ def serve(
         port: Port; 0 picks a free one.
         latency_ms: Delay of each answer, for benchmarks.
     """
-    from medlive.service.wiring import serve_rules
+    from medlive.instance.opening import serve_rules
 
     async def run() -> None:
         import asyncio

@@ -141,7 +141,14 @@ VALUED = ("--config", "--log-level", "--log-format")
 
 def build(arguments: Sequence[str]) -> typer.Typer:
     """The command line for these arguments: of the command they name all, of the others the help line."""
-    wanted, below = _commands_of(arguments)
+    words: list[str | None] = []
+    values = iter(arguments)
+    for word in values:
+        if word in VALUED and not words:
+            next(values, None)
+        elif not word.startswith("-"):
+            words.append(word)
+    wanted, below, *_ = [*words, None, None]
     app = typer.Typer(
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -165,19 +172,6 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         else:
             app.add_typer(imported.app, name=name, help=text)
     return app
-
-
-def _commands_of(arguments: Sequence[str]) -> tuple[str | None, str | None]:
-    """The first two arguments that are neither an option nor the value of one."""
-    words: list[str | None] = []
-    values = iter(arguments)
-    for word in values:
-        if word in VALUED and not words:
-            next(values, None)
-        elif not word.startswith("-"):
-            words.append(word)
-    first, second, *_ = [*words, None, None]
-    return first, second
 
 
 def _version(value: bool) -> None:
@@ -214,9 +208,9 @@ def _root(
     ] = "text",
 ) -> None:
     """medlive: a weekly, checksummed benchmark of real clinical questions."""
-    if config is not None:
+    if config:
         os.environ["MEDLIVE_CONFIG"] = str(config)
-    level = (
-        None if log_level is None else logging.getLevelNamesMapping()[log_level.upper()]
-    )
+    level = None
+    if log_level:
+        level = logging.getLevelNamesMapping()[log_level.upper()]
     logs.configure(level, verbose=verbose, quiet=quiet, as_json=log_format == "json")

@@ -9,7 +9,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
 from importlib import import_module
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer import Argument, Option
@@ -43,7 +43,7 @@ SnapshotArgument = Annotated[
 
 Choice = TypeVar("Choice", bound=StrEnum)
 Several = list[str] | None
-_UNDONE: Final = "nothing was changed"
+_UNDONE = "nothing was changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import (
@@ -25,7 +24,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
-    Final,
     NamedTuple,
     ParamSpec,
     TypeVar,
@@ -40,11 +38,10 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
 from medlive import logs
-from medlive.cli.fitting import Fitted, arrange
+from medlive.cli.fitting import fit_table
 from medlive.errors import CheckFailed, UsageError
 from medlive.guard.printable import printable, printable_json, printable_lines
 
@@ -56,14 +53,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_A_MINUTE: Final = 60.0
-COLLECT_AT: Final = (20_000, 20, 20)
+_A_MINUTE = 60.0
+COLLECT_AT = (20_000, 20, 20)
 """The collector's thresholds while a command does its work."""
 
-_WHOLE: Final = {"run.json": "a run folder", "manifest.json": "a snapshot"}
+_WHOLE = {"run.json": "a run folder", "manifest.json": "a snapshot"}
 """What says that a folder's files belong together and are medlive's to write."""
-
-_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?%?")
 
 stderr = Console(stderr=True, highlight=False)
 
@@ -84,7 +79,7 @@ def wait_for(work: Coroutine[object, None, T]) -> T:
 
 def with_instance(
     work: "Callable[Concatenate[Database, Settings, P], Awaitable[T]]",
-    *given: P.args,
+    *arguments: P.args,
     **how: P.kwargs,
 ) -> T:
     """What `work` returns for the configured database, which is migrated and open meanwhile, and the settings."""
@@ -95,32 +90,27 @@ def with_instance(
 
         settings = load_settings().settings
         async with open_database(settings) as database:
-            return await work(database, settings, *given, **how)
+            return await work(database, settings, *arguments, **how)
 
     return wait_for(run())
 
 
 def with_database(
     work: "Callable[Concatenate[Database, P], Awaitable[T]]",
-    *given: P.args,
+    *arguments: P.args,
     **how: P.kwargs,
 ) -> T:
     """The same without the settings."""
-    return with_instance(lambda database, _: work(database, *given, **how))
+    return with_instance(lambda database, _: work(database, *arguments, **how))
 
 
 def with_session(
     work: "Callable[Concatenate[Session, P], Awaitable[T]]",
-    *given: P.args,
+    *arguments: P.args,
     **how: P.kwargs,
 ) -> T:
     """The same for a session of it, whose transaction is committed at the end."""
-
-    async def run(database: "Database", _: "Settings") -> T:
-        async with database.begin() as session:
-            return await work(session, *given, **how)
-
-    return with_instance(run)
+    return with_database(lambda database: database.ask(work, *arguments, **how))
 
 
 def print_json(value: object) -> None:
@@ -159,19 +149,14 @@ class Grid:
     title: str | None = None
 
 
-class Lines(NamedTuple):
-    """A text that keeps its line ends."""
-
-    text: str
-
-
 class Result(NamedTuple):
     """What a command found out, and how people see it."""
 
     value: (
         object  # For machines; a function without arguments where it takes long to make
     )
-    shown: Iterable[Grid | Lines | str] = ()  # For people, on stdout
+    # For people, on stdout: tables, lines, and texts that keep their line ends
+    shown: Iterable[Grid | Text | str] = ()
     notes: Iterable[str] = ()  # On stderr
     failure: BaseException | None = None  # Raised at the end
 
@@ -184,13 +169,13 @@ def show_result(result: Result, as_json: bool = False) -> None:
         for part in result.shown:
             if isinstance(part, Grid):
                 print_table(part.columns, part.rows, title=part.title)
-            elif isinstance(part, Lines):
-                echo_lines(part.text + "\n")
+            elif isinstance(part, Text):
+                echo_lines(part.plain + "\n")
             else:
                 echo(part)
     for note in result.notes:
         say(note)
-    if result.failure is not None:
+    if result.failure:
         raise result.failure
 
 
@@ -216,23 +201,6 @@ def dimmed(cells: Sequence[object]) -> list[Text]:
     return [Text(_cell(cell).plain, style="dim") for cell in cells]
 
 
-def _shown(cell: object) -> str:
-    match cell:
-        case None:
-            text = "–"
-        case datetime():
-            text = f"{cell:%Y-%m-%d %H:%M}"
-        case float():
-            text = str(round(cell, 4))
-        case list() | tuple():
-            text = "\n".join(map(str, cell))
-        case _ if hasattr(cell, "low") and hasattr(cell, "why"):
-            text = _estimate(cell)
-        case _:
-            text = str(cell)
-    return printable_lines(text)
-
-
 def _estimate(figure: Any) -> str:
     """A figure with its interval, p and n, or why it has none."""
     if figure.value is None:
@@ -247,14 +215,27 @@ def _estimate(figure: Any) -> str:
 
 def _cell(cell: object) -> Text:
     """What a table shows of a value: no markup, and no character that a terminal obeys."""
-    if isinstance(cell, Text):
-        return Text(printable_lines(cell.plain), style=cell.style)
-    return Text(_shown(cell))
+    match cell:
+        case Text():
+            return Text(printable_lines(cell.plain), style=cell.style)
+        case None:
+            text = "–"
+        case datetime():
+            text = f"{cell:%Y-%m-%d %H:%M}"
+        case float():
+            text = str(round(cell, 4))
+        case list() | tuple():
+            text = "\n".join(map(str, cell))
+        case _ if hasattr(cell, "low") and hasattr(cell, "why"):
+            text = _estimate(cell)
+        case _:
+            text = str(cell)
+    return Text(printable_lines(text))
 
 
-def counted(n: int, one: str, many: str = "") -> str:
-    """A number with its noun: "1 thread", "2 threads"; `many`: the plural that is not `one` and an s."""
-    return f"{n} {one if n == 1 else many or one + 's'}"
+def counted(n: int, single: str, many: str = "") -> str:
+    """A number with its noun: "1 thread", "2 threads"; `many`: the plural that is not `single` and an s."""
+    return f"{n} {single if n == 1 else many or single + 's'}"
 
 
 def first_of(notes: Sequence[str], most: int) -> list[str]:
@@ -291,38 +272,14 @@ def print_table(
 
     No word is cut: a table that is too wide has its columns as rows, or else a line for each value.
     """
-    cells = [[_cell(cell) for cell in row] for row in rows]
+    cells = [list(map(_cell, row)) for row in rows]
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=160)
+        console.width = 160
     names = [Text(printable(name)) for name in columns]
     if title is not None:  # A title of the table would wrap at its width
         console.print(Text(printable(title), style="table.title"))
-    console.print(_table(arrange([names, *cells], console.width)))
-
-
-def _table(fitted: Fitted) -> Table:
-    table = Table(show_edge=False, pad_edge=False, show_header=fitted.has_head)
-    names, *cells = fitted.rows
-    if not fitted.has_head:
-        cells = [names, *cells]
-    for i, name in enumerate(names):
-        numeric = _is_numeric([row[i].plain for row in cells])
-        table.add_column(
-            name,
-            justify="right" if numeric else "left",
-            overflow="fold",
-            width=fitted.widths[i] if fitted.widths else None,
-        )
-    for row in cells:
-        table.add_row(*row)
-    return table
-
-
-def _is_numeric(cells: Sequence[str]) -> bool:
-    """Whether a column holds numbers alone, besides cells that hold nothing or say that it is not known."""
-    known = [cell for cell in cells if cell not in ("–", "unknown")]
-    return bool(known) and all(_NUMBER.fullmatch(cell) for cell in known)
+    console.print(fit_table([names, *cells], console.width))
 
 
 def checks_table(steps: "Sequence[StepResult]", most: int | None = None) -> Grid:

@@ -74,7 +74,7 @@ def build(
     )
     content = read_content(inputs)
     address = downloads or settings.publish.base_url
-    if address is not None:
+    if address:
         address = f"{address.rstrip('/')}/"
     files = site_files(content, downloads=address)
     write_site(files, out)

@@ -7,6 +7,7 @@ person, with the reason and the elements concerned.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 from medlive.curation.agent import Agent, check_known
 from medlive.curation.elements import element_inputs, thread_inputs
@@ -104,15 +105,17 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     return tuple(Hold(reason, reading.reason) for reason in reasons)
 
 
-async def redact_texts(
-    texts: Mapping[str, str], agent: Agent
-) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
-    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure.
+class Redacted(NamedTuple):
+    """Texts with identifiers of people removed."""
 
-    Returns:
-        The texts, each identifier in them replaced by its kind in brackets; the identifiers that were found, as
-        "<text id>: <kind>", never the words; those that code could not replace, likewise.
-    """
+    # Text id → the text with each identifier replaced by its kind in brackets
+    texts: Mapping[str, str]
+    found: tuple[str, ...]  # Identifiers found, as "<text id>: <kind>", never the words
+    remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
+
+
+async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
+    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure."""
     clean = {identity: redact(text, agent.language) for identity, text in texts.items()}
 
     def check(reply: IdentifiersReply) -> str | None:
@@ -140,7 +143,7 @@ async def redact_texts(
         sign = f"[{items[0].kind.replace('_', ' ')}]"
         for identity, text in clean.items():
             clean[identity] = whole.sub(sign, text)
-    return clean, _places(reply.found), _places(remaining)
+    return Redacted(clean, _places(reply.found), _places(remaining))
 
 
 def _places(items: Sequence[IdentifierItem]) -> tuple[str, ...]:

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import URL, exc, make_url, text
 from sqlalchemy.ext.asyncio import (
@@ -29,6 +29,8 @@ from medlive.guard.redaction import HIDDEN
 from medlive.guard.trust import authorities_file, is_loopback
 
 _log: Final = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 Session = AsyncSession
 """What stores are given: a transaction that ends as a whole."""
 Connection = AsyncConnection
@@ -252,6 +254,16 @@ class Database:
         with translated_errors(self.engine.url):
             async with self._readers() as session:
                 yield session
+
+    async def ask(
+        self,
+        query: Callable[Concatenate[AsyncSession, P], Awaitable[T]],
+        *arguments: P.args,
+        **how: P.kwargs,
+    ) -> T:
+        """What a query gives in a session of its own, which is as `begin` gives it."""
+        async with self.begin() as session:
+            return await query(session, *arguments, **how)
 
     async def aclose(self) -> None:
         """Close every connection."""

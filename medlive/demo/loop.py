@@ -36,7 +36,7 @@ from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import ScoreTable, score_runs
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.instance.opening import build_engine, open_endpoint
+from medlive.instance.opening import build_engine, open_endpoint, serve_rules
 from medlive.instance.paths import index_path, report_path, runs_path
 from medlive.integrity.digest import digest_json
 from medlive.integrity.signing import load_signing_key
@@ -46,7 +46,7 @@ from medlive.service.curation.curate import CurationRun, run_curation
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
 from medlive.service.release.freeze import FreezeResult, freeze
-from medlive.service.wiring import CURATION_ROLES, serve_rules
+from medlive.service.wiring import CURATION_ROLES
 from medlive.site.read import BUNDLES
 from medlive.snapshot.verify.run import verify_snapshot
 

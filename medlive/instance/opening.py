@@ -3,14 +3,16 @@
 With `service.wiring` and `demo` the only place that names concrete engines.
 """
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
-from medlive.errors import ConfigError, UsageError
+from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.home import models_file
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.llm.engine import Engine, EngineIdentity, endpoint_engine
@@ -235,3 +237,44 @@ def evidence_folder(settings: Settings, named: str) -> Path:
         + (f"; known indexes: {', '.join(names)}" if names else ""),
         hint="build one with medlive evidence build",
     )
+
+
+@asynccontextmanager
+async def serve_rules(
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    latency_ms: float = 0.0,
+    warn: Callable[[str], None] = lambda _: None,
+) -> AsyncIterator[str]:
+    """Serve the rules engine and the sample models until the block ends; yields the base URL.
+
+    `sample-evidence` searches the evidence index; `warn` is called if there is none.
+    """
+    from medlive.llm.rules.server import serve
+
+    retriever = None
+    with suppress(IndexMissing):
+        if index_path(settings).exists():
+            retriever = await asyncio.to_thread(open_retriever, settings)
+    if retriever is None:
+        warn(
+            f"no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic"
+        )
+
+    async def search(question: str) -> list[str]:
+        from medlive.evidence.passage import Query
+
+        assert retriever is not None
+        (hits,) = await retriever.search([Query(question)], k=5)
+        return [hit.passage.text for hit in hits]
+
+    async with serve(
+        RulesEngine,
+        host=host,
+        port=port,
+        latency_ms=latency_ms,
+        search=search if retriever else None,
+    ) as url:
+        yield url

@@ -64,7 +64,7 @@ def read_anchors(folder: Path) -> list[Anchor]:
                 f"{place.name}/manifest.json cannot be read: {type(exc).__name__}",
                 hint="medlive snapshot verify says what is wrong with the folder",
             ) from exc
-        if manifest.audit_log is not None:
+        if manifest.audit_log:
             stated = manifest.audit_log
             anchors.append(
                 Anchor(f"{place.name}/manifest.json", stated.entries, stated.head)

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from medlive.config import Settings
 from medlive.db import embedded
@@ -23,15 +23,15 @@ from medlive.errors import (
 )
 from medlive.home import close_home
 from medlive.integrity.paths import PRIVATE_FOLDER
-from medlive.service.waiting import Liveness
+from medlive.service.waiting import Liveness, rest
 
 T = TypeVar("T")
-_log: Final = logging.getLogger(__name__)
-RETRY_S: Final = 3.0
+_log = logging.getLogger(__name__)
+RETRY_S = 3.0
 """How often a lost database is looked for."""
-MOST_RETRY_S: Final = 60.0
+MOST_RETRY_S = 60.0
 """The longest wait of work that is kept from going on again and again."""
-WATCH_S: Final = 10.0
+WATCH_S = 10.0
 """How often the web looks whether it still has the database; requests find out by themselves."""
 
 
@@ -91,10 +91,6 @@ async def outlast(
     health = health or Liveness()
     wait_s, message = RETRY_S / 2, ""
 
-    async def rest(seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), seconds)
-
     while True:
         began = time.monotonic()
         try:
@@ -108,9 +104,9 @@ async def outlast(
                     "%s; going on when the database can be used", error.message
                 )
             message = health.waiting = error.message
-            await rest(wait_s)
+            await rest(stop, wait_s)
             while not stop.is_set() and not await _is_usable(settings, error):
-                await rest(RETRY_S)
+                await rest(stop, RETRY_S)
             if stop.is_set():
                 raise
             health.waiting = None
@@ -124,8 +120,7 @@ async def _is_usable(settings: Settings, trouble: Exception) -> bool:
             if isinstance(trouble, DatabaseFull):
                 await check_room(database)
             else:
-                async with database.begin() as session:
-                    await ping(session)
+                await database.ask(ping)
     except DatabaseUnavailable:
         return False
     except DatabaseForbidden:
@@ -139,10 +134,8 @@ async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
     async def watch() -> None:
         async with open_database(settings) as database:
             while not stop.is_set():
-                async with database.begin() as session:
-                    await ping(session)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), WATCH_S)
+                await database.ask(ping)
+                await rest(stop, WATCH_S)
 
     with suppress(DatabaseUnavailable):
         await outlast(settings, watch, stop)
@@ -161,9 +154,8 @@ def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
     """
     path = settings.home / name
     if not path.exists():
-        create_key_file(
-            path, secrets.token_hex(32)
-        )  # where another process was first, its key is the key
+        # Where another process was first, its key is the key.
+        create_key_file(path, secrets.token_hex(32))
     if path.stat().st_mode & 0o077:
         raise ConfigError(
             f"{path} can be read by others than its owner", hint=f"run chmod 600 {path}"

@@ -6,7 +6,6 @@ import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from types import SimpleNamespace
-from typing import Final
 
 from medlive.db.audit.listing import Listing
 from medlive.deidentify.detect import redact
@@ -36,7 +35,7 @@ def _csv_line(values: Iterable[str]) -> str:
     return line.getvalue()
 
 
-_RISKY: Final = re.compile(r"'*[\t\r\n]|['\s]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+_RISKY = re.compile(r"'*[\t\r\n]|['\s]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 """How a cell begins that a spreadsheet may take for a formula, whatever apostrophes stand before it."""
 
 

@@ -3,15 +3,15 @@
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from medlive.db.curation.replies import find_prompt, find_request
 from medlive.db.session import Session
 from medlive.errors import UsageError
 from medlive.llm.prompts import load_prompt, render
 
-_TASK: Final = re.compile(r"[a-z_.]{1,80}")
-_PACKAGES: Final = (
+_TASK = re.compile(r"[a-z_.]{1,80}")
+_PACKAGES = (
     "medlive.curation",
     "medlive.rubric",
     "medlive.grader",
@@ -31,23 +31,19 @@ async def show_prompt(
     digest = name if name.startswith("sha256:") else f"sha256:{name}"
     for package in (*_PACKAGES, *packages) if _TASK.fullmatch(name) else ():
         with suppress(FileNotFoundError):
-            prompt = load_prompt(package, name)
-            return {"task": name, "digest": prompt.digest, "text": prompt.text}
-    if (stored := await find_request(session, digest)) is not None:
+            present = load_prompt(package, name)
+            return {"task": name, "digest": present.digest, "text": present.text}
+    if stored := await find_request(session, digest):
         request, row = stored
-        reply = {
-            "text": row.text,
-            "finish": row.finish.value,
-            "model": row.reply_model,
-        }
+        finish, model = row.finish.value, row.reply_model
         return {
             "task": row.task,
             "digest": row.request_digest,
             "messages": render(request),
-            "reply": reply,
+            "reply": {"text": row.text, "finish": finish, "model": model},
         }
-    if (found := await find_prompt(session, digest)) is not None:
-        return {"task": found.task, "digest": found.digest, "text": found.text}
+    if prompt := await find_prompt(session, digest):
+        return {"task": prompt.task, "digest": prompt.digest, "text": prompt.text}
     raise UsageError(
         f"{name[:100]!r} names no task, and no one stored prompt or request",
         hint="name a task such as validator.query, or more of the digest",

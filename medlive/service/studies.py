@@ -4,11 +4,10 @@ import asyncio
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -44,7 +43,7 @@ ASPECTS_OF = {
     StudyKind.CRITERION_VALIDITY: ("criterion",),
     StudyKind.GRADER_CHECK: (),
 }
-SCALES: Final[Mapping[str, int]] = {**ASPECTS, "verdict": 2}
+SCALES: Mapping[str, int] = {**ASPECTS, "verdict": 2}
 """The rated aspects, with the number of values on their scales; a verdict is 1 for met."""
 _MOST_SEED = 2**31 - 1
 ReadSheet = Callable[[Path, Sequence[str]], GraderSheet]
@@ -113,7 +112,7 @@ async def start_study(
             study.version, study.grader = version, sheet.grader
             study.against = sheet.against
         candidates = await studies.list_candidates(session, study.version)
-        if sheet is not None:
+        if sheet:
             checked = {verdict.case_id for verdict in sheet.verdicts}
             candidates = [c for c in candidates if c.case_id in checked]
         drawn = draw(candidates, sample, study.stratum, study.seed)
@@ -125,27 +124,23 @@ async def start_study(
         chosen = _verdict_items(sheet, cases) if sheet else _case_items(study, cases)
         items = list(chosen)
         study.blinding = Blinding.BLIND
-        if sheet is not None:
+        if sheet:
             versions = await studies.versions_of(session, revisions.keys())
             study.blinding = Blinding.OPEN
             if not keep_reports:
-                study.blinding = _blinding(settings, versions)
+                folders = [report_path(settings, version) for version in versions]
+                is_public = any((folder / "index.html").is_file() for folder in folders)
+                study.blinding = Blinding.AFTER_REPORT if is_public else Blinding.BLIND
         await studies.add_study(session, study, items)
-        details = {"items": len(items), "blinding": study.blinding.value}
         await record(
             session,
             Act.START_STUDY,
             f"study:{study.name}",
             by=study.created_by,
-            **details,
+            items=len(items),
+            blinding=study.blinding.value,
         )
     return len(items)
-
-
-def _blinding(settings: Settings, versions: Iterable[str]) -> Blinding:
-    reports = [report_path(settings, version) / "index.html" for version in versions]
-    is_public = any(report.is_file() for report in reports)
-    return Blinding.AFTER_REPORT if is_public else Blinding.BLIND
 
 
 async def _check_study(session: Session, study: Study) -> None:
@@ -154,9 +149,7 @@ async def _check_study(session: Session, study: Study) -> None:
         raise UsageError(
             "a name has up to 64 of a-z, 0-9 and -, a seed is from 0 to 2,147,483,647"
         )
-    people = list(study.raters)
-    if study.adjudicator:
-        people.append(study.adjudicator)
+    people = [*study.raters, *filter(None, [study.adjudicator])]
     if len(study.raters) < 2 or len(set(people)) < len(people):
         raise UsageError(
             "a study needs two raters or more, each once, and another one as adjudicator"
@@ -194,20 +187,18 @@ _Cases = Mapping[tuple[str, int], RatedCase]
 def _case_items(study: Study, cases: _Cases) -> Iterator[StudyItem]:
     """What is rated of cases."""
     for (case_id, revision), case in cases.items():
-        criteria = {}
-        for number, text in case.criteria.items():
-            criteria[f"{case_id}-{number}"] = text
+        numbers = {f"{case_id}-{number}": number for number in case.criteria}
+        criteria = dict(zip(numbers, case.criteria.values(), strict=True))
         question, advice = _question_of(case), case.text.advice
         parts = case_parts(case_id, question, advice, criteria)
         for item, aspect, criterion_id in parts:
             if aspect in ASPECTS_OF[study.kind]:
-                number = (criterion_id or "").removeprefix(f"{case_id}-")
                 yield StudyItem(
                     item=item,
                     case_id=case_id,
                     revision=revision,
                     aspect=aspect,
-                    criterion_id=number or None,
+                    criterion_id=numbers.get(criterion_id or ""),
                 )
 
 
@@ -293,7 +284,7 @@ async def rate(
             )
         if len(comment) > COMMENT_CHARS:
             raise UsageError(f"a comment has at most {COMMENT_CHARS:,} characters")
-        if study.closed_at is not None:
+        if study.closed_at:
             raise CheckFailed(f"study {study.name} is closed")
         if rater not in study.raters and (
             results is None or item not in [d.item for d in results.disagreements]

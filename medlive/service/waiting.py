@@ -3,15 +3,15 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
 
-from medlive.errors import ConfigError, MedliveError, ServiceUnavailable
+from medlive.errors import ConfigError, ServiceUnavailable
 
 T = TypeVar("T")
-LOOK_S: Final = 3.0
+LOOK_S = 3.0
 """How often what is missing is looked for."""
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 async def wait_until_ready(
@@ -36,37 +36,33 @@ async def wait_until_ready(
     Raises:
         ServiceUnavailable: when the address is taken.
     """
-    try:
-        return await prepare()
-    except (ServiceUnavailable, ConfigError) as error:
-        health, message = Liveness(), _say(error, "")
-        health.waiting = _in_public(error)
-    async with answer_probes(port, health, host):
+    health, message = Liveness(), ""
+    async with AsyncExitStack() as stack:
         while not stop.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), look_s)
-                break
             try:
                 ready = await prepare()
             except (ServiceUnavailable, ConfigError) as error:
-                message = _say(error, message)
-                health.waiting = _in_public(error)
+                if not message:
+                    await stack.enter_async_context(answer_probes(port, health, host))
+                if error.message != message:
+                    hint = f" ({error.hint})" if error.hint else ""
+                    why = "%s%s; going on when that is there"
+                    _log.warning(why, error.message, hint)
+                message = error.message
+                # The kind of the error, in its class's own words
+                health.waiting = (type(error).__doc__ or "").splitlines()[0]
             else:
-                _log.warning("nothing is missing any more")
+                if message:
+                    _log.warning("nothing is missing any more")
                 return ready
+            await rest(stop, look_s)
     return None
 
 
-def _say(error: MedliveError, before: str) -> str:
-    if error.message != before:
-        hint = f" ({error.hint})" if error.hint else ""
-        _log.warning("%s%s; going on when that is there", error.message, hint)
-    return error.message
-
-
-def _in_public(error: MedliveError) -> str:
-    """The kind of an error, in its class's own words."""
-    return (type(error).__doc__ or "").splitlines()[0]
+async def rest(stop: asyncio.Event, seconds: float) -> None:
+    """Wait so long, or until `stop` is set."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
 
 
 if TYPE_CHECKING:
@@ -85,7 +81,7 @@ class Liveness:
 
     def answer(self) -> dict[str, str]:
         """The body for a probe."""
-        if (reason := self.waiting or self.find_obstacle()) is not None:
+        if reason := self.waiting or self.find_obstacle():
             return {"status": "waiting", "reason": reason}
         return {"status": "ok"}
 

@@ -9,7 +9,7 @@ from medlive.config import BudgetSection
 from medlive.curation.model import Outcome
 from medlive.db.audit.spending import count_ended, stage_spending
 from medlive.db.iso_weeks import week_bounds
-from medlive.db.session import Database, Session
+from medlive.db.session import Session
 from medlive.llm.budget import BudgetSpent
 
 NEARLY = 0.8
@@ -44,18 +44,6 @@ class WeekLimit(NamedTuple):
     def is_spent(self) -> bool:
         """Whether it is reached."""
         return self.usd >= self.limit
-
-
-async def check_week(database: Database, budget: BudgetSection) -> None:
-    """Raise WeekSpent once a limit of the week is reached; threads under way are finished, and may exceed it."""
-    if budget.week_usd is None and not budget.stage_week_usd:
-        return
-    async with database.begin() as session:
-        week = await read_spending(session, budget)
-    for limit in week_limits(week):
-        if limit.is_spent:
-            spent = f"{limit.name} for {week['week']} is spent ({limit.usd:.2f})"
-            raise WeekSpent(spent, week_bounds(week["week"])[1])
 
 
 async def read_spending(

@@ -7,15 +7,32 @@ one (with `opening` and the demo) knows which engine, index or service there is.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING
 
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
+from medlive.curation.chain import CurationSettings
+from medlive.curation.model import Thresholds
+from medlive.curation.validator import Library
+from medlive.db.curation.circuits import PostgresCircuits
+from medlive.db.curation.literature import PostgresAnswers
+from medlive.db.curation.replies import PostgresReplyStore
+from medlive.db.iso_weeks import week_bounds
+from medlive.db.session import Database
+from medlive.deidentify.detect import find_identifiers
 from medlive.errors import IndexMissing
+from medlive.evidence.client import Client
+from medlive.evidence.online.europepmc import EuropePMC
+from medlive.evidence.online.pubmed import PubMed
+from medlive.evidence.online.retriever import OnlineRetriever
+from medlive.evidence.online.service import Literature
+from medlive.evidence.passage import Retriever
+from medlive.filters.chain import FilterChain
+from medlive.filters.codebooks import load_codebook
+from medlive.filters.model import FilterSettings
 from medlive.instance.loading import validate_section
 from medlive.instance.opening import (
     build_engine,
@@ -23,7 +40,6 @@ from medlive.instance.opening import (
     open_retriever,
     read_key,
 )
-from medlive.instance.paths import index_path
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import Budget
 from medlive.llm.circuit import (
@@ -39,16 +55,8 @@ from medlive.llm.prompts import load_prompt
 from medlive.llm.recorded import Recording as Recording
 from medlive.llm.recorded import RecordingEngine
 from medlive.llm.replay import ReplayEngine
-from medlive.llm.rules.engine import RulesEngine
-
-if TYPE_CHECKING:
-    from medlive.curation.chain import CurationSettings
-    from medlive.curation.validator import Library
-    from medlive.db.session import Database
-    from medlive.evidence.online.retriever import OnlineRetriever
-    from medlive.evidence.online.service import Literature
-    from medlive.evidence.passage import Retriever
-    from medlive.filters.chain import FilterChain
+from medlive.service.database import handle_key
+from medlive.service.week_budget import WeekSpent, read_spending, week_limits
 
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
@@ -95,53 +103,51 @@ PROOF_PROMPTS = {
 class Pipeline:
     """Everything that affects a thread's curation, identified by one digest."""
 
-    database: "Database"
+    database: Database
     settings: Settings
     key: bytes  # This instance's key, from which a case's id is made
     respondents: Mapping[str, ReplayEngine]
-    retriever: "Retriever"
-    curation: "CurationSettings"
+    retriever: Retriever
+    curation: CurationSettings
     digest: str
     scanner: str  # The digest of the prompt and engine that find identifiers in release texts
     budget: Budget
     endpoints: Limiters
     # The retriever, where it asks literature services
-    online: "OnlineRetriever | None" = None
+    online: OnlineRetriever | None = None
     # Service → its circuit
     literature: Mapping[str, Circuit] = field(default_factory=dict)
-
-    @property
-    def circuits(self) -> set[Circuit]:
-        """The circuits that its engines and literature services are asked through."""
-        return {
-            *filter(None, map(circuit_of, self.respondents.values())),
-            *self.literature.values(),
-        }
 
     @property
     def proves(self) -> bool:
         """Whether rubrics are proved, for which there are the roles "prober" and "grader"."""
         return "prober" in self.respondents
 
-    def library(self, today: date) -> "Library | None":
+    def library(self, today: date) -> Library | None:
         """Where the points are searched that an advice lacks; None where rubrics are not completed."""
-        from medlive.curation.validator import Library
-
         if not self.settings.rubric.complete:
             return None
         settings = self.curation
         return Library(self.retriever, settings.top_k, settings.evidence_tokens, today)
 
     async def openings(self) -> list[Opening]:
-        """Its circuits that are open."""
-        openings = [await circuit.opening() for circuit in self.circuits]
-        return [opening for opening in openings if opening is not None]
+        """Those of its circuits that are open, of engines and literature services."""
+        engines = filter(None, map(circuit_of, self.respondents.values()))
+        openings = []
+        for circuit in {*engines, *self.literature.values()}:
+            opening = await circuit.opening()
+            if opening:
+                openings.append(opening)
+        return openings
 
     async def check_ready(self) -> None:
-        """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
-        from medlive.service.week_budget import check_week
-
-        await check_week(self.database, self.settings.budget)
+        """Raise WeekSpent once a limit of the week is reached, and CircuitOpen where a thread would meet one."""
+        week = await self.database.ask(read_spending, self.settings.budget)
+        for limit in week_limits(week):
+            if limit.is_spent:
+                # Threads under way are finished, and may exceed it.
+                spent = f"{limit.name} for {week['week']} is spent ({limit.usd:.2f})"
+                raise WeekSpent(spent, week_bounds(week["week"])[1])
         for opening in await self.openings():
             if not opening.is_due(now()):
                 raise opening.error()
@@ -151,14 +157,14 @@ class Pipeline:
         async with asyncio.TaskGroup() as group:
             for respondent in set(self.respondents.values()):
                 group.create_task(respondent.aclose())
-            if self.online is not None:
+            if self.online:
                 group.create_task(self.online.aclose())
 
 
 @asynccontextmanager
 async def open_pipeline(
     settings: Settings,
-    database: "Database",
+    database: Database,
     *,
     exhaustive: bool = False,
     record: Recording | None = None,
@@ -171,7 +177,7 @@ async def open_pipeline(
 
 def build_pipeline(
     settings: Settings,
-    database: "Database",
+    database: Database,
     *,
     exhaustive: bool = False,
     record: Recording | None = None,
@@ -180,12 +186,6 @@ def build_pipeline(
 
     Raises ConfigError, also for a budget in dollars and a model without a price.
     """
-    from medlive.curation.chain import CurationSettings
-    from medlive.curation.model import Thresholds
-    from medlive.db.curation.circuits import PostgresCircuits
-    from medlive.db.curation.replies import PostgresReplyStore
-    from medlive.service.database import handle_key
-
     proving = proof_roles(settings)
     used = {role: getattr(settings.roles, role) for role in CURATION_ROLES} | proving
     prices = {}
@@ -198,11 +198,12 @@ def build_pipeline(
     store, limiters = PostgresReplyStore(database), Limiters(opened)
     limits = settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
     budget = Budget(**limits)
-    respondents = {}
+    respondents, engines = {}, {}
     for role, own in used.items():
         engine = build_engine(own, settings.prices, limiters)
         engine = engine if record is None else RecordingEngine(engine, record)
         respondents[role] = ReplayEngine(engine, store, budget)
+        engines[role] = respondents[role].identity.as_json()
     literature = literature_circuits(settings, opened)
     online = open_online(settings, database, literature)
     retriever = online or open_retriever(settings)
@@ -213,23 +214,18 @@ def build_pipeline(
         exhaustive=exhaustive,
         **section.model_dump(include=same),
     )
-    prompts = _prompt_digests(PROMPTS)
-    if proving:
-        prompts |= _prompt_digests(PROOF_PROMPTS)
-    engines = {
-        role: respondent.identity.as_json() for role, respondent in respondents.items()
+    prompts = {}
+    for packages in (PROMPTS, PROOF_PROMPTS if proving else {}):
+        for package, tasks in packages.items():
+            for task in tasks:
+                prompts[task] = load_prompt(package, task).digest
+    identity = {
+        "settings": curation.as_json(),
+        "rubric": {"complete": settings.rubric.complete},
+        "prompts": prompts,
+        "index": retriever.identity.index_digest,
+        "engines": engines,
     }
-    index = retriever.identity.index_digest
-    digest = digest_json(
-        {
-            "settings": curation.as_json(),
-            "rubric": {"complete": settings.rubric.complete},
-            "prompts": prompts,
-            "index": index,
-            "engines": engines,
-        }
-    )
-    scanner = digest_json([prompts["reader.identifiers"], engines["reader"]])
     return Pipeline(
         database=database,
         settings=settings,
@@ -237,21 +233,13 @@ def build_pipeline(
         respondents=respondents,
         retriever=retriever,
         curation=curation,
-        digest=digest,
-        scanner=scanner,
+        digest=digest_json(identity),
+        scanner=digest_json([prompts["reader.identifiers"], engines["reader"]]),
         budget=budget,
         endpoints=limiters,
         online=online,
         literature=literature,
     )
-
-
-def _prompt_digests(prompts: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    digests = {}
-    for package, tasks in prompts.items():
-        for task in tasks:
-            digests[task] = load_prompt(package, task).digest
-    return digests
 
 
 def proof_roles(settings: Settings) -> dict[str, RoleSettings]:
@@ -303,11 +291,11 @@ def find_dependent_judges(settings: Settings) -> list[str]:
 
 def open_online(
     settings: Settings,
-    database: "Database",
+    database: Database,
     circuits: Mapping[str, Circuit] | None = None,
     *,
     use_stored: bool = True,
-) -> "OnlineRetriever | None":
+) -> OnlineRetriever | None:
     """Open the literature services of the settings over the local index, if there is one.
 
     Args:
@@ -323,32 +311,22 @@ def open_online(
         ConfigError: if NCBI's key is named and not set.
         EvidenceUnavailable: if there is a local index that cannot be used.
     """
-    from medlive.db.curation.literature import PostgresAnswers
-    from medlive.deidentify.detect import find_identifiers
-    from medlive.evidence.client import Client
-    from medlive.evidence.online.europepmc import EuropePMC
-    from medlive.evidence.online.pubmed import PubMed
-    from medlive.evidence.online.retriever import OnlineRetriever
-
     section = settings.evidence
     if not section.online:
         return None
     contact = section.online_email or ""
     client = Client(contact, named=True)
     store = PostgresAnswers(database, days=section.online_days if use_stored else 0)
-    gates = literature_circuits(settings) if circuits is None else circuits
     services: list[Literature] = []
-    for name in section.online:
-        address = section.online_addresses.get(name)
-        at = {} if address is None else {"address": address}
+    for name, circuit in (circuits or literature_circuits(settings)).items():
+        how = {"contact": contact}
+        if name in section.online_addresses:
+            how["address"] = section.online_addresses[name]
         if name == "pubmed":
             key = read_key(section.online_key_env) if section.online_key_env else ""
-            service: Literature = PubMed(
-                client, store, gates[name], contact=contact, api_key=key, **at
-            )
+            services.append(PubMed(client, store, circuit, api_key=key, **how))
         else:
-            service = EuropePMC(client, store, gates[name], contact=contact, **at)
-        services.append(service)
+            services.append(EuropePMC(client, store, circuit, **how))
     local = None
     with suppress(IndexMissing):
         local = open_retriever(settings)
@@ -378,49 +356,7 @@ def check_local_evidence(settings: Settings) -> None:
             raise
 
 
-def build_filters(settings: Settings) -> "FilterChain":
+def build_filters(settings: Settings) -> FilterChain:
     """The filter chain with its code book. Raises ConfigError for a setting it does not know."""
-    from medlive.filters.chain import FilterChain
-    from medlive.filters.codebooks import load_codebook
-    from medlive.filters.model import FilterSettings
-
     filters = validate_section(FilterSettings, "filters", settings.filters)
     return FilterChain(filters, load_codebook(settings.codebooks.paths))
-
-
-@asynccontextmanager
-async def serve_rules(
-    settings: Settings,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    latency_ms: float = 0.0,
-    warn: Callable[[str], None] = lambda _: None,
-) -> AsyncIterator[str]:
-    """Serve the rules engine and the sample models until the block ends; yields the base URL.
-
-    `sample-evidence` searches the evidence index; `warn` is called if there is none.
-    """
-    from medlive.llm.rules.server import serve
-
-    retriever = None
-    with suppress(IndexMissing):
-        if index_path(settings).exists():
-            retriever = await asyncio.to_thread(open_retriever, settings)
-    if retriever is None:
-        warn(
-            f"no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic"
-        )
-
-    async def search(question: str) -> list[str]:
-        from medlive.evidence.passage import Query
-
-        assert retriever is not None
-        (hits,) = await retriever.search([Query(question)], k=5)
-        return [hit.passage.text for hit in hits]
-
-    found = search if retriever else None
-    async with serve(
-        RulesEngine, host=host, port=port, latency_ms=latency_ms, search=found
-    ) as url:
-        yield url

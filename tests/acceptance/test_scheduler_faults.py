@@ -15,7 +15,7 @@ from medlive.db.session import Database, advisory_lock
 from medlive.demo.samples import SampleThread
 from medlive.instance.loading import load_settings
 from medlive.service.schedule.scheduler import run_scheduler, run_step
-from medlive.service.schedule.steps import StepStatus, read_states
+from medlive.service.schedule.steps import read_states
 from tests.support.bad_endpoint import bad_endpoint, hangs, ok
 from tests.support.instance import Instance, write_lines, write_models
 from tests.support.threads import as_import
@@ -119,7 +119,7 @@ async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(
             for s in await read_states(database, settings, moment, keep=keep)
             if s.name == "freeze"
         ]
-        return state.status.value, state.why or ""
+        return state.status, state.why or ""
 
     waits = ("blocked", "waits for queue, until Wed 09:00 UTC at the latest")
     assert await freeze_at(late) == waits
@@ -179,7 +179,7 @@ async def test_retention_and_harvest_wait_for_each_other_and_neither_fails(
     # of the next week, past every harvest's time
     wednesday = today + timedelta(days=9 - today.weekday())
     states = {s.name: s for s in await read_states(database, settings, wednesday)}
-    assert states["harvest:sdn"].status is StepStatus.DUE
+    assert states["harvest:sdn"].status == "due"
     await run_step(database, settings, "retention", week)
     assert instance.rows(RUNS, ["scheduler retention"]) == [("partial",), ("done",)]
     await database.aclose()

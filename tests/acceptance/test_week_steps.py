@@ -157,7 +157,7 @@ async def test_a_backup_waits_for_the_weeks_release_unless_that_failed(
         (state,) = [
             s for s in await read_states(database, settings, late) if s.name == BACKUP
         ]
-        return (state.why or "") if state.waits else state.status.value
+        return (state.why or "") if state.waits else state.status
 
     ran("queue", "done")
     assert await waits() == "waits for freeze, until Tue 05:30 UTC at the latest"

@@ -17,9 +17,9 @@ from medlive.demo.samples import SampleThread
 from medlive.instance.loading import load_settings
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.schedule.steps import read_states
-from medlive.service.work.jobs import serving
 from tests.support.bad_endpoint import bad_endpoint, ok
 from tests.support.instance import Instance, write_lines, write_models
+from tests.support.serving import serving
 from tests.support.threads import as_import
 
 NewInstance = Callable[..., Instance]
@@ -95,7 +95,7 @@ async def test_a_freeze_waits_whoever_is_connected_and_its_limit_makes_a_partial
             instance.change(change)
         states = await read_states(database, settings_of(instance), SUNDAY)
         (freeze,) = [state for state in states if state.name == "freeze"]
-        assert (freeze.status.value, freeze.why) == (
+        assert (freeze.status, freeze.why) == (
             "blocked",
             "waits for its threads (2 of 5, because 3 wait (not begun 3)), until Mon 18:01 UTC at the latest",
         ), name

@@ -20,8 +20,8 @@ from medlive.db.session import Database
 from medlive.demo.samples import load_sample_threads
 from medlive.instance.loading import load_settings
 from medlive.service.schedule.scheduler import run_scheduler
-from medlive.service.work.jobs import serving
 from tests.support.instance import Instance, write_lines
+from tests.support.serving import serving
 from tests.support.threads import as_import
 from tests.support.waiting import until, wait_until
 

@@ -245,10 +245,10 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     (tmp_path / "in.jsonl").write_text(
         "".join(json.dumps(as_import(t)) + "\n" for t in curated.values())
     )
-    imported = await import_file(
+    imported, _ = await import_file(
         database, tmp_path / "in.jsonl", assume_posted_at=None, handle_key=key
     )
-    assert (imported.counts["taken_down"], imported.counts["problems"]) == (1, 0)
+    assert (imported["taken_down"], imported["problems"]) == (1, 0)
     assert traces_in_files(folder, words) == []
     assert await traces_in_tables(database, words) == set()
 
@@ -267,10 +267,10 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     with pytest.raises(CheckFailed):
         await allow_return(database, "sdn", ERASED, "It was another author.")
     assert await traces_in_tables(database, words) == set()
-    imported = await import_file(
+    imported, _ = await import_file(
         database, tmp_path / "in.jsonl", assume_posted_at=None, handle_key=key
     )
-    assert (imported.counts["taken_down"], imported.counts["new"]) == (0, 1)
+    assert (imported["taken_down"], imported["new"]) == (0, 1)
     # Taken down again, it goes again.
     assert (await take_down(database, settings, "sdn", ERASED, "It was not.")).counts[
         "thread_revisions"

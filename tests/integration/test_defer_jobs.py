@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -40,7 +40,7 @@ from medlive.service.work.jobs import (
     step_lock,
     take_over,
 )
-from medlive.service.work.taken import RETRY_AFTER_S, RetryLater, Works
+from medlive.service.work.taken import RETRY_AFTER_S, Work, Works
 from tests.support.waiting import LIMIT_S, until
 
 
@@ -122,9 +122,9 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(
 ) -> None:
     tried = []
 
-    async def unanswered(revision: int) -> None:
+    async def unanswered(revision: int) -> str:
         tried.append(revision)
-        raise RetryLater("endpoint_unavailable" if revision == 1 else "invalid_reply")
+        return "endpoint_unavailable" if revision == 1 else "invalid_reply"
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
@@ -157,11 +157,11 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(
 async def test_jobs_that_are_put_back_use_up_no_attempt(database: Database) -> None:
     tried = []
 
-    async def closed(revision: int) -> None:
+    async def closed(revision: int) -> str:
         tried.append(revision)
         if len(tried) < 3:
             raise CircuitOpen("the endpoint is not asked", hint="", retry_at=now())
-        raise RetryLater("endpoint_unavailable")
+        return "endpoint_unavailable"
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
@@ -182,7 +182,7 @@ def _has_tried(tried: list[int], times: int) -> bool:
 async def _serve_until(
     app: App,
     database: Database,
-    work: Callable[[int], Awaitable[None]],
+    work: Work,
     done: Callable[[], bool],
 ) -> None:
     """Serve the queue as a worker does until `done`."""

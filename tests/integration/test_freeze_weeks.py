@@ -195,7 +195,6 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
         {"week": "2026.W44"},
         {"week": "2026.W46", "anew": True},
         {"week": "2026.W60"},
-        {"week": "2062.W47"},
     ):
         with pytest.raises(UsageError):
             await freeze(database, settings, **arguments)

@@ -21,7 +21,7 @@ from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, ServiceUnavailable
 from medlive.guard.redaction import hide_secrets
 from medlive.instance.paths import snapshots_path
-from medlive.service.release.freeze import PartialWord, freeze
+from medlive.service.release.freeze import BY_PERSON, freeze
 from medlive.service.release.publish import announce_week
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.watch.notify import deliver, places, send
@@ -186,7 +186,7 @@ async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
     )
     with pytest.raises(CheckFailed, match="3 of 4"):
         await freeze(database, settings, WEEK)
-    await freeze(database, settings, WEEK, partial=PartialWord("frozen so by a person"))
+    await freeze(database, settings, WEEK, partial=BY_PERSON)
     said = "3 of 4, because 1 wait (not begun 1); frozen so by a person"
     with serve_webhook() as (url, posts):
         settings = settings.model_copy(

@@ -233,7 +233,7 @@ async def test_a_backup_of_another_instance_is_refused(
     assert "expected a signature of key" in error.message
     # Whoever knows its public key may restore it.
     [key] = public_keys(made, ())
-    assert check_backup(backup, public_keys(new, [key.line()])).about.rows
+    assert check_backup(backup, public_keys(new, [key.line()]))[0].rows
     (new.home / "backup.key").unlink()
     with pytest.raises(UsageError):
         public_keys(new, ())
@@ -337,8 +337,8 @@ async def test_a_backup_is_tried_in_a_scratch_database_that_is_dropped(
     made: Settings, server: str, backup: Path
 ) -> None:
     before = databases(server)
-    checked = await try_backup(made, backup, public_keys(made, ()))
-    assert len(checked.about.rows) > 20
+    about = await try_backup(made, backup, public_keys(made, ()))
+    assert len(about.rows) > 20
     assert databases(server) == before
     assert not list(made.home.glob(".trial-*"))
 

@@ -1,7 +1,7 @@
 """How `medlive thread list` and `case list` are asked and answer: which rows, of which time, in which form."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated
 
 from typer import Option
@@ -19,10 +19,22 @@ from medlive.db.iso_weeks import parse_week
 from medlive.db.session import Session
 from medlive.service.listings import stream_csv, without_identifiers
 
+_FACETS = (
+    "stage",
+    "outcome",
+    "reason",
+    "status",
+    "source",
+    "language",
+    "specialty",
+    "engine",
+    "week",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facets:
-    """Where what is listed stands.
+class Listed:
+    """Where what is listed stands, of which time, with which words, in which form.
 
     Attributes:
         stage: filters, screener, validator, controller, rubric or case; repeatable.
@@ -34,6 +46,13 @@ class Facets:
         specialty: The case's specialty; repeatable.
         engine: The screener's model; repeatable.
         week: Decided in this ISO week: 2026.W47, this or last; repeatable.
+        since: Decided on this day or later.
+        until: Decided before this day.
+        text: Words that the thread or its case has.
+        limit: Rows on a page.
+        after: The page behind this key.
+        counts: Count what the filter finds, by each facet, instead.
+        as_csv: Print every row that the filter finds as CSV.
     """
 
     stage: Several = None
@@ -45,22 +64,6 @@ class Facets:
     specialty: Several = None
     engine: Several = None
     week: Several = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed(Facets):
-    """And of which time, with which words, in which form.
-
-    Attributes:
-        since: Decided on this day or later.
-        until: Decided before this day.
-        text: Words that the thread or its case has.
-        limit: Rows on a page.
-        after: The page behind this key.
-        counts: Count what the filter finds, by each facet, instead.
-        as_csv: Print every row that the filter finds as CSV.
-    """
-
     since: Annotated[str | None, Option(metavar="DATE")] = None
     until: Annotated[str | None, Option(metavar="DATE")] = None
     text: str = ""
@@ -76,10 +79,9 @@ def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result |
     `names`: the columns that people see.
     """
     facets = {}
-    for field in fields(Facets):
-        if values := getattr(which, field.name):
-            is_week = field.name == "week"
-            facets[field.name] = tuple(map(parse_week, values) if is_week else values)
+    for name in _FACETS:
+        if values := getattr(which, name):
+            facets[name] = tuple(map(parse_week, values) if name == "week" else values)
     since = read_moment("--since", which.since)
     until = read_moment("--until", which.until)
     where = Filter(facets, since, until, which.text)
@@ -99,11 +101,7 @@ def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result |
             cells += [[facet, value or None, n] for value, n in numbers.items()]
         title = counted(counts.total, "row") + " or more" * counts.capped
         return Result(counts, [Grid(["facet", "value", "rows"], cells, title)])
-    page = with_session(
-        lambda session: load_page(
-            session, listing, where, after=which.after, size=which.limit
-        )
-    )
+    page = with_session(load_page, listing, where, after=which.after, size=which.limit)
     rows = list(map(vars, without_identifiers(page.rows)))
     notes = []
     if not rows:

@@ -1,16 +1,17 @@
 """`medlive prompt`: the prompts, as templates and as they were sent."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
+from rich.text import Text
 from typer import Argument
 
 from medlive.cli.options import Commands
-from medlive.cli.output import Lines, Result, with_session
+from medlive.cli.output import Result, with_session
 from medlive.service.prompts import show_prompt
 
 app = Commands()
 
-_OF_EVALUATION: Final = (
+_OF_EVALUATION = (
     "medlive.evaluation",
     "medlive.evaluation.grading",
     "medlive.evaluation.protocols.checklist",
@@ -41,4 +42,4 @@ def show(
     if reply := prompt.get("reply"):
         sent = f"reply of {reply['model']} ({reply['finish']})"
         lines.append(f"\n--- {sent}\n{reply['text']}")
-    return Result(prompt, map(Lines, lines))
+    return Result(prompt, map(Text, lines))

@@ -153,30 +153,27 @@ def edit(
     """
 
     kind = {"difficulty": difficulty, "dialogue_register": register}
-    if file is not None and any(kind.values()):
+    if file and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
     if file is None and not any(kind.values()):
         print_json(with_database(load_edit, case_id).model_dump(mode="json"))
         return
-    edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
+    edited = CaseEdit.model_validate(kind)
+    if file:
+        hint = "`medlive review edit CASE` prints such a file, with the revision"
+        try:
+            edited = CaseEdit.model_validate_json(read_given(file))
+        except (OSError, TooLong) as exc:
+            why = getattr(exc, "strerror", None) or exc
+            raise UsageError(f"{file} cannot be read: {why}") from exc
+        except ValidationError as exc:
+            why = f"{file} is not an edited case: {first_fault(exc)}"
+            raise UsageError(why, hint=hint) from exc
+        if edited.revision is None:
+            why = f"{file} is not an edited case: it has no revision"
+            raise UsageError(why, hint=hint)
     done = with_database(edit_case, case_id, edited, reason, of=edited.revision, by=by)
     echo(f"{case_id} has revision {done.revision}")
-
-
-def _read_edit(file: Path) -> CaseEdit:
-    hint = "`medlive review edit CASE` prints such a file, with the revision"
-    try:
-        edit = CaseEdit.model_validate_json(read_given(file))
-    except (OSError, TooLong) as exc:
-        raise UsageError(
-            f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
-        ) from exc
-    except ValidationError as exc:
-        fault = first_fault(exc)
-        raise UsageError(f"{file} is not an edited case: {fault}", hint=hint) from exc
-    if edit.revision is None:
-        raise UsageError(f"{file} is not an edited case: it has no revision", hint=hint)
-    return edit
 
 
 @app.command()
@@ -201,12 +198,12 @@ def overrule(
         )
 
     row, agreed = with_instance(work)
-    state = "still rejected"
-    what_next = "a second person has to agree, by the same command"
     if agreed:
-        state = "no longer rejected"
-        what_next = "the next `medlive curate` continues it"
-    echo(f"{thread} is {state} for {row.overruled}: {what_next}")
+        state, next_step = "no longer", "the next `medlive curate` continues it"
+    else:
+        state = "still"
+        next_step = "a second person has to agree, by the same command"
+    echo(f"{thread} is {state} rejected for {row.overruled}: {next_step}")
 
 
 @app.command()
@@ -245,10 +242,10 @@ def drop_element(
 
     done = with_instance(work)
     echo(f"{case_id} was written anew without {element}")
-    held = "nothing holds it now: the next freeze takes it"
     if done.holds:
-        held = f"it is still held: {done.detail}"
-    echo(held)
+        echo(f"it is still held: {done.detail}")
+    else:
+        echo("nothing holds it now: the next freeze takes it")
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """`medlive review suspects`: criteria that better models miss more often, brought before people."""
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from typer import Option
@@ -16,7 +15,7 @@ from medlive.cli.options import ByOption
 from medlive.cli.output import Result, counted, table_of, with_database, with_session
 from medlive.db.curation.reviews import list_disputes
 from medlive.errors import UsageError
-from medlive.evaluation.scoring.ability import CaseItem, suspects_of
+from medlive.evaluation.scoring.ability import suspects_of
 from medlive.service.curation.review import dispute_case
 from medlive.service.release.withdraw import check_person_name
 
@@ -40,58 +39,52 @@ def suspects(
             out of the next freeze until somebody resolves it.
     """
     scored = api.score(load_runs(runs, judge), allow=allow or ())
-    rows = [_row(*suspect) for suspect in suspects_of(scored)]
+    rows: list[dict[str, Any]] = []
+    for item, good, bad in suspects_of(scored):
+        criterion, figures = item.criterion, item.figures
+        assert criterion
+        row = {
+            "case_id": item.case.case_id,
+            "criterion_id": criterion.id,
+            "points": criterion.points,
+            "good": figures.mean,
+            "correlation": figures.correlation,
+            "p": figures.p,
+            "criterion": criterion.criterion,
+            "good_models": good,
+            "bad_models": bad,
+        }
+        rows.append(row)
     notes = [
         f"{counted(len(rows), 'suspect')} among criteria of {len(scored.models)} models"
     ]
-    if dispute:
-        notes.append(_dispute(rows, by))
-    return Result(rows, [table_of(rows, _CELLS)], notes)
-
-
-def _row(item: CaseItem, good: list[str], bad: list[str]) -> dict[str, Any]:
-    figures = item.figures
-    assert item.criterion is not None
-    return {
-        "case_id": item.case.case_id,
-        "criterion_id": item.criterion.id,
-        "points": item.criterion.points,
-        "good": figures.mean,
-        "correlation": figures.correlation,
-        "p": figures.p,
-        "criterion": item.criterion.criterion,
-        "good_models": good,
-        "bad_models": bad,
-    }
-
-
-def _dispute(rows: Sequence[Mapping[str, Any]], by: str | None) -> str:
-    """Open the disputes; what came of it, in words."""
+    shown = [table_of(rows, _CELLS)]
+    if not dispute:
+        return Result(rows, shown, notes)
     check_person_name(by)
     disputes = with_session(list_disputes, closed=True)
     before = {f"{row.case_id}-{row.criterion_id}" for row in disputes}
     opened, known, strange = 0, 0, 0
-    for row in rows:
-        if row["criterion_id"] in before:
+    for suspected in rows:
+        criterion_id = suspected["criterion_id"]
+        if criterion_id in before:
             known += 1
             continue
         words = (
-            f"suspect: missed by {', '.join(row['bad_models'])}; right by {', '.join(row['good_models'])}"
-            f" (the best first); correlation {row['correlation']:.2f}"
-        )
+            f"suspect: missed by {', '.join(suspected['bad_models'])}; "
+            f"right by {', '.join(suspected['good_models'])}"
+            f" (the best first); correlation {suspected['correlation']:.2f}"
+        )[:2000]
         try:
+            case_id = suspected["case_id"]
             with_database(
-                dispute_case,
-                row["case_id"],
-                words[:2000],
-                criterion_id=row["criterion_id"],
-                by=by,
+                dispute_case, case_id, words, criterion_id=criterion_id, by=by
             )
+            opened += 1
         except UsageError:
             strange += 1
-        else:
-            opened += 1
-    return (
+    notes.append(
         f"{counted(opened, 'dispute')} opened (medlive review disputes); {known} had one; "
         f"{strange} are about cases that are not in this database"
     )
+    return Result(rows, shown, notes)

@@ -1,7 +1,7 @@
 """`medlive thread`: where threads stand, and every decision about one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -35,7 +35,7 @@ from medlive.service.harvest.takedown import TakedownResult, allow_return, take_
 app = Commands()
 Row = Mapping[str, Any]
 """A part of what `inspect_thread` returns: JSON values."""
-_COLUMNS: Final = (
+_COLUMNS = (
     "source",
     "thread_id",
     "outcome",
@@ -69,13 +69,19 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
 def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
     """What people see of what `inspect_thread` returns; a part without anything is left out."""
     thread = record["thread"]
-    messages = []
-    for number, message in enumerate(thread["messages"]):
-        verified = message.get("verified_by") or message["verified"]
-        messages.append([f"m{number}", message["role"], verified, message["text"]])
-    columns = ["id", "role", "verified", "text"]
-    yield Grid(columns, messages, f"{name}: {thread['title']}")
-    yield _describe_origin(record["origin"])
+    yield messages_table(thread["messages"], f"{name}: {thread['title']}")
+    origin, pages = record["origin"], []
+    for page in origin["pages"]:
+        pages.append(f"{page['path']} at {page['place']['offset']}")
+    identifiers = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
+    facts = [
+        ["first seen", origin["first_seen_at"]],
+        ["last seen", origin["last_seen_at"]],
+        ["gone from its source since", origin["gone_at"]],
+        ["identifiers in its raw text", identifiers or "none found"],
+        ["pages kept as they came", pages],
+    ]
+    yield Grid(["what", "found"], facts, "Where it is from")
     verdicts = record["filters"]
     failed = [verdict for verdict in verdicts if not verdict["passed"]]
     state = f"all {len(verdicts)} passed" if verdicts else "none made"
@@ -115,19 +121,13 @@ def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
             yield table_of(rows, names, title)
 
 
-def _describe_origin(origin: Row) -> Grid:
-    pages = []
-    for page in origin["pages"]:
-        pages.append(f"{page['path']} at {page['place']['offset']}")
-    identifiers = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
-    facts = [
-        ["first seen", origin["first_seen_at"]],
-        ["last seen", origin["last_seen_at"]],
-        ["gone from its source since", origin["gone_at"]],
-        ["identifiers in its raw text", identifiers or "none found"],
-        ["pages kept as they came", pages],
-    ]
-    return Grid(["what", "found"], facts, "Where it is from")
+def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
+    """The messages of a thread."""
+    rows = []
+    for number, message in enumerate(messages):
+        verified = message.get("verified_by") or message["verified"]
+        rows.append([f"m{number}", message["role"], verified, message["text"]])
+    return Grid(["id", "role", "verified", "text"], rows, title)
 
 
 Table = tuple[str, Sequence[Row], Sequence[str]]
@@ -138,13 +138,10 @@ def _facts(title: str, record: Row) -> Table:
     """The values of a record that are no records themselves."""
     rows = []
     for name, value in record.items():
-        if not isinstance(value, dict) and not _holds_records(value):
+        parts = value if isinstance(value, list | tuple) else [value]
+        if not any(isinstance(part, dict) for part in parts):
             rows.append({"what": name.replace("_", " "), "value": value})
     return title, rows, ("what", "value")
-
-
-def _holds_records(value: object) -> bool:
-    return isinstance(value, list | tuple) and any(isinstance(v, dict) for v in value)
 
 
 def _case_tables(case: Row, criteria: Sequence[Row]) -> Iterator[Table]:
@@ -200,7 +197,7 @@ def _figures(figures: Row) -> str:
 def _proof_tables(proof: Row, case: Row | None) -> Iterator[Table]:
     """The answers of known quality, how the rubric grades them, and what spoke against it."""
     state = "passed" if proof["passed"] else "failed"
-    if case is not None and not proof["applies"]:
+    if case and not proof["applies"]:
         state = (
             f"{unproved_words(case['unproved_since'])}; of the rubric before, {state}"
         )
@@ -364,12 +361,13 @@ def takedown(
         say("it is kept from coming back; a lifted takedown restores nothing")
         confirm_by_name(name)
     done = take(dry_run=dry_run)
-    frozen, left = [], []
+    frozen, damaged, left = [], [], []
     for version, case_id in done.frozen:
         frozen.append({"version": version, "case_id": case_id})
         left.append(f"snapshot {version} holds its case {case_id}, which is withdrawn")
-    damaged = [error.message for error in done.damaged]
-    left += [f"a file may still hold its pages: {message}" for message in damaged]
+    for error in done.damaged:
+        damaged.append(error.message)
+        left.append(f"a file may still hold its pages: {error.message}")
     value = {
         "source": source,
         "thread_id": thread_id,
@@ -386,9 +384,8 @@ def takedown(
             hint = "errata.json says so, and later snapshots leave the case out; publish the errata"
         failure = CheckFailed(f"{name}: {'; '.join(left)}", hint=hint)
     state = "nothing was erased, this is what would be" if dry_run else "taken down"
-    erased = sorted(done.counts.items())
-    table = Grid(["what", "erased"], erased, f"{name}: {state}")
-    return Result(value, [table], failure=failure)
+    title, erased = f"{name}: {state}", sorted(done.counts.items())
+    return Result(value, [Grid(["what", "erased"], erased, title)], failure=failure)
 
 
 @app.command("lift-takedown")

@@ -5,13 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
+from rich.text import Text
 from typer import Option
 
 from medlive import api
 from medlive.cli.evaluation.figures import percent, percents, points, rests_on
 from medlive.cli.evaluation.options import OutOption, RunsArgument, Scoring, load_runs
 from medlive.cli.options import ReplaceOption
-from medlive.cli.output import Grid, Lines, Result, counted, dimmed, new_file, say
+from medlive.cli.output import Grid, Result, counted, dimmed, new_file, say
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.scoring.ability import abilities_of
 from medlive.evaluation.scoring.estimates import (
@@ -87,7 +88,7 @@ def score(
     if out is not None:
         new_file(out, replace)
     table = scored(runs, how)
-    shown: Iterable[Grid | Lines | str] = ()
+    shown: Iterable[Grid | Text | str] = ()
     notes = [*table.warnings]
     if form == "table":
         shown = describe_slice(table, kind) if kind else describe_scores(table)
@@ -95,7 +96,7 @@ def score(
         write_whole(out, WRITERS[form](table, kind))
         notes.insert(0, f"written: {out}")
     else:
-        shown = [Lines(WRITERS[form](table, kind).decode("utf-8").removesuffix("\n"))]
+        shown = [Text(WRITERS[form](table, kind).decode("utf-8").removesuffix("\n"))]
     return Result(partial(scores_json, table), shown, notes, find_unscored(table))
 
 

@@ -65,10 +65,9 @@ def restore(
     keys = None if unverified else public_keys(settings, public_key or ())
     if check:
         if scratch:
-            checked = wait_for(try_backup(settings, folder, keys))
+            about = wait_for(try_backup(settings, folder, keys))
         else:
-            checked = check_backup(folder, keys)
-        about = checked.about
+            about, _ = check_backup(folder, keys)
         text = f"the backup of {about.created_at.isoformat()} is whole"
         if not unverified:
             text += " and signed"

@@ -1,10 +1,9 @@
 """`medlive db`: the database."""
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
+from rich.text import Text
 from typer import Option
 
 from medlive.cli.options import Commands, DryRunOption, read_settings
@@ -12,11 +11,11 @@ from medlive.cli.output import Grid, Result, echo, say, wait_for
 from medlive.db import embedded
 from medlive.db.schema.differences import find_differences
 from medlive.db.schema.migrate import prepare
-from medlive.db.schema.revisions import Plan, read_plan
+from medlive.db.schema.revisions import read_plan
 from medlive.db.schema.roles import grant
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
 from medlive.instance.loading import mask_url
-from medlive.service.backup.make import plan_upgrade, upgrade_database
+from medlive.service.backup.make import upgrade_database
 from medlive.service.database import database_url
 
 app = Commands()
@@ -66,17 +65,27 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
     """
     settings = read_settings()
     if dry_run:
-        plan = plan_upgrade(settings)
+        plan = read_plan(database_url(settings))
         migrations = [{"number": n, "what": what} for n, what in plan.migrations]
         value = plan._asdict() | {"migrations": migrations}
-        return Result(value, _describe_plan(plan, settings.home))
+        if not plan.migrations:
+            return Result(value, [f"already at {plan.head}"])
+        shown: list[Grid | Text | str] = [
+            Grid(["migration", "what"], plan.migrations),
+            f"from {plan.revision or 'an empty database'} to {plan.head}",
+        ]
+        if plan.revision:
+            free = shutil.disk_usage(settings.home).free
+            size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
+            shown += [
+                f"a copy of at most {size} is made first, as the way back; {room}",
+                "stop the scheduler, the workers and the web before, and start this version's after it",
+            ]
+        return Result(value, shown)
     done = wait_for(upgrade_database(settings, copy=not no_backup))
-    notes = [
-        f"upgraded to {done['head']}"
-        if done["migrations"]
-        else f"already at {done['head']}"
-    ]
-    if done["copy"] is not None:
+    state = "upgraded to" if done["migrations"] else "already at"
+    notes = [f"{state} {done['head']}"]
+    if done["copy"]:
         notes.append(f"as it was: {done['copy']}, for `medlive restore`")
     return Result(done, notes=notes)
 
@@ -93,19 +102,6 @@ def roles(no_backup: NoBackupOption = False) -> Result:
     return Result({"roles": granted}, notes=[f"granted: {', '.join(granted)}"])
 
 
-def _describe_plan(plan: Plan, home: Path) -> Iterator[Grid | str]:
-    if not plan.migrations:
-        yield f"already at {plan.head}"
-        return
-    yield Grid(["migration", "what"], plan.migrations)
-    free = shutil.disk_usage(home).free
-    yield f"from {plan.revision or 'an empty database'} to {plan.head}"
-    if plan.revision is not None:
-        size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
-        yield f"a copy of at most {size} is made first, as the way back; {room}"
-        yield "stop the scheduler, the workers and the web before, and start this version's after it"
-
-
 @app.command()
 def check() -> Result:
     """Compare the schema with the model; exit status 1 when they differ."""
@@ -114,18 +110,12 @@ def check() -> Result:
     value = {"differences": faults}
     if not faults:
         return Result(value, notes=["schema and model agree"])
-    failure = CheckFailed(
-        f"{len(faults)} differences between schema and model", hint=_find_remedy(url)
-    )
-    return Result(value, map(str, faults), failure=failure)
-
-
-def _find_remedy(url: str) -> str:
-    """What helps where schema and model differ: an upgrade only where one is pending."""
+    # An upgrade helps only where one is pending.
+    hint = "the schema is the newest, so somebody changed it by hand: undo that, or restore a backup"
     try:
-        plan = read_plan(url)
+        if read_plan(url).migrations:
+            hint = "medlive db upgrade"
     except SchemaUnsuitable:
-        return "install the medlive that upgraded it; this one is older than the schema"
-    if plan.migrations:
-        return "medlive db upgrade"
-    return "the schema is the newest, so somebody changed it by hand: undo that, or restore a backup"
+        hint = "install the medlive that upgraded it; this one is older than the schema"
+    text = f"{len(faults)} differences between schema and model"
+    return Result(value, map(str, faults), failure=CheckFailed(text, hint=hint))

@@ -149,9 +149,8 @@ def check() -> Result:
             shown.append(table_of(failed, reasons, "Failed jobs"))
         failure = None
         if lost:
-            one = "thread waited without a job, and is queued again"
-            many = "threads waited without a job, and are queued again"
-            failure = CheckFailed(counted(lost, one, many))
+            threads = counted(lost, "thread", "threads")
+            failure = CheckFailed(f"{threads} waited without a job: queued again")
         return Result(
             {"queued_again": lost, "waits": waits, "failed": failed},
             shown or ["nothing waits, and no job failed"],

@@ -24,12 +24,20 @@ from medlive.cli.output import (
     wait_for,
     with_instance,
 )
+from medlive.config import Settings
 from medlive.errors import CheckFailed
+from medlive.instance.paths import keep_site_address, snapshots_path
+from medlive.service.database import (
+    instance_key,
+    keep_reachable,
+    open_database,
+    outlast,
+)
+from medlive.service.waiting import Liveness, answer_probes, wait_until_ready
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from medlive.config import Settings
     from medlive.service.curation.curate import CurationCounts
 
 COUNTS_WIDTH = 60
@@ -80,17 +88,16 @@ def scheduler(
     Args:
         once: Do what is due now, and exit.
     """
-    from medlive.service.database import outlast
     from medlive.service.schedule.scheduler import (
         StepResult,
         run_scheduler,
     )
-    from medlive.service.waiting import Liveness, answer_probes
-    from medlive.service.watch.status import read_steps
+    from medlive.service.schedule.steps import read_states
+    from medlive.service.watch.status import step_as_json
 
     settings = read_settings()
     if dry_run:
-        steps = with_instance(read_steps)
+        steps = [step_as_json(state) for state in with_instance(read_states)]
         return Result(steps, [steps_table(steps)])
 
     async def run() -> list[StepResult]:
@@ -132,8 +139,6 @@ def worker(
         grace: Seconds that jobs may take when stopped; then they are given back.
     """
     from medlive.db.jobs import Queue
-    from medlive.service.database import outlast
-    from medlive.service.waiting import Liveness, answer_probes
     from medlive.service.work.worker import run_worker
 
     settings = read_settings()
@@ -193,9 +198,6 @@ def serve(
         part: The public site and downloads, the rooms behind accounts, both, or /metrics for a monitor alone.
         preview: Show snapshots that are not publishable too, marked as such.
     """
-    from medlive.instance.paths import keep_site_address
-    from medlive.service.database import keep_reachable
-    from medlive.service.waiting import wait_until_ready
     from medlive.web.serving import serve_web
 
     settings = read_settings()
@@ -217,7 +219,7 @@ def serve(
 
 
 async def _open_app(
-    stack: AsyncExitStack, settings: "Settings", part: WebPart, preview: bool, host: str
+    stack: AsyncExitStack, settings: Settings, part: WebPart, preview: bool, host: str
 ) -> "FastAPI":
     """The application of a part, whose database stays open as long as `stack`.
 
@@ -233,8 +235,6 @@ async def _open_app(
         ConfigError: while a key is missing.
     """
     from medlive.cli.served import ServedEvaluation
-    from medlive.instance.paths import snapshots_path
-    from medlive.service.database import instance_key, open_database
     from medlive.service.watch.metrics import read_metrics
     from medlive.web.accounts.access import check_exposure
     from medlive.web.app import ROOMS, build_app

@@ -32,7 +32,7 @@ def status(
     Args:
         check: Print problems alone, one a line, and nothing when there is none.
     """
-    if context.invoked_subcommand is not None:
+    if context.invoked_subcommand:
         return None
     if check:
         problems = _unacknowledged(with_instance(read_problems))
@@ -40,7 +40,16 @@ def status(
         return Result(problems, map(_line, problems), failure=ended)
     value = with_instance(read_status)
     lines = list(map(_line, _unacknowledged(value["problems"])))
-    return Result(value, _tables(value), _remarks(value), failed(lines))
+    columns = ["stage", "outcome", "reason", "threads"]
+    shown = [
+        Grid(columns, value["funnel"], "Threads"),
+        table_of(value["sources"], _SOURCES, "Sources"),
+        steps_table(value["steps"]),
+        table_of(value["answers"], _ENDS, "Engines: how calls ended"),
+    ]
+    if failures := value["failures"]:
+        shown.append(table_of(failures, _FAILURES, "Failed, and to be retried"))
+    return Result(value, shown, _remarks(value), failed(lines))
 
 
 @app.command()
@@ -101,16 +110,6 @@ _ENDS = (
 _FAILURES = ("source", "thread_id", "stage", "reason", "detail", "attempt")
 
 
-def _tables(status: dict[str, Any]) -> Iterator[Grid]:
-    columns = ["stage", "outcome", "reason", "threads"]
-    yield Grid(columns, status["funnel"], "Threads")
-    yield table_of(status["sources"], _SOURCES, "Sources")
-    yield steps_table(status["steps"])
-    yield table_of(status["answers"], _ENDS, "Engines: how calls ended")
-    if status["failures"]:
-        yield table_of(status["failures"], _FAILURES, "Failed, and to be retried")
-
-
 def _remarks(status: dict[str, Any]) -> Iterator[str]:
     yield f"retriever: {status['retriever']}"
     if not status["scheduler_active"]:
@@ -125,10 +124,7 @@ def _remarks(status: dict[str, Any]) -> Iterator[str]:
             "medlive evidence gaps lists what the library lacks"
         )
     yield f"{counted(status['kept'], 'case')} kept; medlive cost says what engines cost"
-    yield _describe_week(status["week"])
-
-
-def _describe_week(week: dict[str, Any]) -> str:
+    week = status["week"]
     text = f"{week['week']}: " + ("unknown, at least " if week["usd"] is None else "")
     text += f"{week['known_usd']:.4f}"
     if week["budget_usd"] is not None:
@@ -144,4 +140,4 @@ def _describe_week(week: dict[str, Any]) -> str:
     if week["usd_a_kept_case"] is not None:
         kept = counted(week["kept"], "case")
         text += f"; {kept} kept, {week['usd_a_kept_case']:.4f} each"
-    return text
+    yield text

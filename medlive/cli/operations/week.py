@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -23,7 +23,7 @@ from medlive.service.watch.status import read_week, run_as_json
 from medlive.snapshot.manifest import Headroom
 
 app = Commands(help="One week on one page, and its steps run again.")
-_DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
 """The log and --json have it whole."""
 
 
@@ -109,7 +109,7 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
                 yield f"  {line}"
     yield f"decided: {value['standing']['in_short']}"
     yield from _decisions(value)
-    if (cost := value["cost"]) is not None:
+    if cost := value["cost"]:
         text = f"cost: {_money(cost['cost_usd'])} USD for {counted(cost['replies'], 'reply', 'replies')}"
         if cost["estimated"]:
             text += f", {cost['estimated']} of them by an upper bound of their tokens"
@@ -155,7 +155,7 @@ def _proofs(proofs: dict[str, Any]) -> Iterator[str]:
 
 def _run(run: dict[str, Any]) -> list[object]:
     took = run["took"] or "not ended"
-    if not run["took"] and (ended := run["finished_at"]) is not None:
+    if not run["took"] and (ended := run["finished_at"]):
         took = f"begun again, ended {ended:%a %H:%M}"
     began = f"{run['started_at']:%a %H:%M}"
     counts = _DIGEST.sub(r"\1…", run["in_short"])

@@ -75,27 +75,23 @@ def penalties(
     outcome = plan_or_ask(by, budget, plan, ask)
     if isinstance(outcome, Plan):
         return plan_result(outcome.about, outcome, budget)
-    done, found = outcome
-    value = found.as_json() | {"path": out, "spent": budget.as_json()}
+    done, proposed = outcome
+    value = proposed.as_json() | {"path": out, "spent": budget.as_json()}
     failure = find_incomplete(
-        len(found.unread),
+        len(proposed.unread),
         "case is unread",
         "cases are unread",
         [done],
         always=True,
     )
-    return Result(value, [_table(found)], done.notes, failure)
-
-
-def _table(penalties: Penalties) -> Grid:
     rows = []
-    for proposal in penalties.proposals:
+    for proposal in proposed.proposals:
         quotes = [f"{model}: {text}" for model, text in proposal.quotes]
         row = [proposal.criterion, proposal.points, proposal.axis, quotes]
         rows.append([proposal.case_id, *row, proposal.command])
     made_by = "the one model that was read"
-    if penalties.least > 1:
-        made_by = f"at least {penalties.least} models"
-    title = f"penalties proposed for errors of {made_by}, in {penalties.cases} cases"
+    if proposed.least > 1:
+        made_by = f"at least {proposed.least} models"
+    title = f"penalties proposed for errors of {made_by}, in {proposed.cases} cases"
     columns = ["case", "criterion", "points", "axis", "quotes", "to add it"]
-    return Grid(columns, rows, title)
+    return Result(value, [Grid(columns, rows, title)], done.notes, failure)

@@ -1,10 +1,11 @@
 """`medlive snapshot list|show|verify|keygen|fetch|diff|export`: frozen snapshots, and what holders do with them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+from rich.text import Text
 from typer import Argument, Option
 
 from medlive.cli.options import (
@@ -15,7 +16,6 @@ from medlive.cli.options import (
 )
 from medlive.cli.output import (
     Grid,
-    Lines,
     Result,
     checks_table,
     fields_of,
@@ -71,9 +71,7 @@ def list_() -> Result:
     """List the snapshots that were frozen here, newest first."""
     from medlive.db.release.snapshots import list_snapshots
 
-    rows = []
-    for snapshot in with_session(list_snapshots):
-        rows.append(fields_of(snapshot, _LISTED))
+    rows = [fields_of(info, _LISTED) for info in with_session(list_snapshots)]
     return Result(rows, [table_of(rows, _LISTED)])
 
 
@@ -83,7 +81,7 @@ def show(path: SnapshotArgument) -> Result:
     snapshot = open_snapshot(snapshot_folder(read_settings(), path))
     manifest = snapshot.manifest
     notes = []
-    if manifest.partial is not None:
+    if manifest.partial:
         notes.append(f"partial: {manifest.partial.in_short}")
     for warning in manifest.warnings:
         notes.append(f"warning: {warning}")
@@ -113,7 +111,7 @@ def verify(
     """
 
     folder = snapshot_folder(read_settings(), path)
-    _check_exist([folder, *([parent] if parent else [])])
+    _check_exist(filter(None, [folder, parent]))
     report = verify_snapshot(
         folder, public_key=public_key_of(public_key), parent=parent
     )
@@ -129,7 +127,7 @@ def verify(
     return Result(value, shown, notes)
 
 
-def _check_exist(folders: list[Path]) -> None:
+def _check_exist(folders: Iterable[Path]) -> None:
     for folder in folders:
         if not folder.exists():
             raise BadInput(f"{folder} does not exist")
@@ -159,7 +157,7 @@ def keygen(out: Path | None = None) -> Result:
         f"Publish {public.name} apart from snapshots: a snapshot cannot prove that its own key is genuine.",
         f"To check: minisign -VHm SHA256SUMS -P {key.line()}",
     ]
-    return Result(value, [Lines(text)], notes)
+    return Result(value, [Text(text)], notes)
 
 
 def fetch(
@@ -191,7 +189,7 @@ def fetch(
         notes.append(_TRUST[done.trust])
     if done.why_not:
         notes.append("not publishable: " + "; ".join(done.why_not))
-    if done.errata_kept is not None:
+    if done.errata_kept:
         notes.append(f"the errata here were kept: {done.errata_kept}")
     if done.errata:
         notes.append(f"{done.errata} errata concern it: see errata.json beside it")
@@ -224,7 +222,20 @@ def diff(
     notes = [f"reasons: {difference.reasons_from}"]
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
-    return Result(_diff_rows(difference), _describe_diff(difference), notes)
+    cases: dict[str, list[object]] = {kind.value: [] for kind in ChangeKind}
+    for case in difference.listed:
+        row = asdict(case) | {"reason": difference.reasons.get(case.case_id)}
+        cases[row.pop("kind")].append(row)
+    value = {
+        "old": difference.old.version,
+        "new": difference.new.version,
+        "counts": difference.counts,
+        "revised_cases_by_what_changed": difference.touched,
+        "reasons_from": difference.reasons_from,
+        "made_otherwise": difference.settings,
+        **cases,
+    }
+    return Result(value, _describe_diff(difference), notes)
 
 
 def _describe_diff(difference: SnapshotDiff) -> Iterator[Grid | str]:
@@ -275,22 +286,6 @@ def _short(value: object) -> str:
     if isinstance(value, list):
         text = ", ".join(map(str, value))
     return shortened(printable(text[: 4 * _CUT]), _CUT)
-
-
-def _diff_rows(difference: SnapshotDiff) -> dict[str, object]:
-    cases: dict[str, list[object]] = {kind.value: [] for kind in ChangeKind}
-    for case in difference.listed:
-        row = asdict(case) | {"reason": difference.reasons.get(case.case_id)}
-        cases[row.pop("kind")].append(row)
-    return {
-        "old": difference.old.version,
-        "new": difference.new.version,
-        "counts": difference.counts,
-        "revised_cases_by_what_changed": difference.touched,
-        "reasons_from": difference.reasons_from,
-        "made_otherwise": difference.settings,
-        **cases,
-    }
 
 
 def export(

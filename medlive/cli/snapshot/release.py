@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from rich.text import Text
 from typer import Argument, Option
 
 from medlive.cli.options import (
@@ -33,7 +34,6 @@ from medlive.errors import UsageError
 from medlive.snapshot.model import WithdrawalKind
 
 if TYPE_CHECKING:
-    from medlive.publishing.publish import Published
     from medlive.service.release.freeze import FreezeResult
     from medlive.service.release.withdraw import WithdrawResult
 
@@ -83,14 +83,11 @@ def freeze(
         require_signature: Freeze nothing without a key.
     """
     from medlive.integrity.signing import load_signing_key
-    from medlive.service.release.freeze import PartialWord
+    from medlive.service.release.freeze import BY_PERSON
     from medlive.service.release.freeze import freeze as freeze_week
 
     if by is not None and not partial:
         raise UsageError("--by says who freezes a partial week, and needs --partial")
-    word = (
-        PartialWord("frozen so by a person", by_person=True, by=by) if partial else None
-    )
     key = load_signing_key(os.environ, key_file)
     if require_signature and key is None:
         raise UsageError(
@@ -104,14 +101,14 @@ def freeze(
             week,
             key=key,
             anew=again,
-            partial=word,
+            partial=BY_PERSON if partial else None,
+            by=by,
             notify=say,
             tick=tick,
         )
     # A case that several gates kept out counts under each.
-    gates = Counter(
-        gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}
-    )
+    hits = {(hit.gate.value, hit.case_id) for hit in done.kept_out}
+    gates = Counter(gate for gate, _ in hits)
     value = fields_of(done, _FROZEN) | {
         "already_frozen": done.already,
         "partial": done.partial and done.partial.model_dump(),
@@ -153,7 +150,7 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
         yield "its folder was incomplete and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:
         yield f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown"
-    if done.partial is not None:
+    if done.partial:
         yield f"partial: {done.partial.in_short}"
     if done.key_id:
         yield f"signed with key {done.key_id}"
@@ -203,21 +200,18 @@ def publish(
         notes.append("unsigned: its origin cannot be verified")
     for version in done.unfinished:
         notes.append(f"half published there: {version}; publish it again to finish it")
-    return Result(done, _describe_published(done), notes)
-
-
-def _describe_published(done: "Published") -> Iterator[Grid | str]:
-    would = "would be " if done.dry_run else ""
+    would = "would be " if dry_run else ""
     files = counted(len(done.sent), "file")
-    yield (
+    shown: list[Grid | Text | str] = [
         f"medlive {done.version} ({done.digest}) at {done.where}: {files}, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were published before"
-    )
-    if done.latest is not None:
+    ]
+    if done.latest:
         updated = f"; updated: {', '.join(done.updated)}" if done.updated else ""
-        yield f"newest there: {done.latest}{updated}"
-    if done.dry_run and done.sent:
-        yield Grid(["would be sent"], [[name] for name in done.sent])
+        shown.append(f"newest there: {done.latest}{updated}")
+    if dry_run and done.sent:
+        shown.append(Grid(["would be sent"], [[name] for name in done.sent]))
+    return Result(done, shown, notes)
 
 
 def withdraw(
@@ -279,7 +273,7 @@ def withdraw(
     }
     value |= fields_of(done, ("already", "snapshots", "errata", "signed"))
     notes = []
-    if done.errata is not None:
+    if done.errata:
         unsigned = "" if done.signed else ", unsigned: no signing key is set"
         notes.append(f"{done.errata} is written{unsigned}")
     return Result(value, _describe_withdrawn(done, dry_run=dry_run), notes)
@@ -333,6 +327,6 @@ def _describe_withdrawn(done: "WithdrawResult", *, dry_run: bool) -> Iterator[st
     else:
         verb = "would be" if dry_run else "is"
         yield f"{what} {verb} withdrawn ({withdrawal.kind.value}: {withdrawal.reason})"
-    if withdrawal.new_revision is not None:
+    if withdrawal.new_revision:
         yield f"its case goes on as revision {withdrawal.new_revision}"
     yield f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}"

@@ -17,7 +17,7 @@ import stat
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -46,23 +46,23 @@ from medlive.integrity.signing import (
 )
 from medlive.service.database import create_key_file, database_url
 
-DUMP: Final = "database.dump"
+DUMP = "database.dump"
 """The database in pg_dump's own format."""
-ABOUT: Final = "backup.json"
+ABOUT = "backup.json"
 """What the backup says of itself."""
-TAKEDOWNS: Final = "takedowns.jsonl"
+TAKEDOWNS = "takedowns.jsonl"
 """The erased threads that must not come back."""
-SUMS: Final = "SHA256SUMS"
+SUMS = "SHA256SUMS"
 """The digests of all other files, in the format of sha256sum."""
-SIGNATURE: Final = "SHA256SUMS.minisig"
+SIGNATURE = "SHA256SUMS.minisig"
 """The signature of SHA256SUMS, in minisign's format."""
 
-_NAME: Final = re.compile(
+_NAME = re.compile(
     r"database\.dump|backup\.json|takedowns\.jsonl|(?:archive|snapshots)/.+|keys/[^/]+\.key"
 )
 """Every file of a backup besides SHA256SUMS and its signature: what is restored goes to no other place."""
-_LINE: Final = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>.+)")
-_PIECE: Final = 1024 * 1024
+_LINE = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>.+)")
+_PIECE = 1024 * 1024
 
 
 class About(BaseModel):
@@ -179,11 +179,11 @@ def format_sums(digests: Mapping[str, str]) -> str:
     return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
 
 
-KEY: Final = "backup.key"
-_COMMENT: Final = "signature of a medlive backup"
-_PREFIX: Final = "medlive backup "
-_UNVERIFIED: Final = "if you know where it comes from: --unverified"
-_log: Final = logging.getLogger(__name__)
+KEY = "backup.key"
+_COMMENT = "signature of a medlive backup"
+_PREFIX = "medlive backup "
+_UNVERIFIED = "if you know where it comes from: --unverified"
+_log = logging.getLogger(__name__)
 
 
 def key_path(settings: Settings) -> Path:
@@ -207,7 +207,7 @@ def secret_key(settings: Settings) -> SecretKey:
                 path.with_suffix(".pub").name,
             )
     key = load_signing_key({}, path)
-    assert key is not None
+    assert key
     return key
 
 
@@ -218,11 +218,7 @@ def public_keys(settings: Settings, texts: Sequence[str]) -> tuple[PublicKey, ..
         UsageError: if none is given and this instance has none.
         BadKey: if one is not a key.
     """
-    keys: list[PublicKey] = []
-    for text in texts:
-        key = public_key_of(text)
-        assert key is not None
-        keys.append(key)
+    keys = [*filter(None, map(public_key_of, texts))]
     if not keys and key_path(settings).exists():
         keys.append(secret_key(settings).public)
     if not keys:
@@ -279,9 +275,9 @@ def check_seal(folder: Path, keys: Sequence[PublicKey]) -> tuple[str, dict[str, 
     return name, parse_sums(sums)
 
 
-BARE: Final = ("--no-owner", "--no-acl")
+BARE = ("--no-owner", "--no-acl")
 """Rights belong to the server; `medlive db roles` gives them anew."""
-WHOLE: Final = ("--exit-on-error", "--single-transaction", *BARE)
+WHOLE = ("--exit-on-error", "--single-transaction", *BARE)
 """A restore of all or nothing."""
 
 
@@ -303,13 +299,10 @@ async def run_program(
     url = connection_url(database_url(settings)).set(drivername="postgresql")
     secret = {"PGPASSWORD": url.password} if url.password else {}
     shown = url.set(password=None).render_as_string(hide_password=False)
-    command: list[str | Path] = [
+    running = await asyncio.create_subprocess_exec(
         find_program(name, server),
         *options,
         f"--dbname={shown}",
-    ]
-    running = await asyncio.create_subprocess_exec(
-        *command,
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,

@@ -11,10 +11,9 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive import __version__
 from medlive.clock import now
@@ -28,7 +27,7 @@ from medlive.db.backups import (
 from medlive.db.harvest.archives import list_archives
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade as migrate
-from medlive.db.schema.revisions import Plan, head, read_plan
+from medlive.db.schema.revisions import head, read_plan
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotState
 from medlive.errors import (
@@ -66,7 +65,7 @@ from medlive.service.database import database_url, open_database
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import VERSION
 
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
@@ -86,15 +85,6 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
         "folder": str(out),
         "public_key": secret_key(settings).public.line(),
     }
-
-
-async def copy_database(settings: Settings, revision: str, out: Path) -> None:
-    """Write a signed copy of the database alone, whose schema is at `revision`, into the new folder `out`.
-
-    Raises what `make_backup` does.
-    """
-    async with aclosing(Database.connect(database_url(settings))) as database:
-        await _write(settings, database, out, revision, files=False)
 
 
 async def _write(
@@ -128,22 +118,11 @@ async def _write(
         )
         with writing(draft):
             if files:
-                copy = (settings, draft, about, erased)
-                await asyncio.to_thread(_copy_files, *copy)
+                await asyncio.to_thread(_copy_files, settings, draft, about, erased)
             await asyncio.to_thread(_seal, draft, out, about, key)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return about
-
-
-def plan_upgrade(settings: Settings) -> Plan:
-    """What an upgrade would do; nothing is changed.
-
-    Raises:
-        DatabaseUnavailable: without the database.
-        ConfigError: where it is newer than this program.
-    """
-    return read_plan(database_url(settings))
 
 
 async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
@@ -166,12 +145,13 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
     url = database_url(settings)
     plan = await asyncio.to_thread(read_plan, url)
     out = None
-    if plan.migrations and plan.revision is not None and copy:
+    if plan.migrations and plan.revision and copy:
         name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
         out = settings.home / "upgrades" / name
         with writing(out):
             out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        await copy_database(settings, plan.revision, out)
+        async with aclosing(Database.connect(url)) as database:
+            await _write(settings, database, out, plan.revision, files=False)
     await asyncio.to_thread(migrate, url)
     return {
         "was": plan.revision,
@@ -212,16 +192,13 @@ async def back_up_week(
             f"{out} is not a backup that this instance wrote for that week",
             hint="find out who put it there, and move it away",
         )
-    if not settings.backup.check:
-        counts["check"] = "off"
-    else:
+    counts["check"] = "off"
+    if settings.backup.check:
         try:
-            checked = await try_backup(settings, out, [key])
-            counts |= {
-                "check": "passed",
-                "restored_tables": len(checked.about.rows),
-                "restored_rows": sum(checked.about.rows.values()),
-            }
+            rows = (await try_backup(settings, out, [key])).rows
+            counts["check"] = "passed"
+            counts["restored_tables"] = len(rows)
+            counts["restored_rows"] = sum(rows.values())
         except DatabaseUnavailable:
             raise
         except TrialImpossible as error:
@@ -237,17 +214,15 @@ async def back_up_week(
 
 def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:
     """Return the weekly backups of this instance, the oldest first; others are named in the log."""
-    weeks: list[Path] = []
+    weeks = []
     for path in sorted(folder.iterdir()):
         if not VERSION.fullmatch(path.name) or not os.path.lexists(path / SUMS):
             continue
         if _is_own(path, key):
             weeks.append(path)
         else:
-            _log.warning(
-                "%s is not a backup that this instance signed under that name: it stays",
-                path,
-            )
+            why = "is not a backup that this instance signed under that name: it stays"
+            _log.warning("%s %s", path, why)
     return weeks
 
 
@@ -273,11 +248,10 @@ def _begin(out: Path) -> Path:
 def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:
     """Note what is in the draft, sign it, and give it its name."""
     (draft / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
-    names = plain_files(draft)
-    digests = {name: digest_of(draft, name) for name in names}
+    digests = {name: digest_of(draft, name) for name in plain_files(draft)}
     (draft / SUMS).write_text(format_sums(digests), encoding="utf-8")
     seal(draft, out.name, about.created_at.isoformat(), key)
-    for name in ("", *names, SUMS):
+    for name in ("", *digests, SUMS):
         sync(draft / name)
     draft.rename(out)
 
@@ -289,10 +263,10 @@ def _copy_files(
 
     Raises CheckFailed if a file of raw pages is shorter than its rows say.
     """
-    place, short = archive_path(settings), []
+    short = []
     for name, size in about.archives.items():
         copy = draft / "archive" / name
-        _copy(place, name, draft, f"archive/{name}")
+        _copy(archive_path(settings), name, draft, f"archive/{name}")
         if not copy.exists() or copy.stat().st_size < size:
             short.append(name)
     if short:
@@ -300,8 +274,14 @@ def _copy_files(
             f"raw pages are missing or were removed meanwhile: {', '.join(short)}",
             hint="run it again; if it says so again, `medlive source check`",
         )
-    place = snapshots_path(settings)
-    for name in _snapshot_files(place, about.snapshots):
+    # Frozen snapshots, where they are there, and what lies beside them
+    place, names = snapshots_path(settings), list[str]()
+    for version in about.snapshots:
+        folder = path_below(place, folder_name(version))
+        if folder.is_dir():
+            names += [f"{folder.name}/{name}" for name in plain_files(folder)]
+    names += [path.name for path in place.glob("[!.]*") if not path.is_dir()]
+    for name in names:
         _copy(place, name, draft, f"snapshots/{name}")
     for path in settings.home.glob("*.key"):
         # Whoever reads a backup must not sign another.
@@ -311,18 +291,6 @@ def _copy_files(
         for (source, thread_id), reason in erased.items():
             takedown = Takedown(source=source, thread_id=thread_id, reason=reason)
             lines.write(takedown.model_dump_json() + "\n")
-
-
-def _snapshot_files(place: Path, versions: Sequence[str]) -> list[str]:
-    """The files of frozen snapshots, where they are there, and those beside them."""
-    names: list[str] = []
-    for version in versions:
-        folder = path_below(place, folder_name(version))
-        if folder.is_dir():
-            names += [f"{folder.name}/{name}" for name in plain_files(folder)]
-    if place.is_dir():
-        names += [path.name for path in place.glob("[!.]*") if not path.is_dir()]
-    return names
 
 
 def _copy(source: Path, name: str, draft: Path, target: str) -> None:

@@ -8,10 +8,10 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
@@ -65,20 +65,17 @@ from medlive.service.harvest.takedown import take_down
 from medlive.snapshot.identity import folder_name
 
 
-class Checked(NamedTuple):
-    """A backup whose files are as its SHA256SUMS says."""
-
-    about: About
-    digests: dict[str, str]
-    """File → its SHA-256."""
-
-
-def check_backup(folder: Path, keys: Sequence[PublicKey] | None) -> Checked:
+def check_backup(
+    folder: Path, keys: Sequence[PublicKey] | None
+) -> tuple[About, dict[str, str]]:
     """Check a backup: its signature, then that it holds the named files and nothing else, then every digest.
 
     Args:
         folder: The backup.
         keys: The keys of which one must have signed it; None to ask for no signature.
+
+    Returns:
+        What it says of itself, and the SHA-256 of each file.
 
     Raises:
         CheckFailed: if none of these keys signed it.
@@ -105,7 +102,7 @@ def check_backup(folder: Path, keys: Sequence[PublicKey] | None) -> Checked:
         raise BadInput(
             f"{folder} is not a backup: {ABOUT}: {first_fault(exc)}"
         ) from exc
-    return Checked(about, digests)
+    return about, digests
 
 
 def _digests_of(folder: Path, keys: Sequence[PublicKey] | None) -> dict[str, str]:
@@ -117,7 +114,7 @@ def _digests_of(folder: Path, keys: Sequence[PublicKey] | None) -> dict[str, str
 
 @asynccontextmanager
 async def private_dump(
-    settings: Settings, folder: Path, checked: Checked
+    settings: Settings, folder: Path, digest: str
 ) -> AsyncIterator[str]:
     """A copy of the dump that nobody else can write, and that is checked again: what is run while the block does.
 
@@ -127,7 +124,7 @@ async def private_dump(
         settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
         place = Path(private)
-        await asyncio.to_thread(_copy, folder, DUMP, place, DUMP, checked)
+        await asyncio.to_thread(_copy, folder, DUMP, place, DUMP, digest)
         yield str(place / DUMP)
 
 
@@ -152,8 +149,8 @@ async def restore_backup(
         UsageError: for an instance that is in use.
         DatabaseUnavailable: without the database.
     """
-    checked = check_backup(folder, keys)
-    places = _empty_places(settings, checked)
+    about, digests = check_backup(folder, keys)
+    places = _empty_places(settings, digests)
     url = database_url(settings)
     async with aclosing(Database.connect(url)) as database, database.begin() as session:
         if await count_rows(session):
@@ -162,32 +159,30 @@ async def restore_backup(
                 hint="name an empty one",
             )
         version = await server_version(session)
-    async with private_dump(settings, folder, checked) as dump:
+    async with private_dump(settings, folder, digests[DUMP]) as dump:
         await run_program(settings, "pg_restore", version, *WHOLE, dump)
-    for name in sorted(checked.digests):
+    for name, digest in sorted(digests.items()):
         top, _, below = name.partition("/")
         if below:
             place = places[top]
             with writing(place):
                 place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            _copy(folder, name, place, below, checked)
+            _copy(folder, name, place, below, digest)
     upgrade(url)
-    again: list[str] = []
-    skipped: list[str] = []
+    again, skipped = list[str](), list[str]()
     async with open_database(settings) as database:
-        async with database.begin() as session:
-            erased = await list_takedowns(session)
+        erased = await database.ask(list_takedowns)
         for takedown in _other_takedowns(folder, keys, skipped):
             thread = (takedown.source, takedown.thread_id)
             if thread not in erased:
                 await take_down(database, settings, *thread, takedown.reason)
                 erased[thread] = takedown.reason
                 again.append("/".join(thread))
-    about = checked.about.model_dump(mode="json")
-    return about | {"taken_down": again, "skipped": skipped}
+    done = {"taken_down": again, "skipped": skipped}
+    return about.model_dump(mode="json") | done
 
 
-def _empty_places(settings: Settings, checked: Checked) -> dict[str, Path]:
+def _empty_places(settings: Settings, names: Iterable[str]) -> dict[str, Path]:
     """Return a backup's folder → where its files go. Raises UsageError when there are files already.
 
     A copy of the database alone, as an upgrade makes it, belongs to the files that are there.
@@ -197,13 +192,10 @@ def _empty_places(settings: Settings, checked: Checked) -> dict[str, Path]:
         "snapshots": snapshots_path(settings),
         "keys": settings.home,
     }
-    if not any("/" in name for name in checked.digests):
+    if not any("/" in name for name in names):
         return places
-    used: list[Path] = []
-    for place in (places["archive"], places["snapshots"]):
-        if place.is_dir() and any(place.iterdir()):
-            used.append(place)
-    for path in sorted(settings.home.glob("*.key")):
+    used = [*places["archive"].glob("*"), *places["snapshots"].glob("*")]
+    for path in settings.home.glob("*.key"):
         # That of backups may be brought along: the next ones are signed as the last were.
         if path.name != KEY:
             used.append(path)
@@ -215,13 +207,11 @@ def _empty_places(settings: Settings, checked: Checked) -> dict[str, Path]:
     return places
 
 
-def _copy(
-    folder: Path, name: str, place: Path, new_name: str, checked: Checked
-) -> None:
+def _copy(folder: Path, name: str, place: Path, new_name: str, digest: str) -> None:
     """Copy a file of the backup. Raises BadInput if it is not what was checked."""
     with writing(place):
         copied = copy_file(folder, name, place, new_name)
-    if copied != checked.digests[name]:
+    if copied != digest:
         raise BadInput(
             f"{folder}: {name} changed while it was being restored",
             hint="find out who writes there; empty this instance, and restore a copy that nobody else can write",
@@ -244,9 +234,9 @@ def _other_takedowns(
             skipped.append(f"takedowns of {place}: {describe(exc)}")
 
 
-_ROOM: Final = 2
+_ROOM = 2
 """A restore takes so many times the database's size: its tables and indexes, and the log of writing them."""
-_BY_HAND: Final = "or `medlive restore FOLDER --check --scratch` on another machine and [backup] check = false"
+_BY_HAND = "or `medlive restore FOLDER --check --scratch` on another machine and [backup] check = false"
 
 
 class TrialImpossible(UsageError):
@@ -255,8 +245,10 @@ class TrialImpossible(UsageError):
 
 async def try_backup(
     settings: Settings, folder: Path, keys: Sequence[PublicKey] | None
-) -> Checked:
+) -> About:
     """Check a backup's files, restore its dump into a scratch database, compare, and drop the database.
+
+    Return what it says of itself.
 
     Args:
         settings: The settings of the instance; the scratch database is made beside its own, which stays as it is.
@@ -270,7 +262,7 @@ async def try_backup(
         ServiceUnavailable: if pg_restore fails.
         DatabaseUnavailable: without the server.
     """
-    checked = await asyncio.to_thread(check_backup, folder, keys)
+    about, digests = await asyncio.to_thread(check_backup, folder, keys)
     async with (
         aclosing(Database.connect(database_url(settings))) as database,
         advisory_lock(database, "restore check") as is_alone,
@@ -300,7 +292,7 @@ async def try_backup(
                 )
         async with (
             scratch_database(database) as url,
-            private_dump(settings, folder, checked) as dump,
+            private_dump(settings, folder, digests[DUMP]) as dump,
         ):
             scratch = settings.model_copy(update={"database_url": SecretStr(url)})
             options = ("--exit-on-error", *BARE)
@@ -311,33 +303,31 @@ async def try_backup(
             ):
                 rows = await count_rows(session)
                 snapshots = await list_snapshots(session)
-    _compare(folder, checked, rows, snapshots)
-    return checked
-
-
-def _compare(
-    folder: Path,
-    checked: Checked,
-    rows: Mapping[str, int],
-    snapshots: Sequence[SnapshotRow],
-) -> None:
-    """Compare what came back with what the backup says, and with its snapshots' files. Raises CheckFailed."""
-    wrong, expected = list[str](), checked.about.rows
-    for table in sorted(expected.keys() | rows.keys()):
-        if rows.get(table) != expected.get(table):
-            counted = f"expected {expected.get(table)} rows, got {rows.get(table)}"
-            wrong.append(f"table {table}: {counted}")
-    for snapshot in snapshots:
-        sums = f"snapshots/{folder_name(snapshot.version)}/{SUMS}"
-        digest = checked.digests.get(sums)
-        is_there = snapshot.state is SnapshotState.FROZEN and digest is not None
-        if is_there and snapshot.sums_digest != f"sha256:{digest}":
-            wrong.append(f"snapshot {snapshot.version}: its row names other files")
-    for name in checked.about.archives:
-        if f"archive/{name}" not in checked.digests:
-            wrong.append(f"raw pages {name}: missing")
+    wrong = [*_differences(about, digests, rows, snapshots)]
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise CheckFailed(
             f"{folder} does not come back as it was written: {wrong[0]}{more}"
         )
+    return about
+
+
+def _differences(
+    about: About,
+    digests: Mapping[str, str],
+    rows: Mapping[str, int],
+    snapshots: Sequence[SnapshotRow],
+) -> Iterator[str]:
+    """How what came back differs from what the backup says, and from its snapshots' files."""
+    for table in sorted(about.rows.keys() | rows.keys()):
+        expected, got = about.rows.get(table), rows.get(table)
+        if got != expected:
+            yield f"table {table}: expected {expected} rows, got {got}"
+    for snapshot in snapshots:
+        digest = digests.get(f"snapshots/{folder_name(snapshot.version)}/{SUMS}")
+        is_there = snapshot.state is SnapshotState.FROZEN and digest is not None
+        if is_there and snapshot.sums_digest != f"sha256:{digest}":
+            yield f"snapshot {snapshot.version}: its row names other files"
+    for name in about.archives:
+        if f"archive/{name}" not in digests:
+            yield f"raw pages {name}: missing"

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC
-from typing import NamedTuple
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.holds import with_holds
 from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
-from medlive.curation.second_reader import redact_texts
+from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.validator import Library
 from medlive.db.curation.cases import (
     CaseContent,
@@ -31,7 +30,7 @@ from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
 from medlive.rubric.make import make_rubric
-from medlive.rubric.model import Conflict, Rubric
+from medlive.rubric.model import Rubric
 from medlive.rubric.proof import Proof
 from medlive.rubric.prove import GradeProbes
 from medlive.rubric.write import MadeRubric
@@ -40,21 +39,9 @@ _DETAIL = 2000
 """Characters of a hold's detail, at most."""
 
 
-class CompletedCase(NamedTuple):
-    """A curation whose case can be released, or what keeps it from that."""
-
-    curation: Curation
-    rubric: Rubric | None  # None where an engine gave no usable reply
-    proof: Proof | None = None  # None where none was made
-
-
-class RedactedCase(NamedTuple):
-    """A case's texts and rubric without identifiers of people."""
-
-    text: CaseText
-    rubric: Rubric
-    found: tuple[str, ...]  # Identifiers found, as "<text id>: <kind>"
-    remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
+CompletedCase = tuple[Curation, Rubric | None, Proof | None]
+"""A curation, and what makes its case fit for a release: no rubric where an engine gave no usable reply, no proof where
+none was made."""
 
 
 async def complete_case(
@@ -79,11 +66,11 @@ async def complete_case(
         grade: Grades the proof's answers; None makes no proof.
     """
     text, journal = curation.text, list(curation.calls)
-    assert text is not None
+    assert text
     roles = ["rubric", "reader"]
-    if library is not None:
+    if library:
         roles.append("validator")
-    if grade is not None:
+    if grade:
         roles += ["prober", "grader"]
     agents: dict[str, Agent] = {}
     engines = dict(curation.engines)
@@ -91,14 +78,8 @@ async def complete_case(
         agents[role] = Agent(respondents[role], journal, language)
         engines[role] = agents[role].identity.as_json()
     try:
-        made = await make_rubric(
-            curation,
-            text,
-            agents,
-            library=library,
-            grade=grade,
-        )
-        redacted = await redact_case(text, made.rubric, agents["reader"])
+        made = await make_rubric(curation, text, agents, library=library, grade=grade)
+        text, rubric, redacted = await redact_case(text, made.rubric, agents["reader"])
     except AgentFailure as failure:
         failed = replace(
             curation,
@@ -110,62 +91,54 @@ async def complete_case(
             calls=tuple(journal),
             engines=engines,
         )
-        return CompletedCase(failed, None)
-    rubric = await classify(redacted.text, redacted.rubric, agents["rubric"])
-    done = replace(curation, text=redacted.text, calls=tuple(journal), engines=engines)
+        return failed, None, None
+    rubric = await classify(text, rubric, agents["rubric"])
+    done = replace(curation, text=text, calls=tuple(journal), engines=engines)
     holds = tuple(_holds_of(made, redacted.remaining))
-    return CompletedCase(with_holds(done, holds), rubric, made.proof)
+    return with_holds(done, holds), rubric, made.proof
 
 
-async def redact_case(text: CaseText, rubric: Rubric, reader: Agent) -> RedactedCase:
+async def redact_case(
+    text: CaseText, rubric: Rubric, reader: Agent
+) -> tuple[CaseText, Rubric, Redacted]:
     """Remove identifiers from every text that a release would hold of a case. Raises AgentFailure."""
-    texts = asdict(text)
+    names, texts = [*asdict(text)], asdict(text)
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
-    clean, found, remaining = await redact_texts(texts, reader)
-    criteria = [
-        replace(criterion, criterion=clean[criterion.id])
-        for criterion in rubric.criteria
-    ]
-    return RedactedCase(
-        text=CaseText(**{name: clean[name] for name in asdict(text)}),
-        rubric=replace(rubric, criteria=tuple(criteria)),
-        found=found,
-        remaining=remaining,
-    )
-
-
-def _lasts(conflict: Conflict, rubric: Rubric) -> bool:
-    """Whether both sides of a contradiction are still there."""
-    texts = [criterion.criterion for criterion in rubric.criteria]
-    is_other_kept = bool(conflict.advice_id) or conflict.other in texts
-    return conflict.criterion in texts and is_other_kept
+    redacted = await redact_texts(texts, reader)
+    clean = redacted.texts
+    criteria = []
+    for criterion in rubric.criteria:
+        criteria.append(replace(criterion, criterion=clean[criterion.id]))
+    text = CaseText(**{name: clean[name] for name in names})
+    return text, replace(rubric, criteria=tuple(criteria)), redacted
 
 
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     """Why a case waits: what is wrong with its rubric, and names that code could not replace (`remaining`)."""
-    details, criteria = list[str](), list[str]()
+    details, criteria = list[str](), list[str | None]()
+    texts = [criterion.criterion for criterion in made.rubric.criteria]
     for conflict in made.rubric.conflicts:
-        if _lasts(conflict, made.rubric):
-            source = conflict.advice_id or "criterion"
+        # Both sides are still there
+        is_other_kept = conflict.advice_id or conflict.other in texts
+        if conflict.criterion in texts and is_other_kept:
             details.append(
-                f"criterion “{conflict.criterion}” against {source} “{conflict.other}”:"
+                f"criterion “{conflict.criterion}” against {conflict.advice_id or 'criterion'} “{conflict.other}”:"
                 f" {conflict.detail}"
             )
-            criteria += [conflict.advice_id] if conflict.advice_id else []
+            criteria.append(conflict.advice_id)
     if details:
         detail = "; ".join(details)[:_DETAIL]
-        yield Hold(Reason.ADVICE_CONTRADICTED, detail, tuple(criteria))
+        yield Hold(Reason.ADVICE_CONTRADICTED, detail, tuple(filter(None, criteria)))
     if made.faults:
         details, criteria = [], []
         for fault in made.faults:
             subject = fault.criterion or "rubric"
             details.append(f"{subject}: {fault.fault.value}: {fault.detail}")
-            if fault.criterion:
-                criteria.append(fault.criterion)
+            criteria.append(fault.criterion)
         detail = "; ".join(details)[:_DETAIL]
-        yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(criteria))
-    if made.proof is not None and not made.proof.passed:
+        yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(filter(None, criteria)))
+    if made.proof and not made.proof.passed:
         failures = made.proof.last_failures
         detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in failures)
         yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
@@ -209,7 +182,7 @@ async def save_case(
     if len(kept.criteria) < len(content.rubric.criteria):
         thin = too_thin(kept)
         latest = await latest_case(session, case.id) if thin else None
-        if latest is not None:
+        if latest:
             reason = f"without its withdrawn criteria the rubric has {thin}"
             await set_status(session, case.id, CaseStatus.HELD, reason)
             return SavedCase(case.id, latest.revision, "unchanged")
@@ -226,7 +199,7 @@ async def _respect_people(
     """Let what people decided about the case stand, or ask them again where its content changed."""
     case_id = case.id
     review = await find_review(session, case_id, saved.revision, _VERDICTS)
-    if review is not None:
+    if review:
         await apply_review(session, case_id, review.action, review.reason)
         return
     if case.status is CaseStatus.REJECTED and held is None:
@@ -236,5 +209,5 @@ async def _respect_people(
     if saved.status != "revised":
         return
     edits = (ReviewAction.EDIT,)
-    if await find_review(session, case_id, saved.revision - 1, edits) is not None:
+    if await find_review(session, case_id, saved.revision - 1, edits):
         await set_status(session, case_id, CaseStatus.HELD, held or _EDITED)

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import procrastinate
 
@@ -39,6 +39,7 @@ from medlive.errors import (
     ServiceUnavailable,
     describe,
 )
+from medlive.filters.chain import FilterChain
 from medlive.grader.probes import grade_probes
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
@@ -50,6 +51,7 @@ from medlive.service.curation.complete import (
     redact_case,
     save_case,
 )
+from medlive.service.curation.filtering import filter_pending
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
@@ -64,11 +66,8 @@ from medlive.service.work.jobs import (
     run_until_drained,
 )
 from medlive.service.work.readiness import find_obstacle
-from medlive.service.work.taken import RetryLater
+from medlive.service.work.taken import Work, Works
 from medlive.threads.prepare import deidentified, normalised, thread_language
-
-if TYPE_CHECKING:
-    from medlive.filters.chain import FilterChain
 
 _log = logging.getLogger(__name__)
 
@@ -212,8 +211,7 @@ async def run_curation(
             )
             run.failed = bool(done.faults)
             run.counts = curated.as_counts()
-        async with database.begin() as session:
-            rows = await funnel(session)
+        rows = await database.ask(funnel)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_cases(database)
     return replace(curated, funnel=rows)
@@ -222,7 +220,7 @@ async def run_curation(
 async def fill_queue(
     app: procrastinate.App,
     pipeline: Pipeline,
-    chain: "FilterChain",
+    chain: FilterChain,
     *,
     max_attempts: int | None,
     limit: int | None = None,
@@ -236,8 +234,6 @@ async def fill_queue(
     "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" as in
     `queue_again`, which the other arguments are for.
     """
-    from medlive.service.curation.filtering import filter_pending  # imports NumPy
-
     database, expired = pipeline.database, 0
     passed, rejected = await filter_pending(
         database, app, chain, limit=limit, week=week, tick=tick
@@ -308,7 +304,7 @@ async def curate_queued(
     `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
     done = CurationCounts()
-    works: dict[str, Callable[..., Awaitable[None]]] = {
+    works: Works = {
         CURATE_JOB: curation_work(pipeline, done, tick=tick),
         PROVE: partial(prove_again, pipeline),
     }
@@ -329,14 +325,14 @@ def curation_work(
     *,
     tick: Tick = lambda _: None,
     retry: bool = False,
-) -> Callable[[int], Awaitable[None]]:
+) -> Work:
     """The work of a job: curate its revision and count it in `done`.
 
     It raises what keeps it from being done: an open circuit, a spent budget, a wrong configuration. The thread is
-    left as it was, and the job is given back. With `retry` it raises RetryLater for a thread that failed.
+    left as it was, and the job is given back. With `retry` a thread that failed is tried again.
     """
 
-    async def work(revision: int) -> None:
+    async def work(revision: int) -> str | None:
         try:
             if pipeline.budget.stopped is not None:
                 raise BudgetSpent(pipeline.budget.stopped, hint=_RAISE_BUDGET)
@@ -349,11 +345,12 @@ def curation_work(
         except Exception as exc:
             done.add_fault(revision, exc)
             raise
-        if curation is not None:
-            done.add(curation)
-            tick(done.outcomes.total())
-            if retry and curation.outcome is Outcome.FAILED:
-                raise RetryLater(str(curation.reason))
+        if curation is None:
+            return None
+        done.add(curation)
+        tick(done.outcomes.total())
+        has_failed = curation.outcome is Outcome.FAILED
+        return str(curation.reason) if retry and has_failed else None
 
     return work
 
@@ -383,6 +380,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             # A date that somebody assumed says nothing of the medicine of its time.
             raw = replace(raw, posted_at=None)
         language = thread_language(raw)
+        rubric = proof = None
         try:
             async with asyncio.timeout(limit_s):
                 curation = await curate(
@@ -394,9 +392,10 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                     run_date=started.date(),
                     overruled=[reason for reason in Reason if reason in overruled],
                 )
-                completed = CompletedCase(curation, None)
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                    completed = await complete_in(pipeline, curation, language, started)
+                    curation, rubric, proof = await complete_in(
+                        pipeline, curation, language, started
+                    )
         except asyncio.CancelledError:
             # What is under way is kept before another worker takes the thread up, and would ask it again.
             settling = [own.settle() for own in pipeline.respondents.values()]
@@ -404,8 +403,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             raise
         except TimeoutError:
             detail = f"not decided within {limit_s:g} s"
-            failed = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
-            completed = CompletedCase(failed, None)
+            curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):
@@ -416,12 +414,12 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 pipeline,
                 stored,
                 language,
-                completed,
+                (curation, rubric, proof),
                 started=started,
                 digest=digest,
             )
-        _log.debug("curated: %s", completed.curation.outcome.value)
-    return completed.curation
+        _log.debug("curated: %s", curation.outcome.value)
+    return curation
 
 
 async def complete_in(
@@ -458,10 +456,10 @@ async def save_decision(
         started_at=started,
         finished_at=finished,
     )
-    if proof is not None:
+    if proof:
         await save_proof(session, curation_id, proof)
-    if rubric is not None and curation.text is not None:
-        assert stored.thread.posted_at is not None  # the filters require a date
+    if rubric and curation.text:
+        assert stored.thread.posted_at  # the filters require a date
         content = cases.CaseContent(
             curation_id=curation_id,
             language=language,
@@ -481,11 +479,7 @@ async def save_decision(
             held=held_for,
         )
         await save_scan(
-            session,
-            saved.case_id,
-            saved.revision,
-            pipeline.scanner,
-            found=0,
+            session, saved.case_id, saved.revision, pipeline.scanner, found=0
         )
     elif curation.outcome in (Outcome.REJECTED, Outcome.PARKED):
         # The thread or the engines changed: a person decides about the earlier case.
@@ -501,46 +495,35 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     """
     done = Counter({"cases": 0, "redacted": 0, "failed": 0})
     slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
-    async with pipeline.database.begin() as session:
-        waiting = await unscanned_cases(session, pipeline.scanner)
+    waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
 
     async def scan(case_id: str) -> None:
-        async with slots:
-            if pipeline.budget.stopped is None:
-                await _scan(pipeline, case_id, done)
-
-    await asyncio.gather(*map(scan, waiting))
-    return done
-
-
-async def _scan(pipeline: Pipeline, case_id: str, done: Counter[str]) -> None:
-    async with pipeline.database.begin() as session:
-        case = await cases.latest_case(session, case_id)
-    if case is None:
-        return
-    try:
+        case = await pipeline.database.ask(cases.latest_case, case_id)
+        if case is None or pipeline.budget.stopped is not None:
+            return
         reader = Agent(pipeline.respondents["reader"], [], case.language)
-        redacted = await redact_case(case.text, case.rubric, reader)
-    except (AgentFailure, CircuitOpen):
-        done["failed"] += 1
-        return
-    async with pipeline.database.begin() as session:
-        await cases.lock_case(session, case_id)
-        saved = await cases.add_revision(
-            session, case_id, replace(case, text=redacted.text, rubric=redacted.rubric)
-        )
-        for revision in {case.revision, saved.revision}:
-            await save_scan(
-                session,
-                case_id,
-                revision,
-                pipeline.scanner,
-                found=len(redacted.found),
-            )
-        if redacted.remaining:
-            reason = (
-                f"{Reason.IDENTIFIER.value}: {'; '.join(redacted.remaining)[:2000]}"
-            )
-            await cases.set_status(session, case_id, CaseStatus.HELD, reason)
-    done["cases"] += 1
-    done["redacted"] += saved.revision != case.revision
+        try:
+            text, rubric, redacted = await redact_case(case.text, case.rubric, reader)
+        except (AgentFailure, CircuitOpen):
+            done["failed"] += 1
+            return
+        async with pipeline.database.begin() as session:
+            await cases.lock_case(session, case_id)
+            clean = replace(case, text=text, rubric=rubric)
+            saved = await cases.add_revision(session, case_id, clean)
+            n = len(redacted.found)
+            for revision in {case.revision, saved.revision}:
+                await save_scan(session, case_id, revision, pipeline.scanner, found=n)
+            if redacted.remaining:
+                names = "; ".join(redacted.remaining)[:2000]
+                reason = f"{Reason.IDENTIFIER.value}: {names}"
+                await cases.set_status(session, case_id, CaseStatus.HELD, reason)
+        done["cases"] += 1
+        done["redacted"] += saved.revision != case.revision
+
+    async def scan_in_turn(case_id: str) -> None:
+        async with slots:
+            await scan(case_id)
+
+    await asyncio.gather(*map(scan_in_turn, waiting))
+    return done

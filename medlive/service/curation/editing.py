@@ -50,11 +50,7 @@ REDACTED = "[redacted]"
 _Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)
 ]
-
-
 _TEXTS = ("narrative", "query", "advice")
-
-
 _STRICT = ConfigDict(frozen=True, extra="forbid")
 
 

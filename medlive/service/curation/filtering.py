@@ -45,14 +45,11 @@ async def run_filters(
         open_app(database).open_async() as app,
     ):
         passed, rejected = await filter_pending(
-            database,
-            app,
-            chain,
-            limit=limit,
-            tick=tick,
+            database, app, chain, limit=limit, tick=tick
         )
-        run.counts = {"passed": passed, "rejected": rejected}
-    return {"passed": passed, "rejected": rejected}
+        counts = {"passed": passed, "rejected": rejected}
+        run.counts = counts
+    return counts
 
 
 async def filter_pending(

@@ -91,16 +91,19 @@ async def inspect_thread(
         UsageError: when there is no such thread or decision.
         ThreadTakenDown: when it was erased.
     """
-    if (takedown := await find_takedown(session, source, thread_id)) is not None:
+    if takedown := await find_takedown(session, source, thread_id):
         raise ThreadTakenDown(takedown)
-    revisions = await revisions_of(session, source, thread_id)
-    if not revisions:
-        raise UsageError(
-            f"unknown thread {source}/{thread_id}",
-            hint="`medlive thread list` shows the threads",
-        )
-    revision = revisions[-1]
-    thread_pk, texts = await _texts_as_json(session, revision, window)
+    revision = await latest_revision(session, source, thread_id)
+    # Without identifiers: the part that a window shows, or all
+    if window:
+        excerpt = await load_excerpt(session, revision, window)
+        thread_pk = excerpt.thread_pk
+        texts = await asyncio.to_thread(_excerpt_as_json, excerpt)
+    else:
+        stored = await load_thread(session, revision)
+        raw, thread_pk = normalised(stored.thread), stored.thread_pk
+        shown = deidentified(raw, thread_language(raw))
+        texts = {"url": shown.url, **shown.content()}
     row = await session.get_one(ThreadRow, thread_pk)
     pages = await kept_pages(session, source, thread_id)
     origin = {
@@ -116,14 +119,14 @@ async def inspect_thread(
     if decided is None and decision is not None:
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
     of_case = await _case_as_json(session, thread_pk)
-    shown = await _decided_as_json(session, decided, of_case)
+    outcome = await _decided_as_json(session, decided, of_case)
     parked = await find_parked(session, revision)
     return {
         "thread": {"source": source, "thread_id": thread_id, **texts},
         "origin": origin,
         "filters": await filter_verdicts_of(session, revision),
         "overruled": overruled,
-        **shown,
+        **outcome,
         "decisions": [_decision(decision_row) for decision_row in decisions],
         "parked": parked
         and {"since": parked.since.isoformat(), "libraries": parked.libraries},
@@ -131,17 +134,15 @@ async def inspect_thread(
     }
 
 
-async def _texts_as_json(
-    session: Session, revision: int, window: Window | None
-) -> tuple[int, dict[str, Any]]:
-    """The thread's row, and its texts without identifiers: the part that a window shows, or all."""
-    if window is not None:
-        excerpt = await load_excerpt(session, revision, window)
-        return excerpt.thread_pk, await asyncio.to_thread(_excerpt_as_json, excerpt)
-    stored = await load_thread(session, revision)
-    raw = normalised(stored.thread)
-    shown = deidentified(raw, thread_language(raw))
-    return stored.thread_pk, {"url": shown.url, **shown.content()}
+async def latest_revision(session: Session, source: str, thread_id: str) -> int:
+    """The number of a thread's latest revision. Raises UsageError for an unknown thread."""
+    revisions = await revisions_of(session, source, thread_id)
+    if not revisions:
+        raise UsageError(
+            f"unknown thread {source}/{thread_id}",
+            hint="`medlive thread list` shows the threads",
+        )
+    return revisions[-1]
 
 
 async def _decided_as_json(
@@ -152,7 +153,7 @@ async def _decided_as_json(
         return {"curation": None, "proof": None, "decided": None}
     curation = await load_curation(session, decided.id)
     proof, shown = await load_proof(session, decided.id), None
-    if proof is not None:
+    if proof:
         # Each answer with its score, and by criterion which answers meet it
         shown = asdict(proof) | {"criteria": list(map(_criterion, proof.criteria))}
         for probe, own in zip(shown["probes"], proof.probes, strict=True):

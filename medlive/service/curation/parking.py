@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -20,18 +20,16 @@ from medlive.db.curation.parking import (
 )
 from medlive.db.mapping import Record
 from medlive.db.session import Database
+from medlive.filters.codebooks import Codebook, load_codebook
 from medlive.integrity.digest import digest_json
 
-if TYPE_CHECKING:
-    from medlive.filters.codebooks import Codebook
-
-_DRUGS: Final = ("ICD-11:XM", "ICD-10:Z79")
+_DRUGS = ("ICD-11:XM", "ICD-10:Z79")
 """Codes of medicaments, and of their long-term use."""
-_PROCEDURES: Final = "ICHI"
-_FUNCTIONS: Final = "ICF"
+_PROCEDURES = "ICHI"
+_FUNCTIONS = "ICF"
 """Functions and parts of the body, which are no subject of an article by themselves."""
-_PHRASES_SHOWN: Final = 5
-OTHER: Final = "other"
+_PHRASES_SHOWN = 5
+OTHER = "other"
 
 
 Subject = tuple[str, str]
@@ -70,8 +68,7 @@ async def reject_expired(database: Database, weeks: int) -> int:
     Nobody is asked: the verdicts are those of the last search.
     """
     before = now() - timedelta(weeks=weeks)
-    async with database.begin() as session:
-        parked = await list_parked(session)
+    parked = await database.ask(list_parked)
     rejected = 0
     for thread in parked:
         if thread.since > before:
@@ -96,14 +93,12 @@ async def reject_expired(database: Database, weeks: int) -> int:
 
 async def find_gaps(database: Database, settings: Settings) -> list[Gap]:
     """Return the diseases, drugs and procedures that parked threads lack evidence on, most threads first."""
-    from medlive.filters.codebooks import load_codebook
-
     async with database.read() as session:
         claims = await list_unanswered(session)
     return group_gaps(claims, load_codebook(settings.codebooks.paths))
 
 
-def group_gaps(claims: Iterable[Record], codebook: "Codebook") -> list[Gap]:
+def group_gaps(claims: Iterable[Record], codebook: Codebook) -> list[Gap]:
     """Group claims by the code-book terms of their search phrases; a phrase without any stands for itself."""
     gaps: dict[Subject, Gap] = {}
     for claim in claims:
@@ -119,7 +114,7 @@ def group_gaps(claims: Iterable[Record], codebook: "Codebook") -> list[Gap]:
     )
 
 
-def subjects_of(phrase: str, codebook: "Codebook") -> list[Subject]:
+def subjects_of(phrase: str, codebook: Codebook) -> list[Subject]:
     """Return the diseases, drugs and procedures of a search phrase; the phrase itself where it names none."""
     subjects: list[Subject] = []
     taken: list[tuple[int, int]] = []

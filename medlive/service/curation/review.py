@@ -24,12 +24,12 @@ from medlive.db.curation.reviews import (
 from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
-from medlive.db.threads.threads import load_thread, revisions_of
+from medlive.db.threads.threads import load_thread
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
-from medlive.service.curation.complete import CompletedCase
 from medlive.service.curation.curate import complete_in, save_decision
+from medlive.service.curation.inspect import latest_revision
 from medlive.service.release.withdraw import (
     check_person_name,
     check_public_reason,
@@ -85,12 +85,7 @@ async def decide_case(
                 hint="look at it again and decide on that revision",
             )
         review = await add_review(
-            session,
-            case_id,
-            case.revision,
-            action,
-            reason,
-            decided_by=by,
+            session, case_id, case.revision, action, reason, decided_by=by
         )
         await apply_review(session, case_id, action, reason)
         return review
@@ -135,11 +130,12 @@ async def drop_element(
         pipeline.respondents,
         pipeline.curation,
     )
-    completed = CompletedCase(curation, None)
+    rubric = proof = None
     if curation.outcome is not Outcome.FAILED:
-        completed = await complete_in(pipeline, curation, language, started)
-    curation = completed.curation
-    if completed.rubric is None or curation.text is None:
+        curation, rubric, proof = await complete_in(
+            pipeline, curation, language, started
+        )
+    if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
     digest = digest_json([pipeline.digest, "without", dropped])
@@ -159,7 +155,7 @@ async def drop_element(
             pipeline,
             stored,
             language,
-            completed,
+            (curation, rubric, proof),
             started=started,
             digest=digest,
         )
@@ -187,12 +183,7 @@ async def overrule_rejection(
     reason, by = check_reason(reason), check_person_name(by)
     async with open_app(database).open_async() as app, database.begin() as session:
         name = f"{source}/{thread_id}"
-        if not (revisions := await revisions_of(session, source, thread_id)):
-            raise UsageError(
-                f"unknown thread {name}",
-                hint="`medlive thread list` shows the threads",
-            )
-        revision = revisions[-1]
+        revision = await latest_revision(session, source, thread_id)
         await lock_revision(session, revision)
         curation_id, rejected_for = await _find_rejection(session, revision, name, by)
         if rejected_for in _INDISPENSABLE:
@@ -209,14 +200,7 @@ async def overrule_rejection(
                 hint="[curation] veto_people = 1 is for an installation of one person",
             )
         done = await add_overrule(
-            session,
-            name,
-            revision,
-            curation_id,
-            rejected_for,
-            reason,
-            by,
-            needed,
+            session, name, revision, curation_id, rejected_for, reason, by, needed
         )
         agreed = done in in_force(await overrules_of(session, revision))
         if agreed:
@@ -270,14 +254,10 @@ async def dispute_case(
     async with database.begin() as session:
         await lock_case(session, case_id)
         number = None
-        if criterion_id is not None:
+        if criterion_id:
             number = (await find_criterion(session, case_id, criterion_id))[1].id
         return await open_dispute(
-            session,
-            case_id,
-            reason,
-            criterion_id=number,
-            opened_by=by,
+            session, case_id, reason, criterion_id=number, opened_by=by
         )
 
 
@@ -286,5 +266,4 @@ async def resolve_dispute(
 ) -> DisputeRow:
     """Close a dispute. Raises UsageError for an unknown dispute, CheckFailed for a closed one."""
     resolution, by = check_reason(resolution), check_person_name(by)
-    async with database.begin() as session:
-        return await close_dispute(session, number, resolution, closed_by=by)
+    return await database.ask(close_dispute, number, resolution, closed_by=by)

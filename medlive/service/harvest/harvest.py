@@ -93,30 +93,26 @@ async def harvest_source(
     anonymise = partial(keyed_handle, key=handle_key(settings))
     fetching = fetch_settings(settings)
     connections = fetching.concurrency_per_host
-    folder = archive_path(settings)
     async with advisory_lock(database, f"harvest {source}") as acquired:
         if not acquired:
             done.busy, done.failed = True, "another process is harvesting it"
             return done
         async with database.begin() as session:
             info = await find_source(session, source)
-            if info is not None and info.quarantine_reason is not None:
+            if info and info.quarantine_reason:
                 done.quarantined = info.quarantine_reason
                 return done
             run = await harvests.start_harvest(
-                session,
-                source,
-                done.iso_week,
-                again=again,
+                session, source, done.iso_week, again=again
             )
         if run is None:
             done.already_done = True
             return done
         with bound(source=source, run=run.run_id):
             try:
+                folder = archive_path(settings)
                 await seal_archives(database, folder, source)
                 async with Fetcher(fetching) as fetcher:
-                    overlap = timedelta(days=site.settings.overlap_days)
                     ledger = PostgresLedger(
                         database=database,
                         run=run,
@@ -124,7 +120,7 @@ async def harvest_source(
                         iso_week=done.iso_week,
                         folder=folder,
                         operator=fetching.contact,
-                        overlap=overlap,
+                        overlap=timedelta(days=site.settings.overlap_days),
                         fetcher=fetcher,
                         tick=tick,
                     )
@@ -145,23 +141,22 @@ async def harvest_source(
                         await ledger.aclose()
                         done.counts, done.problems = ledger.counts, ledger.problems
             except MedliveError as exc:
-                async with database.begin() as session:
-                    await harvests.finish_harvest(session, run, {}, problem=exc.message)
+                await database.ask(
+                    harvests.finish_harvest, run, {}, problem=exc.message
+                )
                 raise
             await _finish(database, run, done, end)
     return done
 
 
-async def describe_next_harvest(
-    database: Database, source: str, *, again: bool = False
-) -> str:
+async def describe_next_harvest(database: Database, source: str, *, again: bool) -> str:
     """Describe what a harvest of this source would do now."""
     week = iso_week(now())
     async with database.begin() as session:
         info = await find_source(session, source)
         waiting = await count_left_over(session, source)
-    outcome = info.last_outcome if info is not None and info.last_run == week else None
-    if info is not None and info.quarantine_reason is not None:
+    outcome = info.last_outcome if info and info.last_run == week else None
+    if info and info.quarantine_reason:
         return f"nothing: quarantined, {info.quarantine_reason}"
     if outcome == RunOutcome.DONE and not again:
         return f"nothing: {week} is done"
@@ -174,8 +169,8 @@ async def lift_source_quarantine(
     source: str,
     *,
     compare_anew: bool,
-    reason: str | None = None,
-    by: str | None = None,
+    reason: str | None,
+    by: str | None,
 ) -> str | None:
     """Lift a source's quarantine; its reason, or None. Raises UsageError for a source that was never harvested."""
     async with database.begin() as session:
@@ -185,11 +180,7 @@ async def lift_source_quarantine(
                 f"{source} was never harvested, so it has no quarantine to lift"
             )
         await harvests.lift_quarantine(
-            session,
-            source,
-            compare_anew=compare_anew,
-            reason=reason,
-            by=by,
+            session, source, compare_anew=compare_anew, reason=reason, by=by
         )
         lifted: str | None = info.quarantine_reason
         return lifted
@@ -197,8 +188,10 @@ async def lift_source_quarantine(
 
 async def find_source(session: Session, source: str) -> Record | None:
     """A source's latest harvest and quarantine; None if it is not known."""
-    sources = {info.name: info for info in await harvests.list_sources(session)}
-    return sources.get(source)
+    for info in await harvests.list_sources(session):
+        if info.name == source:
+            return info
+    return None
 
 
 async def compare_run(
@@ -217,46 +210,37 @@ async def _finish(
 ) -> None:
     """End the run: set its outcome, its figures and a quarantine."""
     done.limited = end == "limited"
-    of_source = [p for p in done.problems if p.ends_source or p.thread_id is None]
-    last = of_source[-1] if of_source else None
+    last: HarvestProblem | None = None
+    for problem in done.problems:
+        if problem.ends_source or problem.thread_id is None:
+            last = problem
     if end in ("given_up", "lists_missing"):
-        done.failed = last.message if last is not None else "a list could not be read"
+        done.failed = last.message if last else "a list could not be read"
     async with database.begin() as session:
         drift, ends = await compare_run(session, done.source, run.run_id)
         if not done.limited:
             done.drift = drift
             await harvests.save_measures(session, run.run_id, drift)
-        why = _quarantine_reason(done, end, last, is_empty=reads_nothing(ends))
-        done.quarantined = why
-        if why is not None:
-            await harvests.quarantine(session, done.source, why)
-        problem = done.failed or done.quarantined
+        done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
+        if done.quarantined:
+            await harvests.quarantine(session, done.source, done.quarantined)
+        why = done.failed or done.quarantined
         await harvests.finish_harvest(
-            session, run, {}, problem=problem, partial=done.limited
+            session, run, {}, problem=why, partial=done.limited
         )
 
 
 def _quarantine_reason(
-    done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, *, is_empty: bool
+    done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, is_empty: bool
 ) -> str | None:
     fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
-    if end == "given_up" and last is not None and last.kind not in REFUSALS:
+    if end == "given_up" and last and last.kind not in REFUSALS:
         return f"in {done.iso_week} its pages stopped fitting: {last.message}"
     if fallen and not done.failed:
         return f"in {done.iso_week} its threads changed: {fallen}"
     if end == "complete" and is_empty:
         return f"in {done.iso_week} no thread fitted a layout"
     return None
-
-
-@dataclass(slots=True)
-class ImportResult:
-    """The result of importing one file."""
-
-    file: Path
-    counts: Counter[str] = field(default_factory=Counter)
-    """"new", "revised", "unchanged", "taken_down", "problems"."""
-    problems: list[ImportProblem] = field(default_factory=list)
 
 
 async def import_file(
@@ -266,50 +250,54 @@ async def import_file(
     assume_posted_at: datetime | None,
     handle_key: bytes,
     tick: Callable[[int], None] = lambda _: None,
-) -> ImportResult:
-    """Import a JSON Lines file. Raises BadInput when the file cannot be read."""
+) -> tuple[Counter[str], list[ImportProblem]]:
+    """Import a JSON Lines file; the counts (new, revised, unchanged, taken_down, problems), and the problems.
+
+    Raises BadInput when the file cannot be read.
+    """
     if not await asyncio.to_thread(path.is_file):
         raise BadInput(
             f"{path} is not a file",
             hint="give a file of threads, one JSON object a line",
         )
-    done = ImportResult(path)
-    async with database.begin() as session:
-        run = await start_import(session, str(path), assumed_posted_at=assume_posted_at)
+    counts, problems = Counter[str](), list[ImportProblem]()
+    batch: list[ImportedThread] = []
+    run = await database.ask(
+        start_import, str(path), assumed_posted_at=assume_posted_at
+    )
+
+    async def save_batch() -> None:
+        async with database.begin() as session:
+            counts.update(
+                await store_threads(
+                    session,
+                    [item.thread for item in batch],
+                    assumed_posted_at=[item.date_assumed for item in batch],
+                    import_run_id=run,
+                )
+            )
+        batch.clear()
+        tick(counts.total())
+
     try:
-        batch: list[ImportedThread] = []
         for item in read_threads(
             path, assume_posted_at=assume_posted_at, handle_key=handle_key
         ):
             if isinstance(item, ImportProblem):
-                done.problems.append(item)
-                done.counts["problems"] += 1
+                problems.append(item)
+                counts["problems"] += 1
                 continue
             batch.append(item)
             if len(batch) >= _BATCH:
-                await _save_batch(database, run, batch, done)
-                tick(sum(done.counts[k] for k in ("new", "revised", "unchanged")))
-                batch = []
-        await _save_batch(database, run, batch, done)
+                await save_batch()
+        await save_batch()
     except MedliveError as exc:
-        async with database.begin() as session:
-            await finish_import(session, run, done.counts, problem=exc.message)
+        await database.ask(finish_import, run, counts, problem=exc.message)
         raise
     async with database.begin() as session:
-        await save_problems(session, run, str(path), done.problems)
-        await finish_import(session, run, done.counts)
-    return done
-
-
-async def _save_batch(
-    database: Database, run: int, batch: Sequence[ImportedThread], done: ImportResult
-) -> None:
-    threads = [item.thread for item in batch]
-    assumed = [item.date_assumed for item in batch]
-    async with database.begin() as session:
-        done.counts += await store_threads(
-            session, threads, assumed_posted_at=assumed, import_run_id=run
-        )
+        await save_problems(session, run, str(path), problems)
+        await finish_import(session, run, counts)
+    return counts, problems
 
 
 async def store_threads(
@@ -324,24 +312,25 @@ async def store_threads(
     if not threads:
         return Counter()
     erased = await keep_out(session, threads)
-    chosen, fetched, assumed = list[Thread](), list[int | None](), list[bool]()
+    chosen = []
     for place, thread in enumerate(threads):
         if (thread.source, thread.thread_id) not in erased:
-            chosen.append(thread)
-            fetched.append(fetch_ids[place] if fetch_ids else None)
-            assumed.append(bool(assumed_posted_at) and assumed_posted_at[place])
+            chosen.append(place)
+    kept = [threads[place] for place in chosen]
     saved = await save_threads(
         session,
-        chosen,
-        fetch_ids=fetched if fetch_ids else None,
-        assumed_posted_at=assumed,
+        kept,
+        fetch_ids=[fetch_ids[place] for place in chosen] if fetch_ids else None,
+        assumed_posted_at=[assumed_posted_at[place] for place in chosen]
+        if assumed_posted_at
+        else None,
         import_run_id=import_run_id,
     )
     identifiers = []
-    for done, thread in zip(saved, chosen, strict=True):
+    for done, thread in zip(saved, kept, strict=True):
         is_same = done.status == "unchanged"
         identifiers.append(() if is_same else thread_identifiers(thread))
     await save_identifiers(session, saved, identifiers)
     counts = Counter[str](done.status for done in saved)
-    counts[TAKEN_DOWN] = len(threads) - len(chosen)
+    counts[TAKEN_DOWN] = len(threads) - len(kept)
     return +counts

@@ -7,7 +7,7 @@ truncates.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -77,10 +77,6 @@ class PostgresLedger:
         self._robots_saved = 0
         self._saved_requests: Counter[str] = Counter()
 
-    async def _ask(self, query: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        async with self.database.begin() as session:
-            return await query(session, *arguments)
-
     async def keep(self, *events: HarvestEvent) -> None:
         """Save the events together, all or none."""
         if events:
@@ -88,13 +84,13 @@ class PostgresLedger:
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
         """What is known of threads."""
-        return await self._ask(
+        return await self.database.ask(
             frontier.look_up, self.source, self.run.run_id, thread_ids
         )
 
     async def list_state(self, list_key: str) -> ListState:
         """How far a list was read in this run."""
-        return await self._ask(
+        return await self.database.ask(
             harvests.list_state,
             self.run.run_id,
             self.source,
@@ -104,11 +100,13 @@ class PostgresLedger:
 
     async def left_over(self) -> Sequence[ListEntry]:
         """Threads that were listed and not read."""
-        return await self._ask(frontier.take_left_over, self.source, self.run.run_id)
+        return await self.database.ask(
+            frontier.take_left_over, self.source, self.run.run_id
+        )
 
     async def not_listed(self) -> Sequence[ListEntry]:
         """Recent threads that no list of this run has shown."""
-        return await self._ask(
+        return await self.database.ask(
             frontier.take_not_listed, self.source, self.run.run_id, self.overlap
         )
 
@@ -131,12 +129,12 @@ class PostgresLedger:
         """Wait until all events are saved, add requests that no event followed, and close the WARC file."""
         await self._batcher.aclose()
         sent = self.fetcher.counts - self._saved_requests
-        await self._ask(harvests.add_counts, self.run, sent)
+        await self.database.ask(harvests.add_counts, self.run, sent)
         self._saved_requests += sent
         self.counts += sent
-        if self._writer is not None:
+        if self._writer:
             await asyncio.to_thread(self._writer.close)
-            await self._ask(archives.mark_sealed, self._archive_id)
+            await self.database.ask(archives.mark_sealed, self._archive_id)
 
     async def _prepare(self, event: HarvestEvent) -> HarvestEvent:
         """Find a thread's identifiers before its batch is saved; one that cannot be stored becomes a problem."""
@@ -161,12 +159,21 @@ class PostgresLedger:
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
         events, pages = list[HarvestEvent](), list[FetchedPage]()
         for group in groups:
-            own = await self._without_taken_down(group)
-            events += own
-            skipped = [skip for listed in _of(own, Listed) for skip in listed.skipped]
+            for event in group:
+                if not _is_redirected(event):
+                    continue
+                target = event.thread.thread_id
+                erased = await self.database.ask(taken_down_ids, self.source, [target])
+                if erased:
+                    # Its address shows a thread that was taken down: of the group only that is kept.
+                    entry, why = event.entry, SkipReason.TAKEN_DOWN
+                    group = (HarvestSkipped(entry.url, entry.thread_id, why),)
+                    break
+            events += group
+            skipped = [skip for listed in _of(group, Listed) for skip in listed.skipped]
             if not any(skip.reason is SkipReason.TAKEN_DOWN for skip in skipped):
                 # Else a list shows a thread that was taken down: storing it would restore what was erased.
-                pages += _of(own, FetchedPage)
+                pages += _of(group, FetchedPage)
         places = await self._archive(pages) if pages else []
         read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
         robots, sent = self.fetcher.robots, self.fetcher.counts - self._saved_requests
@@ -194,47 +201,33 @@ class PostgresLedger:
             self._first_fetch.pop(event.entry.thread_id, None)
             self._identifiers.pop(event.entry.thread_id, None)
 
-    async def _without_taken_down(
-        self, group: tuple[HarvestEvent, ...]
-    ) -> tuple[HarvestEvent, ...]:
-        """Reduce a group whose address redirects to a thread that was taken down to that fact."""
-        for event in group:
-            if not _is_redirected(event):
-                continue
-            target, entry = event.thread.thread_id, event.entry
-            if await self._ask(taken_down_ids, self.source, [target]):
-                why = SkipReason.TAKEN_DOWN
-                return (HarvestSkipped(entry.url, entry.thread_id, why),)
-        return group
-
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
         """Write the bytes of pages to disk; their places in the file."""
         try:
-            writer = self._writer or await self._begin_archive()
+            if self._writer is None:
+                stem = f"{self.source}/{self.source}-{self.iso_week}-{self.run.run_id}.{self.run.start}"
+                path, number = f"{stem}.warc.gz", 1
+                # A file of an earlier database in the same folder is left alone.
+                while (self.folder / path).exists():
+                    number += 1
+                    path = f"{stem}-{number}.warc.gz"
+                self._writer = await asyncio.to_thread(
+                    ArchiveWriter,
+                    self.folder / path,
+                    software=f"medlive/{__version__}",
+                    operator=self.operator,
+                )
+                self._archive_id = await self.database.ask(
+                    archives.start_archive, self.run.run_id, path, self._writer.size
+                )
             return await asyncio.to_thread(
-                writer.append, [event.page for event in pages]
+                self._writer.append, [event.page for event in pages]
             )
         except OSError as error:
             raise ServiceUnavailable(
                 f"cannot write pages to {self.folder / self.source}: {error.strerror or error}",
                 hint="free disk space or repair the folder; the next harvest resumes where this one stopped",
             ) from error
-
-    async def _begin_archive(self) -> ArchiveWriter:
-        stem = f"{self.source}/{self.source}-{self.iso_week}-{self.run.run_id}.{self.run.start}"
-        path, number = f"{stem}.warc.gz", 1
-        # A file of an earlier database in the same folder is left alone.
-        while (self.folder / path).exists():
-            number += 1
-            path = f"{stem}-{number}.warc.gz"
-        software, place = f"medlive/{__version__}", self.folder / path
-        self._writer = await asyncio.to_thread(
-            ArchiveWriter, place, software=software, operator=self.operator
-        )
-        self._archive_id = await self._ask(
-            archives.start_archive, self.run.run_id, path, self._writer.size
-        )
-        return self._writer
 
     async def _save_pages(
         self,
@@ -243,14 +236,9 @@ class PostgresLedger:
         places: Sequence[Place],
         counts: Counter[str],
     ) -> None:
-        assert self._writer is not None
+        assert self._writer
         ids = await fetches.save_pages(
-            session,
-            self.run.run_id,
-            self.source,
-            pages,
-            self._archive_id,
-            places,
+            session, self.run.run_id, self.source, pages, self._archive_id, places
         )
         await archives.grow_archive(session, self._archive_id, self._writer.size)
         counts["pages"] += len(pages)
@@ -261,21 +249,18 @@ class PostgresLedger:
     async def _save_listed(
         self, session: Session, listed: Listed, counts: Counter[str]
     ) -> None:
-        # The address of a thread that was taken down may hold its title.
-        named = [s for s in listed.skipped if s.reason is not SkipReason.TAKEN_DOWN]
-        skipped = {s.thread_id: (s.url, s.reason.value) for s in named}
-        run_id = self.run.run_id
+        skipped = {}
+        for skip in listed.skipped:
+            counts[skip.reason.value] += 1
+            # The address of a thread that was taken down may hold its title.
+            if skip.reason is not SkipReason.TAKEN_DOWN:
+                skipped[skip.thread_id] = (skip.url, skip.reason.value)
+        counts["listed"] += len(listed.waiting)
+        run_id, key = self.run.run_id, listed.list_key
         await frontier.save_listed(
-            session,
-            self.source,
-            run_id,
-            listed.list_key,
-            listed.waiting,
-            skipped,
+            session, self.source, run_id, key, listed.waiting, skipped
         )
         await harvests.save_cursor(session, run_id, listed)
-        counts["listed"] += len(listed.waiting)
-        counts.update(s.reason.value for s in listed.skipped)
 
     async def _save_threads(
         self, session: Session, read: Sequence[HarvestedThread], counts: Counter[str]
@@ -304,16 +289,44 @@ class PostgresLedger:
     async def _save_outcomes(
         self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]
     ) -> None:
-        counts.update(problem.kind.value for problem in _of(events, HarvestProblem))
-        counts.update(skipped.reason.value for skipped in _of(events, HarvestSkipped))
         settled, gone, seen = list[frontier.Settled](), list[str](), list[str]()
         for event in events:
-            if (state := _settled_state(event)) is not None:
-                settled.append(state)
-                if state.state is FrontierState.GONE:
-                    gone.append(state.thread_id)
-                if state.state is FrontierState.NOT_MODIFIED:
-                    seen.append(state.thread_id)
+            match event:
+                case HarvestedThread(entry=entry, thread=thread):
+                    settled.append(
+                        frontier.Settled(
+                            entry.thread_id,
+                            FrontierState.READ,
+                            etag=event.etag,
+                            last_modified=event.last_modified,
+                            page_count=event.page_count,
+                            posted_at=thread.posted_at,
+                            fields=thread_fields(thread),
+                        )
+                    )
+                case HarvestSkipped(thread_id=thread_id, reason=reason):
+                    counts[reason.value] += 1
+                    outcome = frontier.Settled(
+                        thread_id, FrontierState.SKIPPED, reason=reason.value
+                    )
+                    if reason is SkipReason.NOT_MODIFIED:
+                        seen.append(thread_id)
+                        outcome = frontier.Settled(
+                            thread_id, FrontierState.NOT_MODIFIED
+                        )
+                    settled.append(outcome)
+                case HarvestProblem(thread_id=problem_id, kind=kind):
+                    counts[kind.value] += 1
+                    # Where the host is down, not the thread, it waits for the next start.
+                    if problem_id is None or kind is ProblemKind.DOWN:
+                        continue
+                    outcome = frontier.Settled(
+                        problem_id, FrontierState.FAILED, reason=kind.value
+                    )
+                    if kind is ProblemKind.GONE:
+                        gone.append(problem_id)
+                        outcome = frontier.Settled(problem_id, FrontierState.GONE)
+                    settled.append(outcome)
         await frontier.settle(session, self.source, self.run.run_id, settled)
         await mark_gone(session, self.source, gone)
         await mark_seen(session, self.source, seen)
@@ -329,31 +342,3 @@ def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
 
 def _of(events: Sequence[HarvestEvent], kind: type[T]) -> list[T]:
     return [event for event in events if isinstance(event, kind)]
-
-
-def _settled_state(event: HarvestEvent) -> frontier.Settled | None:
-    """The state in which an event leaves its thread; None without a thread, or while the thread still waits."""
-    if isinstance(event, HarvestedThread):
-        return frontier.Settled(
-            event.entry.thread_id,
-            FrontierState.READ,
-            etag=event.etag,
-            last_modified=event.last_modified,
-            page_count=event.page_count,
-            posted_at=event.thread.posted_at,
-            fields=thread_fields(event.thread),
-        )
-    match event:
-        case HarvestSkipped(reason=SkipReason.NOT_MODIFIED):
-            return frontier.Settled(event.thread_id, FrontierState.NOT_MODIFIED)
-        case HarvestSkipped(reason=reason):
-            state = FrontierState.SKIPPED
-            return frontier.Settled(event.thread_id, state, reason=reason.value)
-        case HarvestProblem(thread_id=str(thread_id), kind=ProblemKind.GONE):
-            return frontier.Settled(thread_id, FrontierState.GONE)
-        case HarvestProblem(thread_id=str(thread_id), kind=kind):
-            # Where the host is down, not the thread, it waits for the next start.
-            if kind is not ProblemKind.DOWN:
-                state = FrontierState.FAILED
-                return frontier.Settled(thread_id, state, reason=kind.value)
-    return None

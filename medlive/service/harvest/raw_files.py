@@ -47,8 +47,7 @@ async def sweep(
     database: Database, folder: Path, source: str
 ) -> tuple[int, list[ArchiveDamaged]]:
     """Rewrite a source's sealed files without erased pages, with its lock held; how many, and the damaged ones."""
-    async with database.begin() as session:
-        unswept = await archives.list_archives(session, source, unswept=True)
+    unswept = await database.ask(archives.list_archives, source, unswept=True)
     damaged = []
     for archive in unswept:
         try:
@@ -60,23 +59,18 @@ async def sweep(
 
 async def _rewrite(database: Database, folder: Path, archive: Record) -> None:
     old, name = folder / archive.path, next_name(archive.path)
-    async with database.begin() as session:
-        named = {
-            fetch.place
-            for fetch in await archives.fetches_in(session, archive.archive_id)
-        }
+    fetches = await database.ask(archives.fetches_in, archive.archive_id)
+    named = {fetch.place for fetch in fetches}
     if not await asyncio.to_thread(old.parent.is_dir):
         raise ArchiveDamaged(old, "its folder is missing")
     if not named or not await asyncio.to_thread(old.exists):
-        async with database.begin() as session:
-            await archives.mark_removed(session, [archive.archive_id])
+        await database.ask(archives.mark_removed, [archive.archive_id])
         await asyncio.to_thread(old.unlink, missing_ok=True)
         return
-    copy = (old, folder / name, named, archive.bytes)
-    moved, size = await asyncio.to_thread(_copy_named, *copy)
-    number = archive.archive_id
-    async with database.begin() as session:
-        await archives.replace_archive(session, number, name, size, moved)
+    moved, size = await asyncio.to_thread(
+        _copy_named, old, folder / name, named, archive.bytes
+    )
+    await database.ask(archives.replace_archive, archive.archive_id, name, size, moved)
     await asyncio.to_thread(old.unlink, missing_ok=True)
 
 
@@ -133,8 +127,7 @@ async def apply_retention(
     folder = archive_path(settings)
     names = ("files", "bytes", "pages", "swept", "strays", "busy", "damaged")
     counts = dict.fromkeys(names, 0)
-    async with database.begin() as session:
-        sources = await archives.archived_sources(session)
+    sources = await database.ask(archives.archived_sources)
     for source in sources:
         async with advisory_lock(database, f"harvest {source}") as acquired:
             if acquired:
@@ -142,8 +135,7 @@ async def apply_retention(
             else:
                 counts["busy"] += 1
     existing = await asyncio.to_thread(_files, folder)
-    async with database.begin() as session:
-        known = await archives.list_archives(session)
+    known = await database.ask(archives.list_archives)
     stray, now_s = [], time.time()
     for path in existing - {archive.path for archive in known}:
         # A harvest writes a file's beginning before its row, so a young file may get one.
@@ -167,19 +159,16 @@ async def _retain(
     folder = archive_path(settings)
     old: Sequence[Record] = []
     if keep := settings.archive.keep_days:
-        async with database.begin() as session:
-            old = await archives.list_archives(
-                session, source, before=now() - timedelta(days=keep)
-            )
+        old = await database.ask(
+            archives.list_archives, source, before=now() - timedelta(days=keep)
+        )
     counts["files"] += len(old)
     counts["bytes"] += sum(archive.bytes for archive in old)
     if dry_run:
         return
     # Rows first: the next run removes what a kill leaves of these files.
-    async with database.begin() as session:
-        counts["pages"] += await archives.mark_removed(
-            session, [archive.archive_id for archive in old]
-        )
+    numbers = [archive.archive_id for archive in old]
+    counts["pages"] += await database.ask(archives.mark_removed, numbers)
     await asyncio.to_thread(_remove, folder, [archive.path for archive in old])
     try:
         await seal_archives(database, folder, source)

@@ -11,7 +11,6 @@ from contextlib import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from medlive.config import Settings
 from medlive.db.harvest.fetches import Reading, latest_readings, read_threads_after
@@ -33,12 +32,12 @@ from medlive.sources.registry import build_site
 from medlive.sources.source import ProblemKind, Site, SourceError
 from medlive.threads.model import Thread
 
-COMMAND: Final = "source reparse"
-BATCH: Final = 100
+COMMAND = "source reparse"
+BATCH = 100
 """Threads read and saved in one transaction."""
-MAX_PROBLEMS: Final = 50
+MAX_PROBLEMS = 50
 """Most problems listed in full; all are counted."""
-_PARSER_REASONS: Final = {"layout", "fault", "not_a_thread", "incomplete"}
+_PARSER_REASONS = {"layout", "fault", "not_a_thread", "incomplete"}
 """Failure reasons that a parser may have caused."""
 
 
@@ -151,8 +150,8 @@ async def _reparse(
         after, named = batch[-1].thread_id, named[BATCH:]
     async with begin() as session:
         info = await find_source(session, done.source)
-        done.quarantined = info.quarantine_reason if info is not None else None
-        if (latest := await latest_run(session, done.source)) is not None:
+        done.quarantined = info.quarantine_reason if info else None
+        if latest := await latest_run(session, done.source):
             run_id, measured = latest
             done.drift, _ = await compare_run(session, done.source, run_id)
             if measured:
@@ -199,9 +198,9 @@ async def _save(
     threads, first_fetches = [], []
     for reading, thread, reason, message in parsed:
         state = _settled_state(reading, thread, reason)
-        if state is not None and reading.run_id is not None:
+        if state and reading.run_id is not None:
             settled.setdefault(reading.run_id, []).append(state)
-        if thread is not None:
+        if thread:
             threads.append(thread)
             first_fetches.append(reading.pages[0].fetch_id)
             continue
@@ -219,7 +218,7 @@ def _settled_state(was: Reading, thread: Thread | None, reason: str) -> Settled 
     if was.state is None or not was.pages:
         return None
     failed = was.state is FrontierState.FAILED
-    if thread is not None:
+    if thread:
         return Settled(
             was.thread_id,
             FrontierState.READ if failed else was.state,

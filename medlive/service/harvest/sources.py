@@ -65,7 +65,7 @@ class SourceHealth:
     def faults(self) -> list[str]:
         """What a maintainer must look at, one sentence each."""
         info, faults = self.info, []
-        if info.quarantined_at is not None:
+        if info.quarantined_at:
             since = f"{info.quarantined_at:%Y-%m-%d %H:%M} UTC"
             faults.append(f"quarantined since {since}: {info.quarantine_reason}")
         elif info.last_outcome == RunOutcome.FAILED:

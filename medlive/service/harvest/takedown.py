@@ -38,7 +38,7 @@ from medlive.sources.archive import ArchiveDamaged, pages
 from medlive.sources.harvest import parse_with
 from medlive.sources.ledger import PageKind
 from medlive.sources.registry import build_site, known_sites
-from medlive.sources.source import Fetched, Site
+from medlive.sources.source import Site
 from medlive.threads.model import Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -147,8 +147,7 @@ async def allow_return(
     UsageError for an invalid reason, and CheckFailed for a thread that is not taken down.
     """
     reason, by = check_reason(reason), check_person_name(by)
-    async with database.begin() as session:
-        await lift_takedown(session, source, thread_id, reason, by=by)
+    await database.ask(lift_takedown, source, thread_id, reason, by=by)
 
 
 async def _find_showing_fetches(
@@ -161,6 +160,8 @@ async def _find_showing_fetches(
 ) -> tuple[list[int], list[ArchiveDamaged]]:
     """Find fetches of other pages that show the thread (lists, and threads that link to it); and damaged files."""
     pattern = _pattern(traces)
+    word = re.escape(thread_id.encode())
+    id_as_word = re.compile(rb"(?<![0-9A-Za-z])" + word + rb"(?![0-9A-Za-z])")
 
     def search(archive: Record, kept: Collection[Record]) -> list[int]:
         fetch_ids = []
@@ -169,35 +170,27 @@ async def _find_showing_fetches(
             if (fetch := fetches.get(place)) is None:
                 continue
             shows = bool(pattern and pattern.search(page.body))
-            if site is not None and fetch.kind is PageKind.LISTING:
-                shows = shows or _page_lists(site, page, thread_id)
+            if site and fetch.kind is PageKind.LISTING:
+                try:
+                    entries = parse_with(page.url, site.parse_listing, page).entries
+                    shows |= thread_id in [entry.thread_id for entry in entries]
+                except MedliveError:
+                    # Where no layout fits: whether its id occurs as a word
+                    shows |= id_as_word.search(page.body) is not None
             if shows:
                 fetch_ids.append(fetch.fetch_id)
         return fetch_ids
 
     fetch_ids: list[int] = []
     damaged: list[ArchiveDamaged] = []
-    async with database.begin() as session:
-        archives = await list_archives(session, source)
+    archives = await database.ask(list_archives, source)
     for archive in archives:
-        async with database.begin() as session:
-            kept = await fetches_in(session, archive.archive_id)
+        kept = await database.ask(fetches_in, archive.archive_id)
         try:
             fetch_ids += await asyncio.to_thread(search, archive, kept)
         except ArchiveDamaged as error:
             damaged.append(error)
     return fetch_ids, damaged
-
-
-def _page_lists(site: Site, page: Fetched, thread_id: str) -> bool:
-    """Whether a list page shows the thread; where no layout fits, whether its id occurs as a word."""
-    try:
-        entries = parse_with(page.url, site.parse_listing, page).entries
-        return any(entry.thread_id == thread_id for entry in entries)
-    except MedliveError:
-        word = re.escape(thread_id.encode())
-        bounded = rb"(?<![0-9A-Za-z])" + word + rb"(?![0-9A-Za-z])"
-        return re.search(bounded, page.body) is not None
 
 
 def _pattern(traces: Traces) -> re.Pattern[bytes] | None:

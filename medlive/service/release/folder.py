@@ -89,8 +89,8 @@ async def restore_folder(
     async with database.begin() as session:
         fixed = await snapshots.load_fixed(session, info.version)
         manifest = await snapshots.load_manifest(session, info.version)
-    assert fixed is not None
-    assert manifest is not None
+    assert fixed
+    assert manifest
     root, signature = snapshots_path(settings), info.signature
     name = folder_name(info.version)
     target, aside = root / name, root / f".{name}-again.partial"

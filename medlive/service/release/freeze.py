@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from medlive import __version__
 from medlive.clock import iso_week, now
@@ -37,7 +37,7 @@ from medlive.db.release.fixing import (
 )
 from medlive.db.release.rows import Interrupted, read_snapshots
 from medlive.db.release.snapshots import latest_frozen
-from medlive.db.release.weeks import WeekStanding, settle_week, week_standing
+from medlive.db.release.weeks import settle_week, week_standing
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.people import Act
@@ -77,10 +77,8 @@ Notify = Callable[[str], None]
 Tick = Callable[[int, int], None]
 """Called with (cases checked, cases in all)."""
 
-_LOCK: Final = "medlive snapshot freeze"
-_MAX_WEEKS_AHEAD: Final = 260
-"""Weeks (five years): a mistyped year must not be frozen."""
-_PAGE: Final = 5_000
+_LOCK = "medlive snapshot freeze"
+_PAGE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +109,8 @@ class WeekIncomplete(CheckFailed):
     """Threads that were queued for the week are not decided."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartialWord:
-    """Why a week that is not whole may be frozen."""
-
-    why: str  # Published, after what is missing
-    by_person: bool = False  # Whether it goes into the audit log
-    by: str | None = None  # Who says so; not published
+BY_PERSON = "frozen so by a person"
+"""Why a week that is not whole is frozen, where a person wants it; what is frozen so is in the audit log."""
 
 
 async def freeze(
@@ -127,7 +120,8 @@ async def freeze(
     *,
     key: SecretKey | None = None,
     anew: bool = False,
-    partial: PartialWord | None = None,
+    partial: str | None = None,
+    by: str | None = None,
     notify: Notify = lambda _: None,
     tick: Tick = lambda _done, _total: None,
 ) -> FreezeResult:
@@ -137,7 +131,9 @@ async def freeze(
         week: ISO week such as 2026.W47; None for the current week.
         key: Signing key; None leaves the snapshot unsigned.
         anew: Discard the cases that an unfinished freeze of the week selected.
-        partial: Why the week is frozen though threads queued for it are not decided; None: it is not.
+        partial: Why the week is frozen though threads queued for it are not decided, which is published, as
+            BY_PERSON; None: it is not.
+        by: The person, for the audit log; not published.
 
     Raises UsageError if the week cannot be frozen, WeekIncomplete if it is not whole, CheckFailed if no case
     passes the gates or selected cases were withdrawn meanwhile, DiskFull, and Locked if another process is
@@ -152,9 +148,8 @@ async def freeze(
                 "another process is freezing a snapshot",
                 hint="run this again when it has ended",
             )
-        async with database.begin() as session:
-            info = await snapshots.find_snapshot(session, version)
-        if info is not None and info.state is SnapshotState.FROZEN:
+        info = await database.ask(snapshots.find_snapshot, version)
+        if info and info.state is SnapshotState.FROZEN:
             if anew:
                 raise UsageError(
                     f"snapshot {version} is frozen", hint="freeze under another week"
@@ -169,18 +164,14 @@ async def freeze(
             return await _result(
                 database, settings, info, already=True, built_again=not is_whole
             )
-        if weeks_between(iso_week(now()), version) > _MAX_WEEKS_AHEAD:
-            raise UsageError(
-                f"{version} is more than {_MAX_WEEKS_AHEAD} weeks ahead",
-                hint="no earlier week could be frozen after it",
-            )
         if anew or not await _can_resume(database, version, notify):
             await _discard_unfinished(database, settings, version, key, notify)
-            digest = await asyncio.to_thread(gates_digest)
-            select = (database, settings, version, digest, key, partial)
-            await check_cases(database, digest, tick)
-            while not await _select(*select):
-                await check_cases(database, digest, tick)
+            is_selected = False
+            while not is_selected:
+                await check_cases(database, tick)
+                is_selected = await _select(
+                    database, settings, version, key, partial, by
+                )
         info = await _build(database, settings, version, key)
         await write_errata(database, settings, key=key)
         return await _result(database, settings, info)
@@ -216,7 +207,7 @@ async def _discard_unfinished(
     async with database.begin() as session:
         begun = await snapshots.list_snapshots(session)
         parent = await latest_frozen(session)
-    if key is None and parent is not None and parent.signature is not None:
+    if key is None and parent and parent.signature is not None:
         notify(f"{parent.version} was signed, and {version} will not be: no key is set")
     for info in begun:
         if info.state is not SnapshotState.FROZEN:
@@ -227,15 +218,15 @@ async def _select(
     database: Database,
     settings: Settings,
     version: str,
-    digest: str,
     key: SecretKey | None,
-    word: PartialWord | None,
+    because: str | None,
+    by: str | None,
 ) -> bool:
     """Select the week's cases and store the snapshot's metadata, in one transaction.
 
     False, with nothing stored, where cases came in that the gates have not read.
     """
-    release = settings.release
+    release, digest = settings.release, gates_digest()
     async with database.begin() as session:
         # A takedown runs before this transaction, or after it and then sees the members.
         await no_takedown(session)
@@ -243,7 +234,18 @@ async def _select(
         standing = await week_standing(
             session, version, failure_share=settings.schedule.failure_share
         )
-        partial = _check_whole(standing, word)
+        partial = None
+        if not standing.whole:
+            if because is None:
+                raise WeekIncomplete(
+                    f"{version} is not whole: {standing.in_short}",
+                    hint="medlive week show shows what it waits for; --partial freezes it as it is",
+                )
+            partial = Partial(
+                decided=standing.decided + standing.held,
+                queued=standing.queued,
+                because=f"{standing.because}; {because}",
+            )
         await settle_week(session, standing)
         if await judge(
             session,
@@ -278,7 +280,7 @@ async def _select(
             minimum_by_language=dict(release.minimum_by_language.items()),
         )
         signing = None
-        if key is not None:
+        if key:
             public = key.public
             signing = Signing(key_id=public.id_text(), public_key=public.line())
         entries, head = await read_head(session)
@@ -296,29 +298,16 @@ async def _select(
             standing=standing.counts,
         )
         await snapshots.settle_snapshot(session, version, meta)
-        if partial is not None and word is not None and word.by_person:
-            figures = {"decided": partial.decided, "queued": partial.queued}
-            about = f"snapshot:{version}"
+        if partial and because == BY_PERSON:
             await record(
-                session, Act.FREEZE_PARTIAL, about, None, by=word.by, **figures
+                session,
+                Act.FREEZE_PARTIAL,
+                f"snapshot:{version}",
+                by=by,
+                decided=partial.decided,
+                queued=partial.queued,
             )
     return True
-
-
-def _check_whole(standing: WeekStanding, word: PartialWord | None) -> Partial | None:
-    """What a partial week says of itself; None for a whole one. Raises WeekIncomplete."""
-    if standing.whole:
-        return None
-    if word is None:
-        raise WeekIncomplete(
-            f"{standing.week} is not whole: {standing.in_short}",
-            hint="medlive week show shows what it waits for; --partial freezes it as it is",
-        )
-    return Partial(
-        decided=standing.decided + standing.held,
-        queued=standing.queued,
-        because=f"{standing.because}; {word.why}",
-    )
 
 
 async def _hold_out(
@@ -329,16 +318,14 @@ async def _hold_out(
     parent: str | None,
 ) -> None:
     """Add the members: hold out the share of the new cases, and publish held-out cases whose time has come."""
-    key, selected = handle_key(settings), []
-    share = settings.release.hold_out
+    key, share, selected = handle_key(settings), settings.release.hold_out, []
     for case in await never_shown(session) if share else []:
         if is_held_out(case[0], share, key):
             selected.append(case)
     held_out = await asyncio.to_thread(_commit, database, selected)
-    due = []
-    for week in await snapshots.held_weeks(session, parent):
-        if weeks_between(week, version) >= settings.release.hold_out_weeks:
-            due.append(week)
+    weeks = await snapshots.held_weeks(session, parent)
+    least = settings.release.hold_out_weeks
+    due = [week for week in weeks if weeks_between(week, version) >= least]
     await add_members(session, version, due=due, held_out=held_out)
 
 
@@ -352,7 +339,7 @@ async def _build(
     if info is None or fixed is None:
         raise snapshots.MembersGone
     signer: Sign | None = None
-    if fixed.signing is not None:
+    if fixed.signing:
         if key is None or key.public.line() != fixed.signing.public_key:
             raise UsageError(
                 f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
@@ -397,7 +384,7 @@ async def _result(
         fixed = await snapshots.load_fixed(session, version)
         kept_out = await snapshots.load_kept_out(session, version)
         waiting = await snapshots.count_waiting(session) if already else 0
-    assert fixed is not None
+    assert fixed
     return FreezeResult(
         version=version,
         path=snapshots_path(settings) / folder_name(version),
@@ -423,8 +410,8 @@ def is_held_out(case_id: str, share: float, key: bytes) -> bool:
 def weeks_between(earlier: str, later: str) -> int:
     """The number of weeks from one valid ISO week to another."""
     start, other = week_end(earlier), week_end(later)
-    assert start is not None
-    assert other is not None
+    assert start
+    assert other
     return (other - start).days // 7
 
 
@@ -434,14 +421,14 @@ def _commit(database: Database, selected: Sequence[tuple[str, int]]) -> list[Hel
     with read_snapshots(database.engine.url) as reader:
         for case in reader.revisions(selected):
             salt = secrets.token_hex(32)
-            proof = commitment(case, salt)
-            new = HeldOut(
-                case_id=case.case_id,
-                revision=case.revision,
-                salt=salt,
-                commitment=proof,
+            held_out.append(
+                HeldOut(
+                    case_id=case.case_id,
+                    revision=case.revision,
+                    salt=salt,
+                    commitment=commitment(case, salt),
+                )
             )
-            held_out.append(new)
     return held_out
 
 
@@ -469,29 +456,24 @@ def _remove_unfrozen(settings: Settings, info: SnapshotRow) -> None:
 
 
 async def check_cases(
-    database: Database,
-    digest: str | None = None,
-    tick: Tick = lambda _done, _total: None,
+    database: Database, tick: Tick = lambda _done, _total: None
 ) -> int:
-    """Check the candidates of the next release that gates of this digest (None: today's) have not read; how many.
+    """Check the candidates of the next release that today's gates have not read; how many.
 
     Verdicts are stored page by page, so that a kill loses at most one.
     """
-    if digest is None:
-        digest = await asyncio.to_thread(gates_digest)
+    digest = await asyncio.to_thread(gates_digest)
     async with database.begin() as session:
         latest = await latest_frozen(session)
         parent = latest.version if latest else None
         total = await count_unchecked(session, parent, digest)
     done, after = 0, ""
     while done < total:
-        async with database.begin() as session:
-            page = await unchecked(session, parent, digest, after=after, most=_PAGE)
+        page = await database.ask(unchecked, parent, digest, after=after, most=_PAGE)
         if not page:
             break
         verdicts = await finish_in_thread(partial(_check_page, database, page))
-        async with database.begin() as session:
-            await save_verdicts(session, digest, verdicts)
+        await database.ask(save_verdicts, digest, verdicts)
         after, done = page[-1][0], done + len(verdicts)
         tick(done, total)
     return done

@@ -22,7 +22,7 @@ from medlive.snapshot.verify.run import verify_snapshot
 
 def find_folder(settings: Settings, version_or_path: str | None) -> Path:
     """The folder to publish; None for the newest frozen one. Raises BadInput when there is none."""
-    if version_or_path is not None:
+    if version_or_path:
         folder = snapshot_folder(settings, version_or_path)
         if not folder.is_dir():
             raise BadInput(f"{folder} does not exist")
@@ -52,8 +52,7 @@ def publish_snapshot(
 
     Raises what `prepare_release`, `publish` and the targets raise, and UsageError for a missing or invalid target.
     """
-    to, at, base_url = section.to, section.at, section.base_url
-    endpoint_url = section.endpoint_url
+    at, base_url = section.at, section.base_url
     if at is None:
         raise UsageError(
             "no publishing target is set",
@@ -64,16 +63,16 @@ def publish_snapshot(
             f"{base_url!r} is not a public address", hint="expected https://host/path"
         )
     prepared = prepare_release(folder, public_key)
-    if to == "huggingface":
+    if section.to == "huggingface":
         from medlive.publishing.targets.huggingface import HubRepository
 
-        repository = HubRepository(at, endpoint_url=endpoint_url)
+        repository = HubRepository(at, endpoint_url=section.endpoint_url)
         return repository.publish(prepared, dry_run=dry_run)
     target: Target
-    if to == "s3":
+    if section.to == "s3":
         from medlive.publishing.targets.s3 import S3Target
 
-        target = S3Target(at, endpoint_url=endpoint_url)
+        target = S3Target(at, endpoint_url=section.endpoint_url)
     elif "://" not in at:
         target = FolderTarget(Path(at).expanduser())
     else:
@@ -89,9 +88,10 @@ async def verify_week(
 ) -> dict[str, Any]:
     """Verify the week's folder, every step; "problem" names the steps that fail."""
     report = await asyncio.to_thread(verify_snapshot, snapshot_folder(settings, week))
-    return {"steps": len(report.steps)} | (
-        {} if report.ok else {"problem": report.summary()}
-    )
+    counts: dict[str, Any] = {"steps": len(report.steps)}
+    if not report.ok:
+        counts["problem"] = report.summary()
+    return counts
 
 
 async def publish_week(
@@ -130,22 +130,14 @@ async def announce_week(
         text = f"{week} is frozen and withheld\n" + "\n".join(info.why_not or ())
     async with database.begin() as session:
         fixed = await load_fixed(session, week)
-        if fixed is not None and fixed.partial is not None:
+        if fixed and fixed.partial:
             text += f"\npartial: {fixed.partial.in_short}"
-        return {
-            "messages": await write_message(
-                session,
-                settings.notify,
-                "released",
-                week,
-                text,
-            )
-        }
+        places = await write_message(session, settings.notify, "released", week, text)
+        return {"messages": places}
 
 
 async def _load_frozen(database: Database, week: str) -> SnapshotRow:
-    async with database.begin() as session:
-        info = await find_snapshot(session, week)
+    info = await database.ask(find_snapshot, week)
     if info is None or info.frozen_at is None:
         raise BadInput(f"{week} is not frozen")
     return info

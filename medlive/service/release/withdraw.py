@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medlive.config import Settings
-from medlive.curation.identified import ids_of
+from medlive.curation.identified import by_id
 from medlive.db.audit.details import list_memberships
 from medlive.db.curation import cases
 from medlive.db.release import withdrawals
@@ -78,15 +78,10 @@ async def withdraw(
     async with database.begin() as session:
         await cases.lock_case(session, case_id)
         part = None
-        if criterion_id is not None:
+        if criterion_id:
             part = await find_criterion(session, case_id, criterion_id, revision)
         withdrawal, already = await _withdraw(
-            session,
-            case_id,
-            kind,
-            reason,
-            by=by,
-            part=part,
+            session, case_id, kind, reason, by=by, part=part
         )
         entries = (await withdrawals.load_errata(session)).entries
         if dry_run:
@@ -128,18 +123,12 @@ async def reinstate(
     async with database.begin() as session:
         await cases.lock_case(session, case_id)
         thread = await thread_of_case(session, case_id)
-        if await find_takedown(session, *thread) is not None:
+        if await find_takedown(session, *thread):
             raise CheckFailed(
                 f"{'/'.join(thread)}, the thread of {case_id}, is taken down",
                 hint="medlive thread lift-takedown comes first",
             )
-        reinstated = await withdrawals.reinstate(
-            session,
-            case_id,
-            part,
-            reason,
-            by=by,
-        )
+        reinstated = await withdrawals.reinstate(session, case_id, part, reason, by=by)
         if not reinstated:
             raise CheckFailed(
                 f"{case_id if part is None else f'{case_id}-{part}'} is not withdrawn"
@@ -149,32 +138,23 @@ async def reinstate(
                 session, case_id, f"reinstated by a person: {reason}"[:1000]
             )
         else:
-            await _revise_with(session, case_id, reinstated[0].revision, part)
+            latest = await load_latest_case(session, case_id)
+            rubric, known = latest.rubric, by_id(latest.rubric.criteria)
+            earlier = reinstated[0].revision
+            back = by_id(await cases.criteria_of(session, case_id, earlier))[part]
+            digest = withdrawals.text_digest
+            if digest(back.criterion) not in [
+                digest(criterion.criterion) for criterion in rubric.criteria
+            ]:
+                if part in known:
+                    part = f"c{max(int(number[1:]) for number in known) + 1}"
+                back = replace(back, id=part, position=len(known) + 1)
+                rubric = replace(rubric, criteria=(*rubric.criteria, back))
+                await cases.add_revision(
+                    session, case_id, replace(latest, rubric=rubric)
+                )
     await write_errata(database, settings, key=key)
     return reinstated
-
-
-async def _revise_with(
-    session: Session, case_id: str, revision: int, criterion_id: str
-) -> None:
-    """Add a revision with a criterion that an earlier one has, unless the latest has it."""
-    latest = await load_latest_case(session, case_id)
-    (back,) = (
-        c
-        for c in await cases.criteria_of(session, case_id, revision)
-        if c.id == criterion_id
-    )
-    known = latest.rubric.criteria
-    digest = withdrawals.text_digest
-    if digest(back.criterion) in [digest(c.criterion) for c in known]:
-        return
-    ids = ids_of(known)
-    name = back.id
-    if name in ids:
-        name = f"c{max(int(i[1:]) for i in ids) + 1}"
-    criteria = (*known, replace(back, id=name, position=len(known) + 1))
-    rubric = replace(latest.rubric, criteria=criteria)
-    await cases.add_revision(session, case_id, replace(latest, rubric=rubric))
 
 
 async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
@@ -198,25 +178,18 @@ async def write_errata(
         public = await withdrawals.load_errata(session, public=True)
         # Written under the lock that reading took, so that the latest state is written last.
         folder = snapshots_path(settings)
+        sign_public, sign_all = _signer(public, key), _signer(errata, key)
         await asyncio.to_thread(
-            write_errata_file,
-            folder,
-            public,
-            _signer(public, key),
-            PUBLIC_ERRATA,
+            write_errata_file, folder, public, sign_public, PUBLIC_ERRATA
         )
-        return await asyncio.to_thread(
-            write_errata_file, folder, errata, _signer(errata, key)
-        )
+        return await asyncio.to_thread(write_errata_file, folder, errata, sign_all)
 
 
 def _signer(errata: Errata, key: SecretKey | None) -> Callable[[bytes], str] | None:
     if key is None:
         return None
-    comment, about = (
-        trusted_comment(errata),
-        f"medlive errata, key {key.public.id_text()}",
-    )
+    comment = trusted_comment(errata)
+    about = f"medlive errata, key {key.public.id_text()}"
     return lambda data: sign(data, key, comment, about)
 
 
@@ -277,7 +250,7 @@ async def find_criterion(
     """
     number = criterion_id.removeprefix(f"{case_id}-")
     latest = await load_latest_case(session, case_id)
-    places = [revision] if revision is not None else [latest.revision]
+    places = [revision or latest.revision]
     if revision is None:
         for member in await list_memberships(session, case_id):
             if member.first_release is not None and member.frozen_at is not None:
@@ -324,17 +297,27 @@ async def _withdraw(
     """Withdraw a case or a part of it, (revision, criterion); and whether that was done before."""
     status = await cases.lock_case(session, case_id)
     digest = withdrawals.text_digest(part[1].criterion) if part else None
-    if (
-        known := await withdrawals.find_withdrawal(session, case_id, kind, digest)
-    ) is not None:
+    known = await withdrawals.find_withdrawal(session, case_id, kind, digest)
+    if known:
         return known, True
     latest = await load_latest_case(session, case_id)
     revision, criterion, new_revision = latest.revision, None, None
-    if part is not None:
+    if part:
         if status is CaseStatus.WITHDRAWN:
             raise CheckFailed(f"the whole case {case_id} is withdrawn already")
         revision, criterion = part
-        new_revision = await _revise_without(session, case_id, latest, criterion)
+        left = withdrawals.without_criteria(
+            latest.rubric, {withdrawals.text_digest(criterion.criterion)}
+        )
+        if len(left.criteria) < len(latest.rubric.criteria):
+            if thin := withdrawals.too_thin(left):
+                raise CheckFailed(
+                    f"without {case_id}-{criterion.id} the rubric would have {thin}",
+                    hint="withdraw the case instead, without --criterion",
+                )
+            revised = replace(latest, rubric=left)
+            saved = await cases.add_revision(session, case_id, revised)
+            new_revision = saved.revision
     elif status is not CaseStatus.WITHDRAWN:
         await cases.set_status(session, case_id, CaseStatus.WITHDRAWN, reason)
     made = await withdrawals.add_withdrawal(
@@ -348,25 +331,6 @@ async def _withdraw(
         withdrawn_by=by,
     )
     return made, False
-
-
-async def _revise_without(
-    session: Session, case_id: str, latest: cases.StoredCase, criterion: Criterion
-) -> int | None:
-    """Add a revision without the criterion; None if the latest revision does not have it."""
-    left = withdrawals.without_criteria(
-        latest.rubric, {withdrawals.text_digest(criterion.criterion)}
-    )
-    if len(left.criteria) == len(latest.rubric.criteria):
-        return None
-    if (thin := withdrawals.too_thin(left)) is not None:
-        raise CheckFailed(
-            f"without {case_id}-{criterion.id} the rubric would have {thin}",
-            hint="withdraw the case instead, without --criterion",
-        )
-    return (
-        await cases.add_revision(session, case_id, replace(latest, rubric=left))
-    ).revision
 
 
 async def load_latest_case(session: Session, case_id: str) -> cases.StoredCase:

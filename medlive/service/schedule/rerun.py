@@ -11,9 +11,8 @@ from medlive.db.runs import Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
-from medlive.service.schedule import steps
 from medlive.service.schedule.scheduler import step_work
-from medlive.service.schedule.steps import FREEZE, StepState, read_states
+from medlive.service.schedule.steps import BY_HAND, FREEZE, StepState, read_states
 from medlive.service.work.jobs import STEP, open_app, run_step_job, step_lock
 
 
@@ -35,32 +34,18 @@ async def run_again(
     it is being done, and DatabaseUnavailable.
     """
     state, week = await _find(database, settings, step, week)
-    if state.source is not None and week != iso_week(now()):
+    if state.source and week != iso_week(now()):
         raise UsageError(f"a harvest is always the present week's, not {week}'s")
     async with database.begin() as session:
         await _refuse_under_way(session, step, week)
         await _clear(session, state, week)
-        await record(
-            session,
-            Act.RUN_STEP,
-            f"step:{step}",
-            None,
-            by=by,
-            week=week,
-        )
+        await record(session, Act.RUN_STEP, f"step:{step}", by=by, week=week)
     works = {STEP: step_work(database, settings)}
     async with open_app(database).open_async() as app:
-        await run_step_job(
-            app,
-            database,
-            works,
-            state.queue,
-            step,
-            week,
-        )
+        await run_step_job(app, database, works, state.queue, step, week)
     async with database.begin() as session:
-        _, steps = await runs_of_week(session, week)
-        return steps.get(state.command)
+        _, runs = await runs_of_week(session, week)
+        return runs.get(state.command)
 
 
 async def clear_step(
@@ -77,31 +62,18 @@ async def clear_step(
     Raises UsageError for an unknown step, one of which nothing is recorded, and a frozen week's freeze, and
     CheckFailed while it is being done.
     """
-    state, week = await _find(
-        database,
-        settings,
-        step,
-        week,
-        ahead=True,
-    )
+    state, week = await _find(database, settings, step, week, ahead=True)
     async with database.begin() as session:
         await _refuse_under_way(session, step, week)
         info = await find_snapshot(session, week) if step == FREEZE else None
-        if info is not None and info.frozen_at is not None:
+        if info and info.frozen_at:
             raise UsageError(
                 f"{week} is frozen and stays as it is",
                 hint="medlive snapshot withdraw takes cases back",
             )
         if not await _clear(session, state, week):
             raise UsageError(f"nothing is recorded of {step} for {week}")
-        await record(
-            session,
-            Act.CLEAR_STEP,
-            f"step:{step}",
-            reason,
-            by=by,
-            week=week,
-        )
+        await record(session, Act.CLEAR_STEP, f"step:{step}", reason, by=by, week=week)
     return week
 
 
@@ -135,15 +107,11 @@ async def _refuse_under_way(session: Session, step: str, week: str) -> None:
 
 async def _clear(session: Session, state: StepState, week: str) -> int:
     await end_wait(session, state.name, week)
-    by_hand = steps.BY_HAND.get(state.name, "")
+    by_hand = BY_HAND.get(state.name, "")
     since = state.slot if week == state.week else week_bounds(week)[1]
     cleared = await clear_runs(
-        session,
-        state.command,
-        week,
-        by_hand=by_hand,
-        since=since,
+        session, state.command, week, by_hand=by_hand, since=since
     )
-    if state.source is not None:
+    if state.source:
         cleared += await clear_harvest(session, state.source, week)
     return cleared

@@ -10,8 +10,8 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any
 
 from procrastinate import App
 
@@ -52,15 +52,20 @@ from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
-from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
+from medlive.service.release.freeze import WeekIncomplete, freeze
 from medlive.service.release.publish import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
-from medlive.service.schedule.steps import StepState, StepStatus
+from medlive.service.schedule.steps import StepState
 from medlive.service.waiting import Liveness
 from medlive.service.watch.watcher import keep_looking, look_safely
 from medlive.service.wiring import build_filters, open_pipeline
-from medlive.service.work.jobs import STEP, open_app, queue_lost, run_step_job
-from medlive.service.work.tasks import end_tasks
+from medlive.service.work.jobs import (
+    STEP,
+    end_tasks,
+    open_app,
+    queue_lost,
+    run_step_job,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +92,7 @@ class StepResult:
 
     command: str
     iso_week: str
-    state: Literal["done", "failed", "skipped"]
+    state: str  # "done", "failed" or "skipped"
     detail: str
 
 
@@ -151,7 +156,7 @@ class _Runner:
                     hint="it runs the steps when they are due",
                 )
             health.waiting = "another scheduler is active"
-            self._notify_once(f"{health.waiting}; waiting for it to end")
+            self._notify_once(f"{health.waiting}; waiting for it to end", "waits")
             await asyncio.sleep(wake_s)
         health.waiting = None
         if self.once:
@@ -167,7 +172,6 @@ class _Runner:
         works = [watching, *map(self.run_lane, times)]
         tasks = [asyncio.create_task(work) for work in works]
         known: object = None
-        looked = datetime.min.replace(tzinfo=UTC)
         try:
             while True:
                 alive.set()
@@ -181,9 +185,9 @@ class _Runner:
                     clearing = await latest_act(session, Act.CLEAR_STEP)
                     moment = await self._moment(session)
                 slots = [steps.latest_slot(moment, time) for time in times.values()]
-                is_late = abs(moment - looked) > timedelta(minutes=LOOK_AGAIN_MINUTES)
-                if is_late or (slots, clearing) != known:
-                    known, looked = (slots, clearing), moment
+                period = moment.timestamp() // (60 * LOOK_AGAIN_MINUTES)
+                if (slots, clearing, period) != known:
+                    known = slots, clearing, period
                     for lane in self.lanes.values():
                         lane.set()
                     await queue_lost(self.app, self.database)
@@ -194,11 +198,11 @@ class _Runner:
     async def _moment(self, session: Session) -> datetime:
         return self.clock() if self.clock else await read_clock(session)
 
-    def _notify_once(self, message: str, key: str | None = None) -> bool:
-        """Send a message unless it, or another of its `key`, was sent before; whether it was sent."""
-        if (key or message) in self.sent:
+    def _notify_once(self, message: str, key: str) -> bool:
+        """Send a message unless one of its `key` was sent before; whether it was sent."""
+        if key in self.sent:
             return False
-        self.sent.add(key or message)
+        self.sent.add(key)
         self.notify(message)
         return True
 
@@ -219,19 +223,26 @@ class _Runner:
         while True:
             async with self.database.begin() as session:
                 moment = await self._moment(session)
-                if ahead := await forget_ahead(session, moment):
-                    _log.warning(
-                        "recorded before its week, by a clock that was ahead, and due again: %s",
-                        ", ".join(ahead),
-                    )
+                ahead = ", ".join(await forget_ahead(session, moment))
+            if ahead:
+                why = (
+                    "recorded before its week, by a clock that was ahead, and due again"
+                )
+                _log.warning("%s: %s", why, ahead)
             states = await steps.read_states(
                 self.database, self.settings, moment, again=self.once, keep=True
             )
             states = [state for state in states if name in (None, state.name)]
             due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
             for state in states:
-                if state.status is StepStatus.BLOCKED and not (due and state.waits):
-                    self._report_blocked(state)
+                if state.status == "blocked" and not (due and state.waits):
+                    step, why = f"{state.week} {state.command}", str(state.why)
+                    # What is waited for changes with every thread, and is said once.
+                    key = f"{step} {state.waits or why}"
+                    if self._notify_once(f"{step}: {why}", key):
+                        self.results.append(
+                            StepResult(state.command, state.week, "skipped", why)
+                        )
             if not due:
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
@@ -243,32 +254,19 @@ class _Runner:
             else:
                 self.notify(message)
 
-    def _report_blocked(self, state: StepState) -> None:
-        step, why = f"{state.week} {state.command}", state.why or ""
-        # What is waited for changes with every thread, and is said once.
-        key = f"{step} waits" if state.waits else None
-        if self._notify_once(f"{step}: {why}", key):
-            blocked = StepResult(state.command, state.week, "skipped", why)
-            self.results.append(blocked)
-
     async def _run_step(self, step: StepState) -> StepResult:
         works = {STEP: step_work(self.database, self.settings, step.week)}
         await run_step_job(
             self.app, self.database, works, step.queue, step.name, step.week
         )
-        async with self.database.begin() as session:
-            _, runs = await runs_of_week(session, step.week)
+        _, runs = await self.database.ask(runs_of_week, step.week)
+        state, detail = "failed", "its job ended without a result"
         run = runs.get(step.command)
-        if run is None or run.outcome is RunOutcome.RUNNING:
-            why = "its job ended without a result"
-            return StepResult(step.command, step.week, "failed", why)
-        outcome: Literal["done", "failed", "skipped"] = "skipped"
-        if run.outcome is RunOutcome.DONE:
-            outcome = "done"
-        elif run.outcome is RunOutcome.FAILED:
-            outcome = "failed"
-        detail = steps.summarize_counts(run.counts)
-        return StepResult(step.command, step.week, outcome, detail)
+        if run and run.outcome is not RunOutcome.RUNNING:
+            is_partial = run.outcome is RunOutcome.PARTIAL
+            state = "skipped" if is_partial else run.outcome.value
+            detail = steps.summarize_counts(run.counts)
+        return StepResult(step.command, step.week, state, detail)
 
 
 def step_work(
@@ -304,7 +302,7 @@ async def run_step(
     async with recorded_run(database, steps.command_of(step), {}, iso_week=week) as run:
         try:
             with bound(step=step, week=week):
-                if (source := steps.source_of(step)) is not None:
+                if source := steps.source_of(step):
                     run.counts = await _harvest(database, settings, source, week)
                 else:
                     run.counts = await WORK[step](database, settings, week)
@@ -364,15 +362,14 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 
 async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     """Freeze a week that is whole, or whose time limit has passed."""
-    async with database.begin() as session:
-        wait = (await load_waits(session)).get((steps.FREEZE, week))
-    word = None
-    if wait is not None and wait.is_over:
+    wait = (await database.ask(load_waits)).get((steps.FREEZE, week))
+    why = None
+    if wait and wait.is_over:
         hours = settings.schedule.freeze_wait_hours
-        word = PartialWord(f"the time limit of {hours:g} hours had passed")
+        why = f"the time limit of {hours:g} hours had passed"
     key = load_signing_key(os.environ)
     try:
-        done = await freeze(database, settings, week, key=key, partial=word)
+        done = await freeze(database, settings, week, key=key, partial=why)
     except WeekIncomplete as error:
         return {steps.AGAIN: error.message}
     counts: Counts = {
@@ -381,11 +378,11 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
         "held_out": done.held,
         "kept_out": len({hit.case_id for hit in done.kept_out}),
     }
-    if done.audit_log is not None:
+    if done.audit_log:
         # In the scheduler's log too, where the database's owner may be unable to write.
         counts["audit_log_entries"] = done.audit_log.entries
         counts["audit_log_head"] = done.audit_log.head
-    if done.partial is not None:
+    if done.partial:
         counts["partial"] = done.partial.in_short
     return counts
 

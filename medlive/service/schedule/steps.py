@@ -8,9 +8,8 @@ it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, TypeGuard
 
 from medlive.clock import CLOCK_BOUND, iso_week
 from medlive.config import ScheduleSection, Settings, WeeklyTime
@@ -56,13 +55,9 @@ _HARVEST = "harvest:"
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-class StepStatus(StrEnum):
-    """The status of a step at a moment."""
-
-    DONE = "done"  # Done for its slot, or not due before its first slot
-    DUE = "due"
-    RETRY = "retry"  # Failed for its slot, and waiting for the next attempt
-    BLOCKED = "blocked"  # Due, but a person must remove an obstacle first
+StepStatus = Literal["done", "due", "retry", "blocked"]
+"""done for its slot, or not due before its first slot; due; failed for its slot, and waiting for the next attempt; or
+due, but a person must remove an obstacle first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +138,7 @@ def latest_slot(moment: datetime, time: WeeklyTime) -> datetime:
 
 def due_steps(states: list[StepState]) -> list[StepState]:
     """The due steps, earlier weeks first."""
-    return sorted(
-        (s for s in states if s.status is StepStatus.DUE), key=lambda s: s.week
-    )
+    return sorted((s for s in states if s.status == "due"), key=lambda s: s.week)
 
 
 async def read_states(
@@ -188,27 +181,25 @@ async def read_states(
         recent = recently_begun(states, history, moment)
         # In their order: the backup, which is the last, waits for what waits itself.
         for place, state in enumerate(states):
-            if state.status is not StepStatus.DUE or state.name not in limits:
+            if state.status != "due" or state.name not in limits:
                 continue
             others = await _waited_for(session, settings, state, states, recent)
             known, limit = stored.get((state.name, state.week)), limits[state.name]
             wait = _wait_until(known, moment, limit) if others else None
             if keep and wait is None:
                 await end_wait(session, state.name, state.week)
-            elif keep and wait is not None and wait != known:
+            elif keep and wait and wait != known:
                 await save_wait(session, state.name, state.week, wait)
-            if wait is not None and not wait.is_over:
+            if wait and not wait.is_over:
                 until = f"{wait.since + limit:%a %H:%M} UTC at the latest"
                 why = f"waits for {', '.join(others)}, until {until}"
-                status = StepStatus.BLOCKED
-                states[place] = replace(state, status=status, why=why, waits=True)
+                states[place] = replace(state, status="blocked", why=why, waits=True)
     return states
 
 
 def _wait_until(known: StepWait | None, moment: datetime, limit: timedelta) -> StepWait:
     """A wait that begins at a moment, or lasts since an earlier one."""
-    if known is None:
-        return StepWait(moment, timedelta() >= limit)
+    known = known or StepWait(moment, False)
     # One that was noted by a clock which was ahead begins now.
     since = min(moment, known.since)
     return StepWait(since, known.is_over or moment - since >= limit)
@@ -232,16 +223,16 @@ async def _waited_for(
     # A backup is to hold what the week releases, whenever that is.
     release = []
     for other in states:
-        is_to_come = other.waits or other.status is StepStatus.DUE
-        if other.name in (FREEZE, *AFTER) and other.week == state.week and is_to_come:
-            run = other.latest
-            if (
-                run is None
-                or run.week != other.week
-                or run.outcome is not RunOutcome.FAILED
-            ):
+        if other.name in (FREEZE, *AFTER) and other.week == state.week:
+            is_to_come = other.waits or other.status == "due"
+            if is_to_come and not has_failed(other.latest, other.week):
                 release.append(other.name)
     return sorted(release)
+
+
+def has_failed(run: runs.Run | None, week: str) -> TypeGuard[runs.Run]:
+    """Whether a step's latest run is of this week and failed."""
+    return run is not None and run.week == week and run.outcome is RunOutcome.FAILED
 
 
 def _obstacles(settings: Settings, history: runs.History) -> dict[str, str]:
@@ -254,7 +245,7 @@ def _obstacles(settings: Settings, history: runs.History) -> dict[str, str]:
         }
     for source, why in history.quarantined.items():
         obstacles[_HARVEST + source] = f"quarantined: {why}"
-    if history.frozen_ahead is not None:
+    if history.frozen_ahead:
         obstacles[FREEZE] = (
             f"{history.frozen_ahead} was frozen before its time: no earlier week can be frozen"
         )
@@ -270,14 +261,12 @@ def recently_begun(
     """
     begun = []
     for state in states:
-        if state.status is not StepStatus.DUE or (
-            state.name != QUEUE and state.source is None
-        ):
+        if state.status != "due" or (state.name != QUEUE and state.source is None):
             continue
         run = history.latest.get(state.command)
-        outcome = run.outcome if run is not None and run.week == state.week else None
+        outcome = run.outcome if run and run.week == state.week else None
         began = moment
-        if run is not None and outcome is RunOutcome.RUNNING:
+        if run and outcome is RunOutcome.RUNNING:
             began = run.started_at
         failed = outcome in (RunOutcome.FAILED, RunOutcome.PARTIAL)
         if not failed and moment - began < PATIENCE:
@@ -317,22 +306,24 @@ def step_states(
         # A harvest fetches everything since the last one, so a missed one is caught up as the current week's.
         week = iso_week(moment if name.startswith(_HARVEST) else slot)
         done_week, is_due, latest = _read_history(name, time, moment, history)
-        status, retry_at = StepStatus.DONE, None
+        status: StepStatus = "done"
+        retry_at = None
         if is_due:
             retry_at = _retry_time(history, command_of(name), week, moment)
             is_waiting = retry_at is not None and not ignore_retry and moment < retry_at
-            status = StepStatus.RETRY if is_waiting else StepStatus.DUE
-            status = StepStatus.BLOCKED if name in blocked else status
+            status = "retry" if is_waiting else "due"
+            if name in blocked:
+                status = "blocked"
         since = _delays_count_from(name, history)
         next_at, overdue = slot + WEEK, False
-        if status is not StepStatus.DONE:
+        if status != "done":
             next_at = slot
-            if done_week is not None:
+            if done_week:
                 next_at = min(slot, due_at(week_bounds(done_week)[0], time) + WEEK)
-            elif since is not None:
+            elif since:
                 first = due_at(since, time)
                 next_at = min(slot, first if first >= since else first + WEEK)
-            if since is not None:
+            if since:
                 overdue = moment > max(next_at, since) + OVERDUE_AFTER
         states.append(
             StepState(
@@ -340,8 +331,8 @@ def step_states(
                 week=week,
                 slot=slot,
                 status=status,
-                why=blocked.get(name) if status is StepStatus.BLOCKED else None,
-                retry_at=retry_at if status is StepStatus.RETRY else None,
+                why=blocked.get(name) if status == "blocked" else None,
+                retry_at=retry_at if status == "retry" else None,
                 next_at=next_at,
                 overdue=overdue,
                 latest=latest,
@@ -355,11 +346,7 @@ def _retry_time(
 ) -> datetime | None:
     """When a step is tried again whose latest run failed in this week; None if it did not."""
     attempt = history.latest.get(command)
-    if (
-        attempt is None
-        or attempt.week != week
-        or attempt.outcome is not RunOutcome.FAILED
-    ):
+    if not has_failed(attempt, week):
         return None
     ended = _end_of(attempt)
     doublings = min(history.failures.get(command, 1) - 1, 10)
@@ -375,7 +362,7 @@ def _delays_count_from(name: str, history: runs.History) -> datetime | None:
     """
     if name in AFTER:
         return None
-    if (source := source_of(name)) is not None:
+    if source := source_of(name):
         own = history.harvests.get(source)
         return None if own is None else own.first_at
     return min((h.first_at for h in history.harvests.values()), default=None)
@@ -386,36 +373,33 @@ def _read_history(
 ) -> tuple[str | None, bool, runs.Run | None]:
     """The latest week a step was done for, whether it is due for its slot's, and its latest run."""
     slot_week = iso_week(latest_slot(moment, time))
-    is_present = slot_week == iso_week(moment)
-    latest = history.latest.get(command_of(name))
-    known = history.harvests.get(source_of(name) or "")
-    if known is not None:
-        return known.done_week, (known.done_week or "") < slot_week, known.latest
-    if name.startswith(_HARVEST):
-        return None, is_present, latest
-    frozen = history.frozen_week
-    if name in AFTER:
-        done_week = _week_done(name, history)
-        first = frozen if name == VERIFY else _week_done(AFTER[name], history)
-        return done_week, (done_week or "") < slot_week == first, latest
-    # An earlier week is caught up only where something was done by then, and since the last snapshot for a freeze.
-    is_freeze, last = name == FREEZE, frozen or ""
-    after = last if is_freeze else ""
-    is_expected = is_present or any(after < week <= slot_week for week in history.weeks)
-    if is_freeze:
-        is_due = is_expected and last < slot_week
-        return frozen, is_due, _latest_freeze(history, latest)
-    done_week, is_due = _done_by_anyone(name, time, slot_week, history)
-    latest = _newest(latest, history.latest.get(BY_HAND.get(name, "")))
+    is_expected = slot_week == iso_week(moment)
+    latest, done_week = history.latest.get(command_of(name)), _week_done(name, history)
+    is_late = False
+    if source := source_of(name):
+        done_week = None
+        if known := history.harvests.get(source):
+            done_week, is_expected, latest = known.done_week, True, known.latest
+    elif name in AFTER:
+        first = history.frozen_week
+        if name != VERIFY:
+            first = _week_done(AFTER[name], history)
+        is_expected = slot_week == first
+    else:
+        # An earlier week is caught up only where something was done by then, and since the last snapshot for a freeze.
+        after = ""
+        if name == FREEZE:
+            after, done_week = history.frozen_week or "", history.frozen_week
+            if at := history.frozen_at:
+                # The scheduler's run ends after the snapshot is frozen and has the counts; or a later one by hand.
+                by_hand = runs.Run(done_week, RunOutcome.DONE, at, at, {})
+                latest = max(latest or by_hand, by_hand, key=_end_of)
+        else:
+            done_week, is_late = _done_by_anyone(name, time, slot_week, history)
+            latest = _newest(latest, history.latest.get(BY_HAND.get(name, "")))
+        is_expected |= any(after < week <= slot_week for week in history.weeks)
+    is_due = is_late or (done_week or "") < slot_week
     return done_week, is_due and is_expected, latest
-
-
-def _latest_freeze(history: runs.History, own: runs.Run | None) -> runs.Run | None:
-    """The scheduler's own run, which ends after the snapshot is frozen and has the counts, or a later one by hand."""
-    if (at := history.frozen_at) is None:
-        return own
-    by_hand = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
-    return max(own or by_hand, by_hand, key=_end_of)
 
 
 def _week_done(name: str, history: runs.History) -> str | None:
@@ -427,20 +411,18 @@ def _week_done(name: str, history: runs.History) -> str | None:
 def _done_by_anyone(
     name: str, time: WeeklyTime, slot_week: str, history: runs.History
 ) -> tuple[str | None, bool]:
-    """The latest week a step was done for, by the scheduler or by hand; whether it is due for its slot's."""
+    """The latest week a step was done for, by the scheduler or by hand; whether threads came to a queue since."""
     done = history.done.get(command_of(name))
     by_hand = history.done.get(BY_HAND.get(name, ""))
     weeks = [done.week or ""] if done else []
-    if by_hand is not None:
+    if by_hand:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
-    ended = _newest(done, by_hand)
-    if name == QUEUE and ended is not None:
+    ended, is_late = _newest(done, by_hand), False
+    if name == QUEUE and ended:
         for harvest in history.harvests.values():
-            is_late = harvest.done_at and harvest.done_at > ended.started_at
-            if is_late and (harvest.done_week or "") <= slot_week:
-                return max(weeks), True  # its threads are to be queued too
-    done_week = max(weeks, default=None)
-    return done_week, (done_week or "") < slot_week
+            is_after = harvest.done_at and harvest.done_at > ended.started_at
+            is_late |= bool(is_after) and (harvest.done_week or "") <= slot_week
+    return max(weeks, default=None), is_late
 
 
 def _end_of(run: runs.Run) -> datetime:
@@ -453,5 +435,5 @@ def command_of(name: str) -> str:
 
 
 def _newest(*candidates: runs.Run | None) -> runs.Run | None:
-    existing = [run for run in candidates if run is not None]
+    existing = [run for run in candidates if run]
     return max(existing, key=lambda run: run.started_at, default=None)

@@ -5,7 +5,6 @@ A check reads facts and yields what it finds. Codes are stable: alerts and ackno
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
 
 from medlive.db import watch
 from medlive.db.mapping import Record
@@ -16,53 +15,43 @@ from medlive.guard.printable import printable
 from medlive.service.schedule.steps import (
     BACKUP,
     StepState,
-    StepStatus,
     command_of,
     summarize_counts,
 )
 from medlive.service.watch.facts import HEARTBEAT, Facts
 from medlive.service.week_budget import NEARLY, week_limits
 
-ENDS_AFTER: Final = timedelta(minutes=5)
+ENDS_AFTER = timedelta(minutes=5)
 """A problem that was not seen for so long has ended; one that comes and goes is one problem."""
-SILENT_AFTER: Final = timedelta(minutes=3)
+SILENT_AFTER = timedelta(minutes=3)
 """A scheduler is heard every minute."""
-UNSERVED_AFTER: Final = timedelta(minutes=2)
+UNSERVED_AFTER = timedelta(minutes=2)
 """Jobs may wait so long for a worker that is being restarted."""
-BY_HAND_WITHIN: Final = timedelta(days=8)
+BY_HAND_WITHIN = timedelta(days=8)
 """An instance that never had a lasting scheduler is run by cron where a step began so recently."""
-LONGEST_PAUSE: Final = timedelta(minutes=30)
+LONGEST_PAUSE = timedelta(minutes=30)
 """How long nothing may be decided while jobs wait."""
-ALIKE: Final = 3
-ALIKE_SHARE: Final = 0.01
+ALIKE = 3
+ALIKE_SHARE = 0.01
 """Threads that fail alike are a problem from so many on, and so large a share of a week's threads."""
 
 
-class Symptom(NamedTuple):
-    """What a check finds: a sentence, what to do about it, and what it is about."""
-
-    text: str
-    next_step: str
-    subject: str = ""
-
-
-Check = Callable[[Facts], Iterator[Symptom]]
+Finding = tuple[str, str, str]
+"""A sentence, what to do about it, and what it is about ("": nothing in particular)."""
+Check = Callable[[Facts], Iterator[Finding]]
 
 
 def find_problems(facts: Facts) -> list[OpenProblemRow]:
-    """Every problem, in the order of the checks; those of the machine only where it holds MEDLIVE_HOME."""
+    """Every problem, in the order of the checks."""
     problems = []
     for check, severity in CHECKS.items():
-        if facts.local is None and check in LOCAL:
-            continue
-        for symptom in check(facts):
+        for text, next_step, subject in check(facts):
             problem = OpenProblemRow(
                 code=check.__name__,
-                subject=printable(symptom.subject),
+                subject=printable(subject),
                 severity=severity,
-                # Endpoints and forums have their words in it
-                text=printable(symptom.text),
-                next_step=printable(symptom.next_step),
+                text=printable(text),  # Endpoints and forums have their words in it
+                next_step=printable(next_step),
             )
             problems.append(problem)
     return problems
@@ -74,69 +63,59 @@ async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow
     async with database.read() as session:
         stored = {problem.key: problem for problem in await watch.list_open(session)}
     for problem in problems:
-        if (known := stored.pop(problem.key, None)) is not None:
+        if known := stored.pop(problem.key, None):
             problem.acknowledged_at = known.acknowledged_at
             problem.acknowledged_until = known.acknowledged_until
-    local = [check.__name__ for check in LOCAL]
     for known in stored.values():
-        if known.code in local and facts.moment - known.seen_at < ENDS_AFTER:
+        if known.code in LOCAL and facts.moment - known.seen_at < ENDS_AFTER:
             problems.append(known)
     return problems
 
 
-def no_scheduler(facts: Facts) -> Iterator[Symptom]:
+def no_scheduler(facts: Facts) -> Iterator[Finding]:
     """No scheduler works: nothing is harvested or frozen. An instance that cron runs needs none."""
     heard = facts.scheduler_heard
     if facts.scheduler_active or not facts.in_use:
         return
-    if heard is not None:
+    if heard:
         if facts.moment - heard > SILENT_AFTER:
-            yield Symptom(
-                f"no scheduler has worked since {_minute(heard)}",
-                "start `medlive scheduler`",
-            )
+            text = f"no scheduler has worked since {_minute(heard)}"
+            yield text, "start `medlive scheduler`", ""
         return
     # by cron, `medlive scheduler --once` too
     by_hand = [run.started_at for run in facts.history.latest.values()]
     if not by_hand or facts.moment - max(by_hand) > BY_HAND_WITHIN:
-        yield Symptom(
-            "no scheduler has ever worked",
-            "start `medlive scheduler`, or run the steps by cron",
-        )
+        step = "start `medlive scheduler`, or run the steps by cron"
+        yield "no scheduler has ever worked", step, ""
 
 
-def scheduler_silent(facts: Facts) -> Iterator[Symptom]:
+def scheduler_silent(facts: Facts) -> Iterator[Finding]:
     """A scheduler has its lock and does not look at its steps: it hangs."""
     heard = facts.scheduler_heard
-    if (
-        facts.scheduler_active
-        and heard is not None
-        and facts.moment - heard > SILENT_AFTER
-    ):
-        yield Symptom(
-            f"a scheduler is there and was last heard {_minute(heard)}",
-            "look at its log, then restart it: another one goes on where it was",
-        )
+    if facts.scheduler_active and heard and facts.moment - heard > SILENT_AFTER:
+        text = f"a scheduler is there and was last heard {_minute(heard)}"
+        step = "look at its log, then restart it: another one goes on where it was"
+        yield text, step, ""
 
 
-def no_worker(facts: Facts) -> Iterator[Symptom]:
+def no_worker(facts: Facts) -> Iterator[Finding]:
     """Jobs of a queue could begin, and nobody serves it."""
     for queue in facts.queues:
         if queue.workers or queue.worked or queue.since is None:
             continue
         if facts.moment - queue.since > UNSERVED_AFTER:
-            yield Symptom(
+            yield (
                 f"no worker serves the queue {queue.queue}: {queue.ready} jobs wait since {_minute(queue.since)}",
                 f"start `medlive worker --queues {queue.queue}`",
                 queue.queue,
             )
 
 
-def worker_waits(facts: Facts) -> Iterator[Symptom]:
+def worker_waits(facts: Facts) -> Iterator[Finding]:
     """A worker takes no jobs of a queue, and says why."""
     for worker in facts.waiting_workers:
         if facts.moment - worker.since > UNSERVED_AFTER:
-            yield Symptom(
+            yield (
                 f"a worker on {worker.host} (process {worker.pid}) waits since {_minute(worker.since)}:"
                 f" {worker.reason}",
                 "mend its cause; it goes on by itself",
@@ -144,16 +123,17 @@ def worker_waits(facts: Facts) -> Iterator[Symptom]:
             )
 
 
-def threads_lost(facts: Facts) -> Iterator[Symptom]:
+def threads_lost(facts: Facts) -> Iterator[Finding]:
     """Threads wait for nothing that will ever take them up."""
     if facts.lost_threads:
-        yield Symptom(
-            f"{facts.lost_threads} threads wait and nothing will take them up",
-            "a scheduler queues them again by itself, and so does `medlive jobs check`",
+        text = f"{facts.lost_threads} threads wait and nothing will take them up"
+        step = (
+            "a scheduler queues them again by itself, and so does `medlive jobs check`"
         )
+        yield text, step, ""
 
 
-def no_progress(facts: Facts) -> Iterator[Symptom]:
+def no_progress(facts: Facts) -> Iterator[Finding]:
     """Workers have threads to curate and decide nothing."""
     for queue in facts.queues:
         is_served = queue.workers or queue.worked
@@ -161,24 +141,24 @@ def no_progress(facts: Facts) -> Iterator[Symptom]:
             continue
         since = max(queue.since, facts.decided_at or queue.since)
         if facts.moment - since > LONGEST_PAUSE and not facts.circuits:
-            yield Symptom(
+            yield (
                 f"{queue.ready} threads wait and none was decided since {_minute(since)}",
                 "look at the workers' logs, then restart them",
                 queue.queue,
             )
 
 
-def jobs_failed(facts: Facts) -> Iterator[Symptom]:
+def jobs_failed(facts: Facts) -> Iterator[Finding]:
     """Jobs ended with an error of medlive or its surroundings, and nothing has done them since."""
     for failed in facts.failed_jobs:
-        yield Symptom(
+        yield (
             f"{failed.jobs} jobs of the queue {failed.queue} failed, such as {failed.example}",
             f"look at the worker's log, then `medlive jobs retry {failed.example}`",
             failed.queue,
         )
 
 
-def threads_fail_alike(facts: Facts) -> Iterator[Symptom]:
+def threads_fail_alike(facts: Facts) -> Iterator[Finding]:
     """Several threads failed for the same reason."""
     least = max(ALIKE, ALIKE_SHARE * facts.decided)
     groups: dict[tuple[str, str], list[Record]] = {}
@@ -188,132 +168,118 @@ def threads_fail_alike(facts: Facts) -> Iterator[Symptom]:
         if len(alike) >= least:
             newest = alike[0]
             example = f"{newest.source}/{newest.thread_id}"
-            yield Symptom(
+            yield (
                 f"{len(alike)} threads failed alike in {stage}, {reason}, the last: {newest.detail[:200]}",
                 f"look at one: `medlive thread show {example}`; then `medlive curate --retry-failed`",
                 f"{stage}: {reason}",
             )
 
 
-def disk(facts: Facts) -> Iterator[Symptom]:
+def disk(facts: Facts) -> Iterator[Finding]:
     """A file system that medlive writes to is nearly full."""
     limits = facts.settings.watch
-    assert facts.local is not None
-    for place, path, free, size in facts.local.disks:
+    for place, path, free, size in facts.disks:
         least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * size)
         if free < least:
-            yield Symptom(
+            yield (
                 f"{free / 1e9:.1f} of {size / 1e9:.0f} GB are free at {path} ({place})",
                 "make room, or move it to a larger disk",
                 place,
             )
 
 
-def evidence_missing(facts: Facts) -> Iterator[Symptom]:
+def evidence_missing(facts: Facts) -> Iterator[Finding]:
     """There is neither an evidence index nor a literature service, so that no thread can be curated."""
-    assert facts.local is not None
-    missing = facts.local.evidence_missing
-    if missing is not None and facts.in_use and not facts.settings.evidence.online:
-        yield Symptom(missing, "`medlive evidence build CORPUS...`, or restore it")
+    missing = facts.evidence_missing
+    if missing and facts.in_use and not facts.settings.evidence.online:
+        yield missing, "`medlive evidence build CORPUS...`, or restore it", ""
 
 
-def evidence_corrupt(facts: Facts) -> Iterator[Symptom]:
+def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
     """A file of the evidence index is missing or has another size; each is read whole when the index is opened."""
-    assert facts.local is not None
-    if facts.local.evidence_corrupt is not None:
-        yield Symptom(
-            facts.local.evidence_corrupt,
-            "restore the index, or build it again: `medlive evidence build CORPUS...`",
+    if facts.evidence_corrupt:
+        step = (
+            "restore the index, or build it again: `medlive evidence build CORPUS...`"
         )
+        yield facts.evidence_corrupt, step, ""
 
 
-def rights_missing(facts: Facts) -> Iterator[Symptom]:
+def rights_missing(facts: Facts) -> Iterator[Finding]:
     """A role of the database has lost a right that it needs."""
     by_role: dict[str, list[str]] = {}
     for right in facts.missing_rights:
         by_role.setdefault(right.role, []).append(f"{right.privilege} on {right.table}")
     for role, missing in by_role.items():
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        yield Symptom(
+        yield (
             f"{role} lacks {', '.join(missing[:3])}{more}",
             "`medlive db roles` as the owner",
             role,
         )
 
 
-def circuit_open(facts: Facts) -> Iterator[Symptom]:
+def circuit_open(facts: Facts) -> Iterator[Finding]:
     """A model's endpoint is not asked for a while, and threads wait for it."""
     for opening in facts.circuits:
-        yield Symptom(
-            str(opening),
-            "mend its cause; then it is tried again by itself",
-            opening.endpoint,
-        )
+        step = "mend its cause; then it is tried again by itself"
+        yield str(opening), step, opening.endpoint
 
 
-def budget_spent(facts: Facts) -> Iterator[Symptom]:
+def budget_spent(facts: Facts) -> Iterator[Finding]:
     """A limit of the week is reached: no thread is begun before the next week."""
     for limit in week_limits(dict(facts.week)):
         if limit.is_spent:
-            yield Symptom(
+            yield (
                 f"{limit.name} for {facts.week['week']} is spent ({limit.usd:.2f})",
                 "the next week goes on, or raise [budget] in medlive.toml",
                 limit.stage,
             )
 
 
-def budget_near(facts: Facts) -> Iterator[Symptom]:
+def budget_near(facts: Facts) -> Iterator[Finding]:
     """Four fifths of a limit of the week are spent."""
     for limit in week_limits(dict(facts.week)):
         if NEARLY * limit.limit <= limit.usd < limit.limit:
-            yield Symptom(
+            yield (
                 f"{limit.name} for {facts.week['week']} is nearly spent ({limit.usd:.2f})",
                 "`medlive cost --week this` shows for what",
                 limit.stage,
             )
 
 
-def unpriced(facts: Facts) -> Iterator[Symptom]:
+def unpriced(facts: Facts) -> Iterator[Finding]:
     """Replies of the week have no price, so that nobody knows what they cost."""
     if n := facts.week["unpriced"]:
-        yield Symptom(
-            f"{n} replies of {facts.week['week']} have no price: the cost is unknown",
-            'set [prices."MODEL"] in models.toml, 0 for a model that costs nothing',
-        )
+        text = f"{n} replies of {facts.week['week']} have no price: the cost is unknown"
+        step = 'set [prices."MODEL"] in models.toml, 0 for a model that costs nothing'
+        yield text, step, ""
 
 
-def source_quarantined(facts: Facts) -> Iterator[Symptom]:
+def source_quarantined(facts: Facts) -> Iterator[Finding]:
     """A source is left out because its pages changed."""
     for source in facts.sources:
-        if source.quarantined_at is not None:
-            yield Symptom(
+        if source.quarantined_at:
+            yield (
                 f"{source.name} is quarantined since {_minute(source.quarantined_at)}: {source.quarantine_reason}",
                 f"`medlive source check {source.name} --url URL`, then `medlive source lift {source.name}`",
                 source.name,
             )
 
 
-def step_overdue(facts: Facts) -> Iterator[Symptom]:
+def step_overdue(facts: Facts) -> Iterator[Finding]:
     """A weekly step is not done a day after its time."""
     for step in facts.steps:
         if step.overdue:
             why = f": {_last(step)}" if has_failed(step, facts) else ""
-            yield Symptom(
-                f"{step.name} is overdue since {_minute(step.next_at)}{why}",
-                _STEP_HINT,
-                step.name,
-            )
+            text = f"{step.name} is overdue since {_minute(step.next_at)}{why}"
+            yield text, _STEP_HINT, step.name
 
 
-def step_failed(facts: Facts) -> Iterator[Symptom]:
+def step_failed(facts: Facts) -> Iterator[Finding]:
     """A weekly step failed for its week and is not done since."""
     for step in facts.steps:
-        if (
-            not step.overdue
-            and step.status is not StepStatus.DONE
-            and has_failed(step, facts)
-        ):
-            yield Symptom(
+        if not step.overdue and step.status != "done" and has_failed(step, facts):
+            yield (
                 f"{step.name} failed for {step.week}: {_last(step)}",
                 _STEP_HINT,
                 step.name,
@@ -325,31 +291,26 @@ def has_failed(step: StepState, facts: Facts) -> bool:
     run = step.latest
     if run is None or run.week != step.week:
         return False
-    running = run.outcome is RunOutcome.RUNNING
-    return run.outcome is RunOutcome.FAILED or (
-        running and bool(facts.history.failures.get(step.command))
-    )
+    if run.outcome is RunOutcome.RUNNING:
+        return bool(facts.history.failures.get(step.command))
+    return run.outcome is RunOutcome.FAILED
 
 
-def week_partial(facts: Facts) -> Iterator[Symptom]:
+def week_partial(facts: Facts) -> Iterator[Finding]:
     """The newest week was frozen before all threads queued for it were decided."""
-    if facts.partial is not None:
-        yield Symptom(
-            facts.partial,
-            "the rest enters the next week; `medlive week show` has the reasons",
-        )
+    if facts.partial:
+        step = "the rest enters the next week; `medlive week show` has the reasons"
+        yield facts.partial, step, ""
 
 
-def clock_off(facts: Facts) -> Iterator[Symptom]:
+def clock_off(facts: Facts) -> Iterator[Finding]:
     """This machine's clock and the database's do not agree."""
-    if facts.clock_problem is not None:
-        yield Symptom(
-            facts.clock_problem,
-            "let both machines set their clocks by the network (NTP)",
-        )
+    if facts.clock_problem:
+        step = "let both machines set their clocks by the network (NTP)"
+        yield facts.clock_problem, step, ""
 
 
-def backup_old(facts: Facts) -> Iterator[Symptom]:
+def backup_old(facts: Facts) -> Iterator[Finding]:
     """The latest weekly backup is too old, or was never made."""
     if facts.settings.backup.folder is None or not facts.in_use:
         return
@@ -362,32 +323,30 @@ def backup_old(facts: Facts) -> Iterator[Symptom]:
         text = f"the latest backup was made {_minute(at)}"
     if facts.moment - at > timedelta(days=facts.settings.watch.backup_days):
         step = "look at the step in `medlive status`, or run `medlive backup FOLDER`"
-        yield Symptom(text, step)
+        yield text, step, ""
 
 
-def backup_unchecked(facts: Facts) -> Iterator[Symptom]:
+def backup_unchecked(facts: Facts) -> Iterator[Finding]:
     """The latest weekly backup was not restored into a scratch database, or did not come back."""
     latest, done = facts.history.latest.get(_BACKUP), facts.history.done.get(_BACKUP)
     if facts.settings.backup.folder is None or not facts.settings.backup.check:
         return
-    if latest is not None and latest.counts.get("check") == "failed":
-        yield Symptom(
-            f"the backup of {latest.week}: {summarize_counts(latest.counts)}",
-            f"find out what altered it, move it away, then {_BACK_UP_AGAIN}",
-        )
-    elif done is not None and done.counts.get("check") != "passed":
+    if latest and latest.counts.get("check") == "failed":
+        text = f"the backup of {latest.week}: {summarize_counts(latest.counts)}"
+        step = f"find out what altered it, move it away, then {_BACK_UP_AGAIN}"
+        yield text, step, ""
+    elif done and done.counts.get("check") != "passed":
         why = done.counts.get("why", "it was not restored")
-        yield Symptom(
-            f"the backup of {done.week} was not tried: {why}", f"then {_BACK_UP_AGAIN}"
-        )
+        text = f"the backup of {done.week} was not tried: {why}"
+        yield text, f"then {_BACK_UP_AGAIN}", ""
 
 
-def message_undelivered(facts: Facts) -> Iterator[Symptom]:
+def message_undelivered(facts: Facts) -> Iterator[Finding]:
     """A message to operators could not be delivered; it is sent again."""
     for place in ("webhook", "email"):
         waiting = [message for message in facts.undelivered if message.place == place]
         if waiting:
-            yield Symptom(
+            yield (
                 f"{len(waiting)} messages by {place} are undelivered since {_minute(waiting[0].created_at)}: "
                 f"{waiting[-1].last_error}",
                 "see [notify] in medlive.toml; they are sent again",
@@ -395,21 +354,19 @@ def message_undelivered(facts: Facts) -> Iterator[Symptom]:
             )
 
 
-def heartbeat_undelivered(facts: Facts) -> Iterator[Symptom]:
+def heartbeat_undelivered(facts: Facts) -> Iterator[Finding]:
     """The dead man's switch could not be reached."""
     noted = facts.observations.get(HEARTBEAT)
     if (
-        noted is not None
+        noted
         and facts.settings.notify.heartbeat_url is not None
         and noted.value.get("problem")
     ):
-        yield Symptom(
-            f"the heartbeat was not delivered ({noted.value['problem']})",
-            "see heartbeat_url in [notify] of medlive.toml",
-        )
+        text = f"the heartbeat was not delivered ({noted.value['problem']})"
+        yield text, "see heartbeat_url in [notify] of medlive.toml", ""
 
 
-CHECKS: Final[Mapping[Check, Severity]] = {
+CHECKS: Mapping[Check, Severity] = {
     no_scheduler: Severity.PAGE,
     scheduler_silent: Severity.PAGE,
     no_worker: Severity.PAGE,
@@ -437,18 +394,16 @@ CHECKS: Final[Mapping[Check, Severity]] = {
     heartbeat_undelivered: Severity.TICKET,
 }
 """All checks, in the order in which `status --check` prints what they find; a check's code is its name."""
-LOCAL: Final = (disk, evidence_missing, evidence_corrupt)
-"""Those that read what only the machine itself knows."""
+LOCAL = ("disk", "evidence_missing", "evidence_corrupt")
+"""The codes of those that read what only the machine itself knows."""
 
-_BACKUP: Final = command_of(BACKUP)
-_BACK_UP_AGAIN: Final = "`medlive week run backup`"
-_STEP_HINT: Final = (
-    "`medlive status` shows the steps; what failed is tried again by itself"
-)
+_BACKUP = command_of(BACKUP)
+_BACK_UP_AGAIN = "`medlive week run backup`"
+_STEP_HINT = "`medlive status` shows the steps; what failed is tried again by itself"
 
 
 def _last(step: StepState) -> str:
-    assert step.latest is not None
+    assert step.latest
     return summarize_counts(step.latest.counts)
 
 

@@ -10,7 +10,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Literal
 
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
@@ -27,7 +27,7 @@ from medlive.llm.reading import NoObject, read_object
 from medlive.service.database import database_url, open_database
 from medlive.service.watch.facts import clock_problem
 from medlive.service.watch.notify import places, send
-from medlive.service.wiring import find_dependent_judges, proof_roles
+from medlive.service.wiring import find_dependent_judges, open_online, proof_roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ async def examine_database(settings: Settings) -> Diagnoses:
     """Whether the database answers, has this version's schema, and agrees about the time."""
     async with open_database(settings) as database, database.begin() as session:
         off = clock_problem(await read_clock(session))
-    if off is not None:
+    if off:
         step = "let both machines set their clocks by the network (NTP)"
         yield Diagnosis("bad", off, step)
     elif differences := find_differences(database_url(settings)):
@@ -198,13 +198,11 @@ async def examine_proof(settings: Settings) -> Diagnoses:
 
 async def examine_evidence(settings: Settings) -> Diagnoses:
     """Whether the index opens, every file has its digest, and a search ends with passages; so for each service."""
-    from medlive.service.wiring import open_online
-
     if settings.evidence.online:
         async with open_database(settings) as database:
             # Whatever was stored of what they answered
             retriever = open_online(settings, database, use_stored=False)
-            assert retriever is not None
+            assert retriever
             async with aclosing(retriever):
                 for service in retriever.services:
                     finding = Diagnosis("good", "it answers with passages")
@@ -325,7 +323,7 @@ async def examine_sites(settings: Settings) -> Diagnoses:
                 yield Diagnosis("good", text, subject=subject)
 
 
-EXAMINATIONS: Final[Mapping[str, Examination]] = {
+EXAMINATIONS: Mapping[str, Examination] = {
     "home": examine_home,
     "database": examine_database,
     "signing key": examine_keys,

@@ -35,17 +35,6 @@ HEARTBEAT = "heartbeat"
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFacts:
-    """What only the machine itself knows."""
-
-    # (place: home, archive, backup or database; path; bytes that are free; bytes)
-    disks: Sequence[tuple[str, str, int, int]]
-    evidence_missing: str | None  # Why there is no evidence index; None: there is one
-    # What is wrong with it, as far as its files' names and sizes say
-    evidence_corrupt: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that checks read, at one moment."""
 
@@ -73,7 +62,12 @@ class Facts:
     clock_problem: str | None
     # How far the newest frozen week was; None: whole, or there is none
     partial: str | None
-    local: LocalFacts | None  # None: this machine does not hold MEDLIVE_HOME
+    # What this machine alone knows; nothing where it does not hold MEDLIVE_HOME.
+    # (place: home, archive, backup or database; path; bytes that are free; bytes)
+    disks: Sequence[tuple[str, str, int, int]]
+    evidence_missing: str | None  # Why there is no evidence index; None: there is one
+    # What is wrong with it, as far as its files' names and sizes say
+    evidence_corrupt: str | None
 
     @property
     def scheduler_heard(self) -> datetime | None:
@@ -91,17 +85,28 @@ async def read_facts(
 
     Raises ConfigError and DatabaseUnavailable.
     """
+    from medlive.evidence.index import read_index  # imports NumPy
+
     async with database.begin() as session:
         moment = await read_clock(session)
         clock_off = clock_problem(moment)
         directory = await health.data_directory(session)
+    missing = corrupt = None
+    is_home = settings.home.is_dir()
+    try:
+        if is_home:
+            read_index(index_path(settings)).check()
+    except IndexMissing as error:
+        missing = error.message
+    except MedliveError as error:
+        corrupt = error.message
     due_at = clock() if clock else moment
     steps = await read_states(database, settings, due_at)
     async with database.begin() as session:
         decisions, partial = await health.latest_decisions(session), None
-        if (newest := await latest_frozen(session)) is not None:
+        if newest := await latest_frozen(session):
             fixed = await load_fixed(session, newest.version)
-            if fixed is not None and fixed.partial is not None:
+            if fixed and fixed.partial:
                 partial = f"{newest.version} is partial: {fixed.partial.in_short}"
         circuits = await list_circuits(session, _configured_circuits(settings))
         return Facts(
@@ -127,7 +132,9 @@ async def read_facts(
             observations=await watch.observations(session),
             clock_problem=clock_off,
             partial=partial,
-            local=read_local(settings, directory),
+            disks=_read_disks(settings, directory) if is_home else (),
+            evidence_missing=missing,
+            evidence_corrupt=corrupt,
         )
 
 
@@ -140,41 +147,26 @@ def clock_problem(database: datetime) -> str | None:
     return f"this machine's clock says {times}: set the one that is wrong"
 
 
-def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | None:
-    """What this machine knows; None where it does not hold MEDLIVE_HOME.
+def _read_disks(
+    settings: Settings, data_directory: str | None
+) -> list[tuple[str, str, int, int]]:
+    """The file systems that are written to: each once, by the first of its places.
 
     `data_directory` is the database's, which may lie on another machine.
     """
-    from medlive.evidence.index import read_index  # imports NumPy
-
-    if not settings.home.is_dir():
-        return None
-    index, missing, corrupt = index_path(settings), None, None
-    try:
-        read_index(index).check()
-    except IndexMissing as error:
-        missing = error.message
-    except MedliveError as error:
-        corrupt = error.message
     places = {
         "home": settings.home,
         "archive": archive_path(settings),
         "backup": settings.backup.folder,
         "database": None if data_directory is None else Path(data_directory),
     }
-    disks: dict[
-        int, tuple[str, str, int, int]
-    ] = {}  # by device: each once, by the first of its places
+    by_device: dict[int, tuple[str, str, int, int]] = {}
     for place, where in places.items():
-        if where is not None and where.is_dir():
+        if where and where.is_dir():
             usage = shutil.disk_usage(where)
             disk = (place, str(where), usage.free, usage.total)
-            disks.setdefault(os.stat(where).st_dev, disk)
-    return LocalFacts(
-        disks=list(disks.values()),
-        evidence_missing=missing,
-        evidence_corrupt=corrupt,
-    )
+            by_device.setdefault(os.stat(where).st_dev, disk)
+    return [*by_device.values()]
 
 
 def _configured_circuits(settings: Settings) -> set[str]:

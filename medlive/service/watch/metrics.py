@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
@@ -18,7 +18,7 @@ from medlive.service.watch.checks import CHECKS, read_problems
 from medlive.service.watch.facts import Facts, read_facts
 from medlive.service.week_budget import week_limits
 
-NAMES: Final = {
+NAMES = {
     "medlive_info": ("The program's version.", "version"),
     "medlive_problem": ("1 while a check finds a problem, else 0.", "code severity"),
     "medlive_problem_acknowledged": (
@@ -86,8 +86,7 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     moment = facts.moment
     monday, _ = week_bounds(iso_week(moment))
     day = moment - timedelta(days=1)
-    async with database.begin() as session:
-        gauges = await read_gauges(session, recent=day, week=monday)
+    gauges = await database.ask(read_gauges, recent=day, week=monday)
     registry = CollectorRegistry()
     metrics: dict[str, Gauge] = {}
 
@@ -128,7 +127,7 @@ def _watched(facts: Facts) -> Iterator[tuple[str, Row]]:
     """Metric → what the checks' facts say of it."""
     for state in facts.steps:
         yield "step_overdue", (state.name, state.overdue)
-        if (run := state.latest) is not None:
+        if run := state.latest:
             began = run.started_at.timestamp()
             yield "step_failed", (state.name, run.outcome is RunOutcome.FAILED)
             yield "step_last_run_timestamp_seconds", (state.name, began)
@@ -143,11 +142,11 @@ def _watched(facts: Facts) -> Iterator[tuple[str, Row]]:
         yield "circuit_open", (opening.endpoint, 1)
     for source in facts.sources:
         yield "source_quarantined", (source.name, source.quarantined_at is not None)
-    if facts.scheduler_heard is not None:
+    if facts.scheduler_heard:
         silent = facts.moment - facts.scheduler_heard
         yield "scheduler_heard_seconds", (silent.total_seconds(),)
     for limit in week_limits(dict(facts.week)):
         yield "week_budget_usd", (limit.stage or "all", limit.limit)
-    for place, _, free, size in facts.local.disks if facts.local else ():
+    for place, _, free, size in facts.disks:
         yield "disk_free_bytes", (place, free)
         yield "disk_size_bytes", (place, size)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import httpx2
 
@@ -26,8 +26,8 @@ from medlive.guard.trust import tls_context
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0
-_AT_ONCE: Final = 20
-_WAITS: Final = tuple(timedelta(minutes=n) for n in (1, 5, 30, 60, 240, 720))
+_AT_ONCE = 20
+_WAITS = tuple(timedelta(minutes=n) for n in (1, 5, 30, 60, 240, 720))
 """How long a message waits after each attempt that failed; the last is repeated."""
 
 Event = Literal["problem", "problem_again", "problem_ended", "released", "test"]
@@ -59,8 +59,7 @@ async def write_message(
 
 async def deliver(database: Database, section: NotifySection) -> int:
     """Send what is due; how many messages were delivered. A place that cannot be reached is tried again later."""
-    async with database.begin() as session:
-        messages = await watch.due_messages(session, _AT_ONCE)
+    messages = await database.ask(watch.due_messages, _AT_ONCE)
     delivered = 0
     for message in messages:
         problem = None
@@ -88,7 +87,7 @@ async def send(section: NotifySection, place: str, message: dict[str, Any]) -> N
     """
     with _delivery(place):
         if place == "webhook":
-            assert section.webhook is not None
+            assert section.webhook
             # As ASCII: a lone surrogate of a stranger's text has no other spelling.
             content = json.dumps(message).encode("ascii")
             await _post(section.webhook.get_secret_value(), content, "application/json")
@@ -102,7 +101,7 @@ async def beat(section: NotifySection, failing: Sequence[str]) -> None:
     Raises:
         ServiceUnavailable: if it cannot be reached or refuses.
     """
-    assert section.heartbeat_url is not None
+    assert section.heartbeat_url
     url = section.heartbeat_url.get_secret_value()
     address = f"{url.rstrip('/')}/fail" if failing else url
     with _delivery("heartbeat"):

@@ -1,7 +1,6 @@
 """The status report, and a week as a whole: funnel, failures, cost, sources, steps, what was held and shipped."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,7 +28,6 @@ from medlive.db.release.snapshots import (
 from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
-from medlive.db.tables.watch import OpenProblemRow
 from medlive.db.waits import count_waiting
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.database import open_database
@@ -39,7 +37,6 @@ from medlive.service.schedule.steps import (
     QUEUE,
     StepState,
     command_of,
-    read_states,
     summarize_counts,
 )
 from medlive.service.watch import checks
@@ -48,22 +45,17 @@ from medlive.service.week_budget import read_spending
 from medlive.snapshot.manifest import headroom_of
 
 
-async def read_steps(database: Database, settings: Settings) -> list[dict[str, Any]]:
-    """Every weekly step as JSON values, without running any. Raises ConfigError and DatabaseUnavailable."""
-    return [step_as_json(state) for state in await read_states(database, settings)]
-
-
-async def read_problems(database: Database, settings: Settings) -> list[dict[str, Any]]:
-    """Each thing a person must look at, as JSON values. Raises ConfigError and DatabaseUnavailable."""
-    facts = await read_facts(database, settings)
-    return _problems_as_json(await checks.read_problems(database, facts), facts)
-
-
-def _problems_as_json(
-    problems: Iterable[OpenProblemRow], facts: Facts
+async def read_problems(
+    database: Database, settings: Settings, facts: Facts | None = None
 ) -> list[dict[str, Any]]:
-    return [
-        {
+    """Each thing a person must look at, by the facts or else those of now, as JSON values.
+
+    Raises ConfigError and DatabaseUnavailable.
+    """
+    facts = facts or await read_facts(database, settings)
+    problems = []
+    for problem in await checks.read_problems(database, facts):
+        shown = {
             "code": problem.code,
             "subject": problem.subject,
             "severity": problem.severity.value,
@@ -71,8 +63,8 @@ def _problems_as_json(
             "next_step": problem.next_step,
             "acknowledged": problem.is_acknowledged(facts.moment),
         }
-        for problem in problems
-    ]
+        problems.append(shown)
+    return problems
 
 
 async def acknowledge(
@@ -89,15 +81,14 @@ async def acknowledge(
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
     facts = await read_facts(database, settings)
-    found = await checks.read_problems(database, facts)
+    problems = await checks.read_problems(database, facts)
     async with database.begin() as session:
-        await db_watch.save_seen(session, found)
-        seen = {problem.key for problem in found}
+        await db_watch.save_seen(session, problems)
+        seen = {problem.key for problem in problems}
         await db_watch.end_unseen(session, seen, checks.ENDS_AFTER)
-    async with database.begin() as session:
-        problems = await db_watch.acknowledge(
-            session, code, lasts=lasts, why=why, by=by
-        )
+    problems = await database.ask(
+        db_watch.acknowledge, code, lasts=lasts, why=why, by=by
+    )
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
 
 
@@ -107,14 +98,12 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     "problems" has each thing a person must look at.
     """
     facts = await read_facts(database, settings)
-    problems = await checks.read_problems(database, facts)
     sources = []
     for source in facts.sources:
         harvests = facts.history.harvests.get(source.name)
         counts = {} if harvests is None else harvests.latest.counts
-        sources.append(
-            {**vars(source), "not_modified_share": not_modified_share(counts)}
-        )
+        share = not_modified_share(counts)
+        sources.append({**vars(source), "not_modified_share": share})
     return {
         "sources": sources,
         "steps": [step_as_json(state) for state in facts.steps],
@@ -123,7 +112,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
         "scheduler_active": facts.scheduler_active,
         "scheduler_heard": facts.scheduler_heard,
         "workers": {queue: n for queue, n in facts.workers.items() if n},
-        "problems": _problems_as_json(problems, facts),
+        "problems": await read_problems(database, settings, facts),
     }
 
 
@@ -147,12 +136,19 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     if section.online:
         local = retriever if index.exists() else "no local index"
         retriever = f"{' + '.join(section.online)} online; {local}"
+    # How each stage's calls ended, as counts and as shares; None without calls
+    ends = []
+    for row in answers:
+        values = dict(vars(row))
+        for end in ("repairs", "invalid", "refused", "truncated"):
+            values[f"{end}_share"] = values[end] / row.calls if row.calls else None
+        ends.append(values)
     health = await read_health(database, settings)
     return (
         {
             "funnel": [row.cells for row in rows],
             "kept": sum(r.count for r in rows if r.outcome == "kept"),
-            "answers": list(map(answers_as_json, answers)),
+            "answers": ends,
             "parked": vars(parked),
             "failures": list(map(vars, failures)),
             "retriever": retriever,
@@ -162,20 +158,12 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     )
 
 
-def answers_as_json(answers: Record) -> dict[str, Any]:
-    """The outcomes of a stage's calls, as counts and as shares; None without calls."""
-    values = dict(vars(answers))
-    for end in ("repairs", "invalid", "refused", "truncated"):
-        values[f"{end}_share"] = values[end] / answers.calls if answers.calls else None
-    return values
-
-
 def step_as_json(state: StepState) -> dict[str, Any]:
     """A step as `medlive status` and `medlive scheduler --dry-run` show it; times in UTC."""
     return {
         "step": state.name,
         "week": state.week,
-        "status": state.status.value,
+        "status": state.status,
         "why": state.why,
         "due": state.next_at,
         "retry_at": state.retry_at,
@@ -210,9 +198,9 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         # Only threads are asked about: the queueing cost what was replied from its begin to the freeze's.
         costs: dict[str, float | None] = {}
         queue, freeze = steps.get(command_of(QUEUE)), steps.get(command_of(FREEZE))
-        if queue is not None:
+        if queue:
             ended = now()
-            if freeze is not None:
+            if freeze:
                 end = queue.finished_at or queue.started_at
                 ended = max(freeze.started_at, end)
             spent = await _spent(session, queue.started_at, ended)
@@ -268,7 +256,7 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
 def run_as_json(run: Run) -> dict[str, Any]:
     """A run of a step, as JSON values; times in UTC. Nobody knows how long one took that was begun several times."""
     span = None
-    if run.finished_at is not None and run.starts == 1:
+    if run.finished_at and run.starts == 1:
         span = run.finished_at - run.started_at
     return {
         "week": run.week,

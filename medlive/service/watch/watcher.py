@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Final
 
 from medlive.clock import iso_week
 from medlive.config import Settings
@@ -21,10 +20,10 @@ from medlive.service.watch.facts import (
 from medlive.service.watch.notify import Event, beat, deliver, write_message
 
 _log = logging.getLogger(__name__)
-LOOK_S: Final = 60.0
+LOOK_S = 60.0
 """Seconds between looks; a problem is named within five minutes of its beginning."""
-RESENT_AFTER: Final = (timedelta(hours=1), timedelta(hours=4))
-RESENT_DAILY: Final = timedelta(days=1)
+RESENT_AFTER = (timedelta(hours=1), timedelta(hours=4))
+RESENT_DAILY = timedelta(days=1)
 """How long after each message the next one is sent, until somebody acknowledges the problem."""
 Clock = Callable[[], datetime] | None
 """What decides which weekly steps are due; None: the database's clock."""
@@ -42,11 +41,9 @@ async def look(
     `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable.
     """
     if heard:
-        async with database.begin() as session:
-            await watch.observe(session, SCHEDULER_HEARD)
+        await database.ask(watch.observe, SCHEDULER_HEARD)
     problems = find_problems(await read_facts(database, settings, clock))
-    async with database.begin() as session:
-        await _store(session, settings, problems)
+    await database.ask(_store, settings, problems)
     await deliver(database, settings.notify)
     if heard and settings.notify.heartbeat_url is not None:
         pages = {p.code for p in problems if p.severity is Severity.PAGE}
@@ -55,8 +52,7 @@ async def look(
             await beat(settings.notify, sorted(pages))
         except ServiceUnavailable as error:
             problem = error.message
-        async with database.begin() as session:
-            await watch.observe(session, HEARTBEAT, {"problem": problem})
+        await database.ask(watch.observe, HEARTBEAT, {"problem": problem})
     return problems
 
 

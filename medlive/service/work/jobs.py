@@ -9,11 +9,11 @@ the database's clock.
 import asyncio
 import copy
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import procrastinate
 from procrastinate import exceptions
@@ -31,7 +31,6 @@ from medlive.db.jobs import (
 )
 from medlive.db.release.weeks import note_queued
 from medlive.db.session import (
-    Connection,
     Database,
     NameLocks,
     Session,
@@ -45,7 +44,6 @@ from medlive.service.work.admission import PROVE as PROVE
 from medlive.service.work.admission import STEP as STEP
 from medlive.service.work.readiness import Readiness
 from medlive.service.work.taken import Jobs, Retry, Works, queue_errors, run_job
-from medlive.service.work.tasks import end_tasks
 
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
@@ -161,16 +159,6 @@ async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> i
     return len(jobs)
 
 
-@asynccontextmanager
-async def serving(
-    database: Database, queues: Sequence[str]
-) -> AsyncIterator[Connection]:
-    """Make it known while the block runs that this process serves these queues; the connection that says so."""
-    async with lock_connection(database) as connection:
-        await announce_serving(connection, queues)
-        yield connection
-
-
 async def run_until_drained(
     app: procrastinate.App,
     database: Database,
@@ -190,15 +178,12 @@ async def run_until_drained(
     while True:
         with queue_errors(database):
             await take_over(app, [Queue.CURATE])
-        async with database.begin() as session:
-            await hurry(session, Queue.CURATE)
+        await database.ask(hurry, Queue.CURATE)
         jobs = Jobs(app, database, works, readiness)
-        await _drain(app, jobs, Queue.CURATE, concurrency, grace_s)
+        await _drain(jobs, Queue.CURATE, concurrency, grace_s)
         with queue_errors(database):
-            states = [
-                job.status
-                for job in await app.job_manager.list_jobs_async(queue=Queue.CURATE)
-            ]
+            left = await app.job_manager.list_jobs_async(queue=Queue.CURATE)
+        states = [job.status for job in left]
         waiting, todo = states.count("doing"), states.count("todo")
         if readiness.pauses or not (waiting or todo):
             return todo
@@ -241,7 +226,8 @@ async def run_until_stopped(
         await stop.wait()
         jobs.stop()
 
-    async with serving(database, queues) as connection:
+    async with lock_connection(database) as connection:
+        await announce_serving(connection, queues)
         jobs.claims = claims = NameLocks(connection)
         works_beside = (
             _repeat(partial(take_over, app, queues)),
@@ -252,7 +238,7 @@ async def run_until_stopped(
         tasks = [asyncio.create_task(jobs.watch(work)) for work in works_beside]
         stopping = asyncio.create_task(stop_in_order())
         working = asyncio.create_task(
-            _work(app, jobs, queues, concurrency, grace_s, wait=True)
+            _work(jobs, queues, concurrency, grace_s, wait=True)
         )
         try:
             await asyncio.wait([working])
@@ -304,27 +290,22 @@ async def run_step_job(
                 )
             if waiting:
                 jobs = Jobs(app, database, works, readiness)
-                await _drain(app, jobs, queue, 1, 0)
+                await _drain(jobs, queue, 1, 0)
             if pause := readiness.pauses.get(queue):
                 raise pause.obstacle
         await asyncio.sleep(POLL_S)
 
 
 async def _drain(
-    app: procrastinate.App,
-    jobs: Jobs,
-    queue: Queue,
-    concurrency: int,
-    grace_s: float | None,
+    jobs: Jobs, queue: Queue, concurrency: int, grace_s: float | None
 ) -> None:
     """Do the jobs of a queue that can begin."""
     async with lock_connection(jobs.database) as connection:
         jobs.claims = NameLocks(connection)
-        await _work(app, jobs, [queue], concurrency, grace_s, wait=False)
+        await _work(jobs, [queue], concurrency, grace_s, wait=False)
 
 
 async def _work(
-    app: procrastinate.App,
     jobs: Jobs,
     queues: Sequence[str],
     concurrency: int,
@@ -337,7 +318,7 @@ async def _work(
     On cancellation no more are taken, and those that last longer than `grace_s` are broken off. Raises
     DatabaseUnavailable when jobs cannot be ended any more.
     """
-    app = copy.copy(app)  # of its own, since the jobs that it takes are its own
+    app = copy.copy(jobs.app)  # of its own, since the jobs that it takes are its own
     app.job_manager = jobs
     jobs.worker = Worker(
         app,
@@ -363,8 +344,32 @@ async def _work(
         raise jobs.cause or error from error
     finally:
         await end_tasks(*jobs.tasks)
-    if jobs.cause is not None:
+    if jobs.cause:
         raise jobs.cause
+
+
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for their end, also where whoever waits is itself cancelled; that is raised afterwards.
+
+    A `gather` in a `finally` is broken off by a second cancellation, as when two connections are lost one after the
+    other: what it waited for would go on, and what ended it would be seen by nobody.
+    """
+    is_cancelled = False
+    for task in tasks:
+        task.cancel()
+    while left := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError:
+            is_cancelled = True
+            for task in left:
+                task.cancel()
+    for task in tasks:
+        if not task.cancelled():
+            # Known otherwise: asyncio names in the log the errors that nobody took.
+            task.exception()
+    if is_cancelled:
+        raise asyncio.CancelledError
 
 
 async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
@@ -380,7 +385,7 @@ async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
 
 
 _log = logging.getLogger(__name__)
-_TURN: Final = 0x6D65646E
+_TURN = 0x6D65646E
 """ "medn": the lock of whoever looks."""
 
 

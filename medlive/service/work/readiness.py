@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from medlive.clock import now
 from medlive.errors import (
@@ -27,10 +26,10 @@ from medlive.errors import (
 from medlive.llm.budget import BudgetSpent
 from medlive.service.week_budget import WeekSpent
 
-FIRST_WAIT_S: Final = 30.0
-MOST_WAIT_S: Final = 300.0
-LEAST_WAIT_S: Final = 0.2
-NEVER: Final = float("inf")
+FIRST_WAIT_S = 30.0
+MOST_WAIT_S = 300.0
+LEAST_WAIT_S = 0.2
+NEVER = float("inf")
 
 _log = logging.getLogger(__name__)
 _SURROUNDINGS = (BudgetSpent, ConfigError, MissingExtra, ServiceUnavailable)
@@ -93,7 +92,7 @@ class Readiness:
     ) -> None:
         """Take no jobs of a queue for a while; None: for as long as the obstacle asks for."""
         known = self.pauses.get(queue)
-        lasts = known is not None and type(known.obstacle) is type(obstacle)
+        lasts = known and type(known.obstacle) is type(obstacle)
         if wait_s is None:
             if not self._is_open(queue):
                 return  # a job that was begun before the pause shows nothing new
@@ -104,22 +103,17 @@ class Readiness:
             elif isinstance(obstacle, BudgetSpent | EvidenceUnavailable | DatabaseFull):
                 # The budget is this process's own; the others are looked at, and a job would pay for lost replies.
                 wait_s = NEVER
-            elif known is not None and lasts:
+            elif known and lasts:
                 wait_s = min(MOST_WAIT_S, 2 * known.wait_s)
-        if known is not None and lasts:
+        if known and lasts:
             obstacle = known.obstacle
         self.pauses[queue] = pause = Pause(obstacle, wait_s, self._clock() + wait_s)
         if not lasts:
             _log.warning("no jobs of %s are taken: %s", queue, pause.reason)
 
-    def hasten(self, queue: str) -> None:
-        """Let jobs of a paused queue through now."""
-        if (pause := self.pauses.get(queue)) is not None:
-            pause.due_at = min(pause.due_at, self._clock())
-
     def resume(self, queue: str) -> None:
         """Take jobs of a queue again."""
-        if self.pauses.pop(queue, None) is not None:
+        if self.pauses.pop(queue, None):
             _log.warning("jobs of %s are taken again", queue)
 
     def describe(self) -> str | None:

@@ -40,25 +40,14 @@ _RAISED = "P0001"
 """The state of what Procrastinate's functions raise where a job is not in the state to be ended."""
 _log = logging.getLogger(__name__)
 
-Works = Mapping[str, Callable[..., Awaitable[None]]]
-"""Task → what is done with a job's arguments."""
-
-
-class RetryLater(Exception):
-    """A job failed for a reason that time may mend."""
-
-    def __init__(self, reason: str) -> None:
-        """`reason` is a key of RETRY_AFTER_S, or none."""
-        super().__init__(reason)
-        self.waits = RETRY_AFTER_S.get(reason, ())
+Work = Callable[..., Awaitable[str | None]]
+"""Does a job with these arguments; why its thread failed, where it is to be tried again."""
+Works = Mapping[str, Work]
+"""By the name of the task."""
 
 
 class _GivenBack(Exception):
-    """The job waits for whoever can do it, for `wait_s` at least."""
-
-    def __init__(self, wait_s: float = 0) -> None:
-        super().__init__()
-        self.wait_s = wait_s
+    """The job waits for whoever can do it, for so many seconds at least."""
 
 
 class Retry(BaseRetryStrategy):
@@ -66,15 +55,11 @@ class Retry(BaseRetryStrategy):
         self, *, exception: BaseException, job: Job
     ) -> RetryDecision | None:
         match exception:
-            case RetryLater(waits=waits):
-                wait_s: float = waits[max(job.attempts, 0)]
-            case _GivenBack(wait_s=wait_s):
-                pass
+            case _GivenBack(args=[wait_s]):
+                return RetryDecision(retry_in={"milliseconds": int(wait_s * 1000)})
             case asyncio.CancelledError():
-                wait_s = 0
-            case _:
-                return None
-        return RetryDecision(retry_in={"milliseconds": int(wait_s * 1000)})
+                return RetryDecision(retry_in={"milliseconds": 0})
+        return None
 
 
 class Jobs(JobManager):
@@ -93,7 +78,8 @@ class Jobs(JobManager):
     ) -> None:
         """`works` says what is done, `readiness` of which queues."""
         super().__init__(app.connector)
-        self.database, self.works, self.readiness = database, works, readiness
+        self.app, self.database = app, database
+        self.works, self.readiness = works, readiness
         self.claims: NameLocks | None = None
         """The names of the jobs that are being done."""
         self.cause: Exception | None = None
@@ -106,13 +92,13 @@ class Jobs(JobManager):
     def stop(self) -> None:
         """Take no more jobs, and finish those that were taken."""
         self.is_stopping = True
-        if self.worker is not None:
+        if self.worker:
             self.worker.stop()  # type: ignore[no-untyped-call]
 
     def lose(self, cause: Exception) -> None:
         """Break off what is being done: it can no longer be ended here."""
         self.cause = self.cause or cause
-        if self.worker is not None:
+        if self.worker:
             # What is broken off here keeps what it has paid for; a second time it would not.
             self.worker.shutdown_graceful_timeout = None
             self.worker.stop()  # type: ignore[no-untyped-call]
@@ -128,17 +114,6 @@ class Jobs(JobManager):
             self.lose(error)
         else:
             self.lose(DatabaseUnavailable())
-
-    @contextmanager
-    def holding(self) -> Iterator[None]:
-        """Count a job as being done, by the current task, while the block runs."""
-        task = asyncio.current_task()
-        assert task is not None
-        self.tasks.add(task)
-        try:
-            yield
-        finally:
-            self.tasks.remove(task)
 
     async def uncount_attempt(self, job: Job) -> None:
         """Take back the attempt that giving a job back will count: nothing was asked of its endpoint."""
@@ -193,39 +168,42 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
     """Do a job: it is done, has failed with its reason, or is given back."""
     job, jobs = context.job, context.app.job_manager
     assert isinstance(jobs, Jobs)
-    assert jobs.claims is not None
+    assert jobs.claims
     name = f"{job.task_name} {sorted(arguments.items())}"
-    with jobs.holding():
-        try:
-            check_job(job.task_name, job.queue, arguments)
-            with bound(job=job.id, **arguments):
-                async with jobs.claims.claim(name) as is_alone:
-                    if not is_alone:
-                        raise _GivenBack(RETRY_S)
-                    await jobs.works[job.task_name](**arguments)
-            jobs.readiness.worked(job.queue)
-        except RetryLater as later:
-            jobs.readiness.worked(job.queue)
-            if job.attempts < len(later.waits):
-                raise
-        except (_GivenBack, asyncio.CancelledError):
+    task = asyncio.current_task()
+    assert task
+    jobs.tasks.add(task)
+    try:
+        check_job(job.task_name, job.queue, arguments)
+        with bound(job=job.id, **arguments):
+            async with jobs.claims.claim(name) as is_alone:
+                if not is_alone:
+                    raise _GivenBack(RETRY_S)
+                failed_for = await jobs.works[job.task_name](**arguments)
+        jobs.readiness.worked(job.queue)
+    except (_GivenBack, asyncio.CancelledError):
+        await jobs.uncount_attempt(job)
+        raise
+    except Exception as error:
+        obstacle = find_obstacle(error)
+        if obstacle:
+            jobs.readiness.pause(job.queue, obstacle)
+        if obstacle or isinstance(error, DatabaseUnavailable):
             await jobs.uncount_attempt(job)
-            raise
-        except Exception as error:
-            obstacle = find_obstacle(error)
-            if obstacle is not None:
-                jobs.readiness.pause(job.queue, obstacle)
-            if obstacle is not None or isinstance(error, DatabaseUnavailable):
-                await jobs.uncount_attempt(job)
-                raise _GivenBack(RETRY_S if obstacle is None else 0) from error
-            jobs.readiness.worked(job.queue)
-            reason = to_stored(describe(error))
-            # Where it cannot be kept the thread counts as lost, and is queued again.
-            with suppress(exceptions.ConnectorException):
-                await jobs.connector.execute_query_async(
-                    SAVE_FAILURE, job_id=job.id, queue=job.queue, reason=reason
-                )
-            raise
+            raise _GivenBack(RETRY_S if obstacle is None else 0) from error
+        jobs.readiness.worked(job.queue)
+        reason = to_stored(describe(error))
+        # Where it cannot be kept the thread counts as lost, and is queued again.
+        with suppress(exceptions.ConnectorException):
+            await jobs.connector.execute_query_async(
+                SAVE_FAILURE, job_id=job.id, queue=job.queue, reason=reason
+            )
+        raise
+    finally:
+        jobs.tasks.remove(task)
+    waits = RETRY_AFTER_S.get(failed_for or "", ())
+    if job.attempts < len(waits):
+        raise _GivenBack(waits[max(job.attempts, 0)])
 
 
 @contextmanager

@@ -8,15 +8,12 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-import procrastinate
-
-from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
@@ -53,11 +50,11 @@ from medlive.service.work.jobs import (
     run_until_stopped,
 )
 from medlive.service.work.readiness import NEVER, Readiness
-from medlive.service.work.taken import Jobs, queue_errors
+from medlive.service.work.taken import Jobs, Work, queue_errors
 
-SWEEP_S: Final = 60.0
+SWEEP_S = 60.0
 """How often threads are looked for that wait for nothing."""
-MISSING_S: Final = 30.0
+MISSING_S = 30.0
 """How often an evidence index or a key is looked for that was missing or damaged."""
 
 _log = logging.getLogger(__name__)
@@ -93,7 +90,7 @@ async def run_worker(
     """
     total, readiness, health = CurationCounts(), Readiness(), health or Liveness()
     while not stop.is_set():
-        works: dict[str, Callable[..., Awaitable[None]]] = {}
+        works: dict[str, Work] = {}
         inputs: dict[str, Any] = {"queues": [queue.value for queue in queues]}
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database(settings))
@@ -106,12 +103,8 @@ async def run_worker(
                     )
                 except (EvidenceUnavailable, ConfigError) as error:
                     readiness.pause(Queue.CURATE, error, NEVER)
-            if pipeline is not None:
-                known = readiness.pauses.get(Queue.CURATE)
-                if known and isinstance(
-                    known.obstacle, EvidenceUnavailable | ConfigError
-                ):
-                    readiness.resume(Queue.CURATE)
+            if pipeline:
+                readiness.resume(Queue.CURATE)
                 works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
                 works[PROVE] = partial(prove_again, pipeline)
                 inputs["pipeline"] = pipeline.digest
@@ -121,9 +114,8 @@ async def run_worker(
             stack.enter_context(queue_errors(database))
             app = await stack.enter_async_context(open_app(database).open_async())
             jobs = Jobs(app, database, works, readiness)
-            monitor = Monitor(app, queues, jobs, pipeline, settings, stop)
+            monitor = Monitor(queues, jobs, pipeline, settings, stop)
             health.find_obstacle = readiness.describe
-            stack.callback(setattr, health, "find_obstacle", lambda: None)
             ready()
             await run_until_stopped(
                 app,
@@ -144,7 +136,6 @@ async def run_worker(
 class Monitor:
     """Looks after one worker."""
 
-    app: procrastinate.App
     queues: Sequence[Queue]
     jobs: Jobs
     # What curates; None where the queue is not served, or something is missing for it
@@ -176,8 +167,7 @@ class Monitor:
         finally:
             with suppress(DatabaseUnavailable, DatabaseForbidden):
                 if self.number is not None:
-                    async with self.jobs.database.begin() as session:
-                        await remove_worker(session, self.number)
+                    await self.jobs.database.ask(remove_worker, self.number)
 
     async def look(self) -> None:
         """Report the worker, end its pauses where they are over, and queue lost threads."""
@@ -200,7 +190,7 @@ class Monitor:
             )
         if time.monotonic() - self.swept_at >= SWEEP_S:
             self.swept_at = time.monotonic()
-            await queue_lost(self.app, self.jobs.database)
+            await queue_lost(self.jobs.app, self.jobs.database)
 
     async def _end_pause(self, queue: str, obstacle: MedliveError) -> None:
         """End a pause where it is certain that the obstacle is gone; else a job that is let through finds out."""
@@ -212,16 +202,13 @@ class Monitor:
                     readiness.resume(queue)
             case WeekSpent() if readiness.select([queue]):
                 readiness.resume(queue)
-            case CircuitOpen() if self.pipeline is not None:
-                openings = await self.pipeline.openings()
-                if not openings:
+            case CircuitOpen() if self.pipeline:
+                if not await self.pipeline.openings():
                     readiness.resume(queue)
-                elif all(opening.is_due(now()) for opening in openings):
-                    readiness.hasten(queue)  # as after another process moved its time
             case EvidenceUnavailable() | ConfigError():
                 is_config = isinstance(obstacle, ConfigError)
                 is_soon = time.monotonic() - self.searched_at < MISSING_S
-                if is_soon or (is_config and self.pipeline is not None):
+                if is_soon or (is_config and self.pipeline):
                     return
                 self.searched_at = time.monotonic()
                 with suppress(EvidenceUnavailable, ConfigError):

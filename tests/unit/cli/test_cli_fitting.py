@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from medlive.cli import output
-from medlive.cli.fitting import arrange
+from medlive.cli.fitting import fit_table
 
 WORDS = st.text("abcdefgh", min_size=1, max_size=12)
 CELLS = st.lists(WORDS, min_size=1, max_size=4).map(" ".join)
@@ -26,7 +26,7 @@ def drawn(rows: list[list[str]], width: int) -> str:
     console = Console(width=width, color_system=None)
     texts = [[Text(cell) for cell in row] for row in rows]
     with console.capture() as captured:
-        console.print(output._table(arrange(texts, width)))
+        console.print(fit_table(texts, width))
     return captured.get()
 
 

@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 
 from medlive.cli import output
-from medlive.cli.output import Lines, Result, new_file, show_result, table_of
+from medlive.cli.output import Result, new_file, show_result, table_of
 from medlive.errors import CheckFailed, UsageError
 
 
@@ -136,7 +137,7 @@ def test_a_result_is_printed_once_in_one_form_and_then_fails(
 def test_a_line_of_a_result_is_one_line_and_a_text_keeps_its_ends(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_result(Result(None, ["a\nb", Lines("c\nd")]))
+    show_result(Result(None, ["a\nb", Text("c\nd")]))
     assert capsys.readouterr().out.splitlines()[-2:] == ["c", "d"]
     show_result(Result(None, ["a\nb"]))
     assert len(capsys.readouterr().out.splitlines()) == 1

@@ -70,15 +70,6 @@ def test_an_open_circuit_is_waited_for_as_long_as_it_says(seconds: float) -> Non
     assert readiness.select([QUEUE]) == [QUEUE]
 
 
-def test_a_wait_can_be_shortened() -> None:
-    readiness = Readiness(lambda: 0.0)
-    until = now() + timedelta(hours=1)
-    readiness.pause(QUEUE, CircuitOpen("open", hint="", retry_at=until))
-    assert readiness.select([QUEUE]) == []
-    readiness.hasten(QUEUE)
-    assert readiness.select([QUEUE]) == [QUEUE]
-
-
 def test_faults_of_a_job_and_a_lost_database_are_no_obstacles() -> None:
     assert find_obstacle(ValueError("x")) is None
     assert find_obstacle(DatabaseUnavailable("away")) is None

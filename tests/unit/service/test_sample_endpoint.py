@@ -10,7 +10,7 @@ import pytest
 
 from medlive.__main__ import run
 from medlive.instance.loading import load_settings
-from medlive.service.wiring import serve_rules
+from medlive.instance.opening import serve_rules
 
 CASES = [
     {
