@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, delete, func, select, text, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import InstrumentedAttribute
 
 from medlive.clock import now
 from medlive.db.audit_log import record
@@ -31,8 +30,8 @@ LINK_LASTS: Final = timedelta(hours=48)
 SESSION_IDLE: Final = timedelta(hours=2)
 SESSION_LASTS: Final = timedelta(hours=12)
 ATTEMPTS_WINDOW: Final = timedelta(minutes=15)
-_TOUCHED_EVERY: Final = timedelta(minutes=1)
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+_TOUCHED_EVERY = timedelta(minutes=1)
+_NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 
 
 def account_name(text: str) -> str | None:
@@ -111,10 +110,9 @@ async def list_accounts(session: Session) -> list[Account]:
 
 async def has_accounts(session: Session) -> bool:
     """Whether an account can sign in, or has a link with which it will."""
-    row = AccountRow
-    usable = row.password_hash.is_not(None) | row.subject.is_not(None)
-    usable |= row.link_expires_at > func.now()
-    query = select(row.id).where(row.disabled_at.is_(None), usable)
+    usable = AccountRow.password_hash.is_not(None) | AccountRow.subject.is_not(None)
+    usable |= AccountRow.link_expires_at > func.now()
+    query = select(AccountRow.id).where(AccountRow.disabled_at.is_(None), usable)
     return await session.scalar(query.limit(1)) is not None
 
 
@@ -136,14 +134,12 @@ async def use_link(session: Session, token: str, password_hash: str) -> Account 
     return account
 
 
-async def find_password(session: Session, name: str) -> tuple[Account, str] | None:
-    """An account that signs in by password, and its hash; None where there is none, or it is disabled."""
-    row = AccountRow
-    query = select(row).where(row.name == name, row.disabled_at.is_(None))
-    account = await session.scalar(query)
-    if account is None or account.password_hash is None:
-        return None
-    return account, account.password_hash
+async def find_with_password(session: Session, name: str) -> Account | None:
+    """An account that signs in by password; None where there is none, or it is disabled."""
+    query = select(AccountRow).where(
+        AccountRow.name == name, AccountRow.disabled_at.is_(None)
+    )
+    return await session.scalar(query.where(AccountRow.password_hash.is_not(None)))
 
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
@@ -178,12 +174,28 @@ async def save_external(
     return None if account.disabled_at is not None else account
 
 
+# What another transaction works on is left to the next time, so that none waits.
+_REMOVE_EXPIRED = (
+    text("""
+        DELETE FROM account_sessions WHERE digest IN (
+            SELECT digest FROM account_sessions
+            WHERE used_at <= now() - CAST(:idle AS interval) OR created_at <= now() - CAST(:lasts AS interval)
+            FOR UPDATE SKIP LOCKED
+        )
+    """),
+    text("""
+        DELETE FROM sign_in_attempts WHERE subject IN (
+            SELECT subject FROM sign_in_attempts WHERE until < now() FOR UPDATE SKIP LOCKED
+        )
+    """),
+)
+
+
 async def start_session(session: Session, account: Account) -> str:
     """Begin a session; return its token. What has expired, of whomever, is removed."""
-    await _remove(session, SessionRow.digest, ~_is_current())
-    await _remove(
-        session, SignInAttemptsRow.subject, SignInAttemptsRow.until < func.now()
-    )
+    for expired in _REMOVE_EXPIRED:
+        limits = {"idle": SESSION_IDLE, "lasts": SESSION_LASTS}
+        await session.execute(expired, limits)
     await _change(session, account, signed_in_at=func.now())
     token = secrets.token_urlsafe(32)
     session.add(SessionRow(digest=digest_text(token), account_id=account.id))
@@ -192,19 +204,23 @@ async def start_session(session: Session, account: Account) -> str:
 
 async def find_session(session: Session, token: str) -> Account | None:
     """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
-    is_session = SessionRow.digest == digest_text(token)
+    moment = func.now()
     query = (
-        select(AccountRow, SessionRow.used_at < func.now() - _TOUCHED_EVERY)
+        select(AccountRow, SessionRow.used_at < moment - _TOUCHED_EVERY)
         .join(SessionRow, SessionRow.account_id == AccountRow.id)
-        .where(is_session, _is_current(), AccountRow.disabled_at.is_(None))
+        .where(
+            SessionRow.digest == digest_text(token),
+            SessionRow.used_at > moment - SESSION_IDLE,
+            SessionRow.created_at > moment - SESSION_LASTS,
+            AccountRow.disabled_at.is_(None),
+        )
     )
-    if (row := (await session.execute(query)).one_or_none()) is None:
-        return None
-    account, is_old = row
-    if is_old:
-        touched = update(SessionRow).where(is_session).values(used_at=func.now())
-        await session.execute(touched)
-    return account
+    for account, is_old in await session.execute(query):
+        if is_old:
+            own = update(SessionRow).where(SessionRow.digest == digest_text(token))
+            await session.execute(own.values(used_at=moment))
+        return account
+    return None
 
 
 async def end_session(session: Session, token: str) -> None:
@@ -218,7 +234,7 @@ async def end_sessions(session: Session, account: Account) -> None:
     await session.execute(delete(SessionRow).where(SessionRow.account_id == account.id))
 
 
-_COUNT_ATTEMPT: Final = text("""
+_COUNT_ATTEMPT = text("""
     INSERT INTO sign_in_attempts AS known (subject, attempts, until)
     VALUES (:subject, 1, now() + CAST(:window AS interval))
     ON CONFLICT (subject) DO UPDATE SET attempts = CASE WHEN known.until < now() THEN 1 ELSE known.attempts + 1 END,
@@ -247,11 +263,13 @@ async def forget_attempts(
     session: Session, account: Account, network: str | None = None
 ) -> None:
     """Begin an account's counts anew; with `network` that network's alone, after the password was given there."""
-    row, own = SignInAttemptsRow, attempts_subject(account.name)
-    which: ColumnElement[bool] = row.subject == attempts_subject(account.name, network)
+    own = attempts_subject(account.name)
+    which: ColumnElement[bool] = SignInAttemptsRow.subject == attempts_subject(
+        account.name, network
+    )
     if network is None:
-        which |= row.subject.startswith(f"{own} from ", autoescape=True)
-    await session.execute(delete(row).where(which))
+        which |= SignInAttemptsRow.subject.startswith(f"{own} from ", autoescape=True)
+    await session.execute(delete(SignInAttemptsRow).where(which))
 
 
 async def _find(session: Session, name: str) -> Account:
@@ -279,14 +297,6 @@ async def _change(session: Session, account: Account, **values: Any) -> None:
     )
 
 
-async def _remove(
-    session: Session, key: InstrumentedAttribute[str], which: ColumnElement[bool]
-) -> None:
-    """Delete rows; those that another transaction works on are left to the next time, so that none waits."""
-    unlocked = select(key).where(which).with_for_update(skip_locked=True)
-    await session.execute(delete(key.class_).where(key.in_(unlocked)))
-
-
 def _give_link(account: Account) -> str:
     """Give an account a one-time link instead of the one that it has; return its token."""
     token = secrets.token_urlsafe(32)
@@ -296,11 +306,6 @@ def _give_link(account: Account) -> str:
 
 
 def _has_link(token: str) -> ColumnElement[bool]:
-    row = AccountRow
-    return (row.link_digest == digest_text(token)) & (row.link_expires_at > func.now())
-
-
-def _is_current() -> ColumnElement[bool]:
-    row, moment = SessionRow, func.now()
-    is_used = row.used_at > moment - SESSION_IDLE
-    return is_used & (row.created_at > moment - SESSION_LASTS)
+    return (AccountRow.link_digest == digest_text(token)) & (
+        AccountRow.link_expires_at > func.now()
+    )

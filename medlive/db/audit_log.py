@@ -7,7 +7,7 @@ entries with the digest of the last, that was noted outside the database, as eac
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, insert, select, text, update
 
@@ -75,17 +75,17 @@ async def erase_reasons(
 
     Returns the numbers of the entries.
     """
-    row, subjects = AuditLogRow, [thread, *map("case:{}".format, case_ids)]
-    erased = update(row).where(
-        is_one_of(row.subject, subjects),
-        row.action != Act.TAKE_DOWN,
-        row.reason.is_not(None),
+    subjects = [thread, *map("case:{}".format, case_ids)]
+    erased = update(AuditLogRow).where(
+        is_one_of(AuditLogRow.subject, subjects),
+        AuditLogRow.action != Act.TAKE_DOWN,
+        AuditLogRow.reason.is_not(None),
     )
-    numbers = erased.values(reason=None).returning(row.number)
+    numbers = erased.values(reason=None).returning(AuditLogRow.number)
     return sorted(await session.scalars(numbers))
 
 
-_ENTRIES: Final = text("""
+_ENTRIES = text("""
     SELECT number, at, left("by", :chars) AS "by", action, left(subject, :chars) AS subject,
         left(reason, :chars) AS reason, reason_digest, previous, digest, salt,
         CASE WHEN length(details::text) <= :chars THEN details ELSE '{}' END AS details

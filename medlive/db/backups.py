@@ -16,11 +16,11 @@ SCRATCH_SUFFIX: Final = "_restore_check"
 SCRATCH_NOTE: Final = (
     "scratch database of medlive: backups are tried in it, and it may be dropped"
 )
-_MAY_CREATE: Final = text(
+_MAY_CREATE = text(
     "SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user"
 )
-_SIZE: Final = text("SELECT pg_database_size(current_database())")
-_NOTE_OF: Final = text(
+_SIZE = text("SELECT pg_database_size(current_database())")
+_NOTE_OF = text(
     "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = :name"
 )
 

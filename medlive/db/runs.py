@@ -139,8 +139,11 @@ async def record_evaluation(
 
 async def list_evaluations(session: AsyncSession) -> list[EvaluationRunRow]:
     """Every recorded evaluation, the newest snapshot's first, then by model."""
-    row = EvaluationRunRow
-    query = select(row).order_by(row.snapshot_version.desc(), row.model, row.id)
+    query = select(EvaluationRunRow).order_by(
+        EvaluationRunRow.snapshot_version.desc(),
+        EvaluationRunRow.model,
+        EvaluationRunRow.id,
+    )
     return list(await session.scalars(query))
 
 
@@ -162,9 +165,16 @@ async def runs_of_week(
     session: AsyncSession, week: str
 ) -> tuple[dict[str, Run], dict[str, Run]]:
     """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
-    harvest, run = HarvestRunRow, PipelineRunRow
-    harvests = select(harvest).where(harvest.iso_week == week).order_by(harvest.id)
-    steps = select(run).where(run.week == week, _IS_STEP).order_by(run.id)
+    harvests = (
+        select(HarvestRunRow)
+        .where(HarvestRunRow.iso_week == week)
+        .order_by(HarvestRunRow.id)
+    )
+    steps = (
+        select(PipelineRunRow)
+        .where(PipelineRunRow.week == week, _IS_STEP)
+        .order_by(PipelineRunRow.id)
+    )
     return await _read_harvests(session, harvests), await _read_runs(session, steps)
 
 
@@ -240,18 +250,23 @@ async def load_history(
 
     A clock that was ahead once leaves records of weeks that have not come. They count for nothing.
     """
-    run = PipelineRunRow
-    own = _IS_STEP | run.command.in_([CURATE, PRUNE])
+    own = _IS_STEP | PipelineRunRow.command.in_([CURATE, PRUNE])
     week = _LAST_WEEK
     if moment is not None:
         bound_at = moment + CLOCK_BOUND
         week = iso_week(bound_at)
-        by_hand = run.week.is_(None) & (run.started_at <= bound_at)
-        own &= (run.week <= week) | by_hand
-    commands = select(run).ext(distinct_on(run.command)).where(own)
-    commands = commands.order_by(run.command, run.id.desc())
+        by_hand = PipelineRunRow.week.is_(None) & (
+            PipelineRunRow.started_at <= bound_at
+        )
+        own &= (PipelineRunRow.week <= week) | by_hand
+    commands = (
+        select(PipelineRunRow).ext(distinct_on(PipelineRunRow.command)).where(own)
+    )
+    commands = commands.order_by(PipelineRunRow.command, PipelineRunRow.id.desc())
     latest = await _read_runs(session, commands)
-    done = await _read_runs(session, commands.where(run.outcome == RunOutcome.DONE))
+    done = await _read_runs(
+        session, commands.where(PipelineRunRow.outcome == RunOutcome.DONE)
+    )
     failed = text(
         "SELECT command, iso_week AS week, count(*) AS times FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
     )
@@ -321,9 +336,12 @@ async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestH
 
 def _newest(week: str) -> Select[HarvestRunRow]:
     """Each source's latest harvest for a week that has come."""
-    run = HarvestRunRow
-    newest = select(run).ext(distinct_on(run.source)).where(run.iso_week <= week)
-    return newest.order_by(run.source, run.iso_week.desc())
+    newest = (
+        select(HarvestRunRow)
+        .ext(distinct_on(HarvestRunRow.source))
+        .where(HarvestRunRow.iso_week <= week)
+    )
+    return newest.order_by(HarvestRunRow.source, HarvestRunRow.iso_week.desc())
 
 
 async def clear_runs(
@@ -333,17 +351,22 @@ async def clear_runs(
 
     `by_hand` is the command that does the same, whose runs from `since` on count as well.
     """
-    run = PipelineRunRow
-    own = (run.command == command) & (run.week == week)
-    others = (run.command == by_hand) & run.week.is_(None) & (run.started_at >= since)
-    return await _clear(session, select(run).where(own | others))
+    own = (PipelineRunRow.command == command) & (PipelineRunRow.week == week)
+    others = (
+        (PipelineRunRow.command == by_hand)
+        & PipelineRunRow.week.is_(None)
+        & (PipelineRunRow.started_at >= since)
+    )
+    return await _clear(session, select(PipelineRunRow).where(own | others))
 
 
 async def clear_harvest(session: AsyncSession, source: str, week: str) -> int:
     """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
-    run = HarvestRunRow
     return await _clear(
-        session, select(run).where(run.source == source, run.iso_week == week)
+        session,
+        select(HarvestRunRow).where(
+            HarvestRunRow.source == source, HarvestRunRow.iso_week == week
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -38,10 +38,10 @@ class RatedCase(NamedTuple):
     criteria: dict[str, str]  # By id within the case
 
 
-_BLIND: Final = """FROM study_items WHERE study IN (
+_BLIND = """FROM study_items WHERE study IN (
     SELECT name FROM studies WHERE kind = 'grader_check' AND closed_at IS NULL AND blinding <> 'open'
 )"""
-_BLIND_VERSIONS: Final = text(
+_BLIND_VERSIONS = text(
     f"SELECT DISTINCT version FROM snapshot_members WHERE case_id IN (SELECT case_id {_BLIND})"
 )
 
@@ -49,11 +49,16 @@ _BLIND_VERSIONS: Final = text(
 async def list_candidates(session: Session, version: str | None) -> Sequence[Record]:
     """The cases that a frozen snapshot shows, or the ready ones, by id: case_id, revision, language, specialty,
     theme."""
-    row = CaseRevisionRow
-    query = select(row.case_id, row.revision, row.language, row.specialty, row.theme)
-    query = query.order_by(row.case_id)
+    query = select(
+        CaseRevisionRow.case_id,
+        CaseRevisionRow.revision,
+        CaseRevisionRow.language,
+        CaseRevisionRow.specialty,
+        CaseRevisionRow.theme,
+    )
+    query = query.order_by(CaseRevisionRow.case_id)
     if version is None:
-        query = query.join(CaseRow, CaseRow.id == row.case_id)
+        query = query.join(CaseRow, CaseRow.id == CaseRevisionRow.case_id)
         query = query.where(CaseRow.status == CaseStatus.READY, is_latest_case())
     else:
         query = query.where(is_member(version, shown=True))
@@ -112,31 +117,39 @@ async def is_checked_blind(session: Session, case_id: str) -> bool:
 
 async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
     """The snapshots that hold one of these cases."""
-    member = SnapshotMemberRow
-    query = select(member.version).where(member.case_id.in_(case_ids))
+    query = select(SnapshotMemberRow.version).where(
+        SnapshotMemberRow.case_id.in_(case_ids)
+    )
     return frozenset(await session.scalars(query.distinct()))
 
 
 async def close_study(session: Session, name: str) -> bool:
     """Let nobody rate any more; False for a study that is closed."""
-    row = StudyRow
-    closed = update(row).where(row.name == name, row.closed_at.is_(None))
-    closed = closed.values(closed_at=func.now()).returning(row.name)
+    closed = update(StudyRow).where(StudyRow.name == name, StudyRow.closed_at.is_(None))
+    closed = closed.values(closed_at=func.now()).returning(StudyRow.name)
     return await session.scalar(closed) is not None
 
 
 async def items_of(session: Session, study: str) -> list[StudyItem]:
     """A study's items in their order; those of a thread that was taken down are gone."""
-    row = StudyItemRow
-    query = select(row).where(row.study == study).order_by(row.position)
+    query = (
+        select(StudyItemRow)
+        .where(StudyItemRow.study == study)
+        .order_by(StudyItemRow.position)
+    )
     return list(await session.scalars(query))
 
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
     """Everybody's ratings in a study, of each item the latest by each rater."""
-    row = StudyRatingRow
-    query = select(row).where(row.study == study).ext(distinct_on(row.item, row.rater))
-    query = query.order_by(row.item, row.rater, row.id.desc())
+    query = (
+        select(StudyRatingRow)
+        .where(StudyRatingRow.study == study)
+        .ext(distinct_on(StudyRatingRow.item, StudyRatingRow.rater))
+    )
+    query = query.order_by(
+        StudyRatingRow.item, StudyRatingRow.rater, StudyRatingRow.id.desc()
+    )
     return list(await session.scalars(query))
 
 
@@ -150,16 +163,17 @@ async def read_revisions(
     session: Session, wanted: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], RatedCase]:
     """The texts of revisions of cases, by case id and revision."""
-    row, criterion = CaseRevisionRow, CriterionRow
     criteria: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    query = select(criterion).where(
-        tuple_(criterion.case_id, criterion.revision).in_(wanted)
+    query = select(CriterionRow).where(
+        tuple_(CriterionRow.case_id, CriterionRow.revision).in_(wanted)
     )
-    for stored in await session.scalars(query.order_by(criterion.position)):
+    for stored in await session.scalars(query.order_by(CriterionRow.position)):
         criteria[stored.case_id, stored.revision][stored.criterion_id] = (
             stored.criterion
         )
-    cases = select(row).where(tuple_(row.case_id, row.revision).in_(wanted))
+    cases = select(CaseRevisionRow).where(
+        tuple_(CaseRevisionRow.case_id, CaseRevisionRow.revision).in_(wanted)
+    )
     rated = {}
     for case in await session.scalars(cases):
         key = case.case_id, case.revision

@@ -20,8 +20,13 @@ DROPPED_AFTER: Final = timedelta(days=14)
 
 async def list_open(session: Session) -> list[OpenProblemRow]:
     """The stored problems, the oldest first."""
-    row = OpenProblemRow
-    return list(await session.scalars(select(row).order_by(row.began_at, row.code)))
+    return list(
+        await session.scalars(
+            select(OpenProblemRow).order_by(
+                OpenProblemRow.began_at, OpenProblemRow.code
+            )
+        )
+    )
 
 
 async def save_seen(session: Session, problems: Sequence[OpenProblemRow]) -> None:
@@ -71,14 +76,18 @@ async def acknowledge(
 
     Returns them. Raises UsageError when no problem of this code is open.
     """
-    row = OpenProblemRow
     values = {
         "acknowledged_at": func.now(),
         "acknowledged_by": by,
         "acknowledged_until": None if lasts is None else func.now() + lasts,
         "acknowledged_why": why,
     }
-    changed = update(row).where(row.code == code).values(values).returning(row)
+    changed = (
+        update(OpenProblemRow)
+        .where(OpenProblemRow.code == code)
+        .values(values)
+        .returning(OpenProblemRow)
+    )
     taken_on = list(await session.scalars(changed))
     if not taken_on:
         codes = sorted({problem.code for problem in await list_open(session)})
@@ -108,10 +117,14 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
 
     What could not be delivered for DROPPED_AFTER is removed.
     """
-    row = OutboxRow
-    dropped = delete(row).where(row.created_at < func.now() - DROPPED_AFTER)
+    dropped = delete(OutboxRow).where(OutboxRow.created_at < func.now() - DROPPED_AFTER)
     await session.execute(dropped)
-    query = select(row).where(row.send_at <= func.now()).order_by(row.id).limit(limit)
+    query = (
+        select(OutboxRow)
+        .where(OutboxRow.send_at <= func.now())
+        .order_by(OutboxRow.id)
+        .limit(limit)
+    )
     return list(await session.scalars(query.with_for_update(skip_locked=True)))
 
 

@@ -46,16 +46,17 @@ async def report_worker(
         reason: Why it waits; None: it does not.
         paused: The queues of which it takes no jobs.
     """
-    row = WorkerRow
-    is_new = (row.state != state) | row.reason.is_distinct_from(reason)
+    is_new = (WorkerRow.state != state) | WorkerRow.reason.is_distinct_from(reason)
     values = {
         "heard_at": func.now(),
         "paused": list(paused),
-        "since": case((is_new, func.now()), else_=row.since),
+        "since": case((is_new, func.now()), else_=WorkerRow.since),
         "state": state,
         "reason": reason,
     }
-    await session.execute(update(row).where(row.id == number).values(values))
+    await session.execute(
+        update(WorkerRow).where(WorkerRow.id == number).values(values)
+    )
 
 
 async def remove_worker(session: AsyncSession, number: int) -> None:
@@ -65,7 +66,10 @@ async def remove_worker(session: AsyncSession, number: int) -> None:
 
 async def waiting_workers(session: AsyncSession) -> list[WorkerRow]:
     """The workers that were heard of lately and wait, the oldest first."""
-    row = WorkerRow
-    is_alive = row.heard_at > func.now() - timedelta(seconds=STALLED_AFTER_S)
-    query = select(row).where(is_alive, row.reason.is_not(None)).order_by(row.id)
+    is_alive = WorkerRow.heard_at > func.now() - timedelta(seconds=STALLED_AFTER_S)
+    query = (
+        select(WorkerRow)
+        .where(is_alive, WorkerRow.reason.is_not(None))
+        .order_by(WorkerRow.id)
+    )
     return list(await session.scalars(query))

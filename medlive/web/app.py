@@ -33,7 +33,7 @@ from medlive.web.site import READ, Room, Site, SiteOf
 ROOMS: Final = (DOWNLOADS, AUDIT, REVIEW, ACTS, ACCOUNTS)
 """Every room; one is added by a line here."""
 
-_HEADERS: Final = {
+_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -42,7 +42,7 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=()",
 }
-_TEXTS: Final = {
+_TEXTS = {
     401: "Sign in to see this page.",
     403: "Your account may not do this.",
     404: "There is nothing at this address. It may have been mistyped, or not be published yet.",
@@ -54,7 +54,7 @@ _TEXTS: Final = {
     500: "Something went wrong here. The fault was logged.",
     503: "The database cannot be reached. Try again in a moment.",
 }
-_ERRORS: Final = (
+_ERRORS = (
     HTTPException,
     RequestValidationError,
     UsageError,
@@ -63,7 +63,7 @@ _ERRORS: Final = (
     DatabaseForbidden,
     Exception,
 )
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 router: Final = APIRouter(include_in_schema=False)
 
 

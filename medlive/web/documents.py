@@ -11,7 +11,7 @@ from medlive.publishing.target import MUTABLE
 from medlive.web.downloads.files import send_file
 from medlive.web.site import READ, SiteOf
 
-_POLICY: Final = (
+_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"

@@ -134,17 +134,17 @@ def _value(value: object, name: str = "") -> str:
     return lines
 
 
-_DOT_SEGMENT: Final = re.compile(r"(?<=.)/(?=\.{0,2}(?:/|$))(?!$)")
+_DOT_SEGMENT = re.compile(r"(?<=.)/(?=\.{0,2}(?:/|$))(?!$)")
 """A slash before a segment that is empty, `.` or `..`."""
-_JUDGED: Final = {
+_JUDGED = {
     **dict.fromkeys(("kept", "ready", "supported"), "good "),
     **dict.fromkeys(("contradicted", "rejected", "failed", "withdrawn"), "bad "),
 }
 """Outcome or status → how it is coloured."""
-_BADGED: Final = ("outcome", "status")
-_NAMED: Final = ("reason", "stage", "kind")
+_BADGED = ("outcome", "status")
+_NAMED = ("reason", "stage", "kind")
 """Columns whose values are names, not texts."""
-_LONGEST: Final = 240
+_LONGEST = 240
 
 TEMPLATES: Final = environment("medlive.web")
 TEMPLATES.globals |= {

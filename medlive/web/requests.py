@@ -2,7 +2,6 @@
 
 import re
 from contextlib import suppress
-from typing import Final
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -15,11 +14,9 @@ from medlive.guard.bounds import HEADER_BYTES, QUERY_BYTES
 from medlive.guard.trust import read_address
 from medlive.web.site import site_of
 
-_HOST: Final = re.compile(
-    r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?"
-)
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_FOR_MONITORS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_FOR_MONITORS = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked by the address of a container, whatever it is today; nothing in the answers comes from the request."""
 
 

@@ -27,8 +27,11 @@ async def find_replies(
 
 async def list_revisions(session: AsyncSession, case_id: str) -> list[CaseRevision]:
     """A case's revisions, the first one first."""
-    row = CaseRevisionRow
-    query = select(row).where(row.case_id == case_id).order_by(row.revision)
+    query = (
+        select(CaseRevisionRow)
+        .where(CaseRevisionRow.case_id == case_id)
+        .order_by(CaseRevisionRow.revision)
+    )
     revisions: list[CaseRevision] = []
     for said in (await session.scalars(query)).all():
         criteria = await criteria_of(session, case_id, said.revision)

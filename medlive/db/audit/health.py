@@ -13,7 +13,7 @@ from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
 from medlive.db.mapping import Record, dump_json, read_records
 from medlive.db.schema.rights import expected_rights
 
-_QUEUES: Final = text("""
+_QUEUES = text("""
     WITH ready AS (
         SELECT job.id, queue_name, scheduled_at FROM procrastinate_jobs AS job
         WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())
@@ -32,7 +32,7 @@ _QUEUES: Final = text("""
     FROM oldest LEFT JOIN procrastinate_events AS event ON event.job_id = oldest.id
     GROUP BY 1, 2, oldest.id ORDER BY 1
 """)
-_FAILED_JOBS: Final = text("""
+_FAILED_JOBS = text("""
     SELECT queue_name AS queue, count(*) AS jobs, min(job.id) AS example
     FROM procrastinate_jobs AS job
     WHERE status = 'failed' AND NOT EXISTS (
@@ -41,7 +41,7 @@ _FAILED_JOBS: Final = text("""
     )
     GROUP BY 1 ORDER BY 1
 """)
-_FAILURES: Final = text("""
+_FAILURES = text("""
     SELECT curations.revision_id AS revision_pk, threads.source, threads.thread_id, curations.stage,
         curations.reason, curations.detail, curations.attempt, curations.finished_at
     FROM (
@@ -52,20 +52,16 @@ _FAILURES: Final = text("""
     JOIN threads ON threads.id = standing.thread_id
     ORDER BY curations.id DESC
 """)
-_DECIDED: Final = text(
+_DECIDED = text(
     "SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'"
 )
-_DECISIONS: Final = text(
-    "SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most"
-)
-_IN_USE: Final = text(
+_DECISIONS = text("SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most")
+_IN_USE = text(
     "SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs)"
 )
-_TABLES: Final = text(
-    "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
-)
-_ROLES: Final = text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)")
-_WITHOUT: Final = text("""
+_TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+_ROLES = text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)")
+_WITHOUT = text("""
     SELECT wanted.role, wanted.tab AS table, wanted.privilege
     FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(role text, tab text, privilege text, col text)
     WHERE to_regclass(quote_ident(wanted.tab)) IS NOT NULL AND NOT CASE WHEN col IS NULL
@@ -73,7 +69,7 @@ _WITHOUT: Final = text("""
         ELSE has_column_privilege(wanted.role, quote_ident(wanted.tab), col, wanted.privilege) END
     ORDER BY 1, 2, 3
 """)
-_RIGHT: Final = re.compile(r"(\w+)(?: \(([^)]*)\))?")
+_RIGHT = re.compile(r"(\w+)(?: \(([^)]*)\))?")
 """A privilege of a GRANT, with its columns where it is for columns only."""
 MOST_FAILURES: Final = 2000
 MOST_DECISIONS: Final = 500

@@ -35,8 +35,8 @@ Rows = Select[*tuple[Any, ...]]
 
 MOST_COUNTED: Final = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
-_HAN: Final = re.compile(r"[\u3400-\u9fff]+")
-_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_HAN = re.compile(r"[\u3400-\u9fff]+")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)

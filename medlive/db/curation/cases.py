@@ -5,7 +5,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from sqlalchemy import exists, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -29,7 +29,7 @@ from medlive.errors import UsageError
 from medlive.integrity.digest import digest_json
 from medlive.rubric.model import Criterion, Origin, Rubric
 
-_NOT_BY_MODELS: Final = (
+_NOT_BY_MODELS = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
 )
 
@@ -137,11 +137,12 @@ async def find_review(
     session: AsyncSession, case_id: str, revision: int, actions: Sequence[ReviewAction]
 ) -> ReviewRow | None:
     """The last of some actions that people took on a revision; None: nobody did."""
-    row = ReviewRow
-    query = select(row).where(
-        row.case_id == case_id, row.revision == revision, row.action.in_(actions)
+    query = select(ReviewRow).where(
+        ReviewRow.case_id == case_id,
+        ReviewRow.revision == revision,
+        ReviewRow.action.in_(actions),
     )
-    return await session.scalar(query.order_by(row.number.desc()).limit(1))
+    return await session.scalar(query.order_by(ReviewRow.number.desc()).limit(1))
 
 
 async def add_revision(
@@ -281,20 +282,24 @@ def is_latest_case() -> ColumnElement[bool]:
 
 def is_member(version: str, *, shown: bool = False) -> ColumnElement[bool]:
     """The condition that a `CaseRevisionRow` is in a snapshot; with `shown` one that is not held out."""
-    row, member = CaseRevisionRow, SnapshotMemberRow
     membership = exists().where(
-        member.version == version,
-        member.case_id == row.case_id,
-        member.revision == row.revision,
+        SnapshotMemberRow.version == version,
+        SnapshotMemberRow.case_id == CaseRevisionRow.case_id,
+        SnapshotMemberRow.revision == CaseRevisionRow.revision,
     )
-    return membership.where(member.first_release.is_not(None)) if shown else membership
+    return (
+        membership.where(SnapshotMemberRow.first_release.is_not(None))
+        if shown
+        else membership
+    )
 
 
 async def criteria_of(
     session: AsyncSession, case_id: str, revision: int
 ) -> list[Criterion]:
     """The criteria of a case's revision, in their order."""
-    row = CriterionRow
-    query = select(row).where(row.case_id == case_id, row.revision == revision)
-    rows = await session.scalars(query.order_by(row.position))
+    query = select(CriterionRow).where(
+        CriterionRow.case_id == case_id, CriterionRow.revision == revision
+    )
+    rows = await session.scalars(query.order_by(CriterionRow.position))
     return [read(Criterion, c, id=c.criterion_id) for c in rows]

@@ -49,7 +49,6 @@ async def save_curation(
     stored and that decision's number is returned. After a failure comes the next attempt.
     """
     await lock_revision(session, revision_pk)
-    row = tables.CurationRow
     latest = await _latest_attempt(session, revision_pk, pipeline_digest)
     if latest is not None and latest.outcome is not model.Outcome.FAILED:
         return latest.id
@@ -57,7 +56,7 @@ async def save_curation(
         used = row_of(tables.EvidenceIndexRow, index)
         await insert_rows(session, tables.EvidenceIndexRow, [used], skip_known=True)
     values = row_of(
-        row,
+        tables.CurationRow,
         curation,
         revision_id=revision_pk,
         pipeline_digest=pipeline_digest,
@@ -69,7 +68,7 @@ async def save_curation(
         finished_at=finished_at,
     )
     texts = {} if curation.text is None else asdict(curation.text)
-    curation_id = (await add_row(session, row(**values | texts))).id
+    curation_id = (await add_row(session, tables.CurationRow(**values | texts))).id
     await _save_parts(session, curation_id, curation)
     return curation_id
 
@@ -85,9 +84,10 @@ async def list_curations(
     session: AsyncSession, revision_pk: int
 ) -> list[tables.CurationRow]:
     """Every decision about a thread's revision, the latest first."""
-    row = tables.CurationRow
-    query = select(row).where(row.revision_id == revision_pk)
-    return list(await session.scalars(query.order_by(row.id.desc())))
+    query = select(tables.CurationRow).where(
+        tables.CurationRow.revision_id == revision_pk
+    )
+    return list(await session.scalars(query.order_by(tables.CurationRow.id.desc())))
 
 
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
@@ -107,17 +107,19 @@ async def latest_outcome(
 async def _latest_attempt(
     session: AsyncSession, revision_pk: int, pipeline_digest: str
 ) -> tables.CurationRow | None:
-    row = tables.CurationRow
-    attempts = select(row).where(
-        row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
+    attempts = select(tables.CurationRow).where(
+        tables.CurationRow.revision_id == revision_pk,
+        tables.CurationRow.pipeline_digest == pipeline_digest,
     )
-    return await session.scalar(attempts.order_by(row.attempt.desc()).limit(1))
+    return await session.scalar(
+        attempts.order_by(tables.CurationRow.attempt.desc()).limit(1)
+    )
 
 
-_IS_LATEST: Final = """NOT EXISTS (
+_IS_LATEST = """NOT EXISTS (
     SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
 )"""
-_UNTRIED: Final = text(f"""
+_UNTRIED = text(f"""
     SELECT r.id FROM thread_revisions AS r JOIN filter_results AS result ON result.revision_id = r.id
     WHERE chain_digest = :chain AND passed AND {_IS_LATEST} AND NOT EXISTS (
         SELECT FROM curations WHERE curations.revision_id = r.id
@@ -125,7 +127,7 @@ _UNTRIED: Final = text(f"""
     )
     ORDER BY r.id
 """)
-_FAILED: Final = text(f"""
+_FAILED = text(f"""
     SELECT r.id FROM thread_revisions AS r JOIN curations ON revision_id = r.id WHERE {_IS_LATEST}
     GROUP BY r.id
     HAVING coalesce(
@@ -292,19 +294,23 @@ def _quotes(citations: Sequence[model.Citation]) -> dict[str, str]:
 async def _load_claims(
     session: AsyncSession, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
-    evidence, verdict = tables.ClaimEvidenceRow, tables.ClaimVerdictRow
     query = (
-        select(evidence, tables.PassageRow)
-        .join(tables.PassageRow, tables.PassageRow.key == evidence.passage_key)
-        .where(evidence.curation_id == curation_id)
-        .order_by(evidence.position)
+        select(tables.ClaimEvidenceRow, tables.PassageRow)
+        .join(
+            tables.PassageRow,
+            tables.PassageRow.key == tables.ClaimEvidenceRow.passage_key,
+        )
+        .where(tables.ClaimEvidenceRow.curation_id == curation_id)
+        .order_by(tables.ClaimEvidenceRow.position)
     )
     by_element: dict[str, list[Any]] = defaultdict(list)
     for row, passage in await session.execute(query):
         by_element[row.element_id].append((row, passage))
-    rows = select(verdict).where(verdict.curation_id == curation_id)
+    rows = select(tables.ClaimVerdictRow).where(
+        tables.ClaimVerdictRow.curation_id == curation_id
+    )
     claims = []
-    for claim in await session.scalars(rows.order_by(verdict.position)):
+    for claim in await session.scalars(rows.order_by(tables.ClaimVerdictRow.position)):
         met = by_element[claim.element_id]
         hits = []
         for row, passage in met:

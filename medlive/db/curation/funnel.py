@@ -45,11 +45,10 @@ async def filter_verdicts_of(
     session: AsyncSession, revision_pk: int
 ) -> list[dict[str, Any]]:
     """Every rule's verdict about a thread's revision, chain by chain, in the rules' order."""
-    row = FilterResultRow
     query = (
-        select(row.verdicts)
-        .where(row.revision_id == revision_pk)
-        .order_by(row.chain_digest)
+        select(FilterResultRow.verdicts)
+        .where(FilterResultRow.revision_id == revision_pk)
+        .order_by(FilterResultRow.chain_digest)
     )
     return [
         verdict for verdicts in await session.scalars(query) for verdict in verdicts
@@ -58,10 +57,13 @@ async def filter_verdicts_of(
 
 async def filter_reason_of(session: AsyncSession, revision_pk: int) -> str | None:
     """Why the latest chain that judged a thread's revision rejected it; None where it passed or waits."""
-    row = FilterResultRow
-    query = select(row.reason).where(row.revision_id == revision_pk)
+    query = select(FilterResultRow.reason).where(
+        FilterResultRow.revision_id == revision_pk
+    )
     return await session.scalar(
-        query.order_by(row.decided_at.desc(), row.chain_digest).limit(1)
+        query.order_by(
+            FilterResultRow.decided_at.desc(), FilterResultRow.chain_digest
+        ).limit(1)
     )
 
 

@@ -38,9 +38,9 @@ class PostgresAnswers:
 
     async def load(self, keys: Collection[str]) -> dict[str, bytes]:
         """See AnswerStore."""
-        row = LiteratureAnswerRow
-        recent = select(row).where(
-            row.key.in_(keys), row.fetched_at > func.now() - self._age
+        recent = select(LiteratureAnswerRow).where(
+            LiteratureAnswerRow.key.in_(keys),
+            LiteratureAnswerRow.fetched_at > func.now() - self._age,
         )
         async with self._database.read() as session:
             return {answer.key: answer.body for answer in await session.scalars(recent)}
@@ -73,14 +73,19 @@ class PostgresAnswers:
 
     async def delete_old(self) -> int:
         """Delete the answers that are no longer used, a batch at a time; return how many."""
-        row = LiteratureAnswerRow
         old = (
-            select(row.key).where(row.fetched_at <= func.now() - self._age).limit(BATCH)
+            select(LiteratureAnswerRow.key)
+            .where(LiteratureAnswerRow.fetched_at <= func.now() - self._age)
+            .limit(BATCH)
         )
         count = 0
         while True:
             async with self._database.begin() as session:
-                statement = delete(row).where(row.key.in_(old)).returning(row.key)
+                statement = (
+                    delete(LiteratureAnswerRow)
+                    .where(LiteratureAnswerRow.key.in_(old))
+                    .returning(LiteratureAnswerRow.key)
+                )
                 deleted = len((await session.scalars(statement)).all())
             count += deleted
             if deleted < BATCH:

@@ -1,7 +1,6 @@
 """Parked threads: since when, which are due for another search, and what was searched for in vain."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -10,7 +9,7 @@ from medlive.db.mapping import Record, read_records
 
 # A thread whose latest search failed is still parked: a failure is no decision. One whose
 # parking a person overruled goes on by itself.
-_PARKED: Final = """
+_PARKED = """
     SELECT thread.source, thread.thread_id, concat(thread.source, '/', thread.thread_id) AS name, standing.revision_id,
         last.id AS curation_id, spell.since, spell.libraries
     FROM thread_standings AS standing
@@ -33,15 +32,15 @@ _PARKED: Final = """
     WHERE standing.outcome IN ('parked', 'failed')
         AND NOT EXISTS (SELECT FROM overrules WHERE overrules.curation_id = last.id)
 """
-_LIST: Final = text(
+_LIST = text(
     f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most"
 )
-_COUNT: Final = text(
+_COUNT = text(
     f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
 )
-_ONE: Final = text(f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision")
+_ONE = text(f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision")
 # What failed in this pipeline is tried again as every failure is, so many times.
-_DUE: Final = text(f"""
+_DUE = text(f"""
     SELECT revision_id FROM ({_PARKED}) AS parked
     WHERE NOT EXISTS (
         SELECT FROM curations AS tried WHERE tried.revision_id = parked.revision_id
@@ -50,7 +49,7 @@ _DUE: Final = text(f"""
     )
     ORDER BY revision_id
 """)
-_UNANSWERED: Final = text(f"""
+_UNANSWERED = text(f"""
     SELECT parked.source, parked.thread_id, claim.element_id, claim.claim, claim.queries,
         passage.passage_id, passage.title
     FROM ({_PARKED}) AS parked

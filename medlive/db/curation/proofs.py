@@ -1,7 +1,7 @@
 """Proofs of rubrics: stored with the decision they belong to, and loaded for who reviews it."""
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -30,17 +30,16 @@ async def save_proof(
 
 async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
     """The latest proof of a curation and of its case's revisions; None where none was made."""
-    proofs = RubricProofRow
-    latest = select(proofs).where(proofs.curation_id == curation_id)
-    row = await session.scalar(latest.order_by(proofs.revision.desc()).limit(1))
+    latest = select(RubricProofRow).where(RubricProofRow.curation_id == curation_id)
+    row = await session.scalar(latest.order_by(RubricProofRow.revision.desc()).limit(1))
     if row is None:
         return None
-    probes = RubricProbeRow
-    query = select(probes).where(
-        probes.curation_id == curation_id, probes.revision == row.revision
+    query = select(RubricProbeRow).where(
+        RubricProbeRow.curation_id == curation_id,
+        RubricProbeRow.revision == row.revision,
     )
     graded = []
-    for probe in await session.scalars(query.order_by(probes.position)):
+    for probe in await session.scalars(query.order_by(RubricProbeRow.position)):
         graded.append(read(GradedProbe, probe))
     return read(Proof, row, figures=read(Figures, row), probes=tuple(graded))
 
@@ -55,7 +54,7 @@ async def unproved_since(session: AsyncSession, case_id: str) -> int | None:
     return None if row.proved == row.latest else (row.proved or 0) + 1
 
 
-_MADE: Final = text("""
+_MADE = text("""
     SELECT count(*) FILTER (WHERE passed) AS passed, count(*) FILTER (WHERE NOT passed) AS failed,
         avg(ceiling) FILTER (WHERE passed) AS ceiling, avg(floor) FILTER (WHERE passed) AS floor,
         avg(separation) FILTER (WHERE passed) AS separation,

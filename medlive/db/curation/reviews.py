@@ -1,7 +1,6 @@
 """What people decide: held cases and their reviews, overruled rejections, disputes, and scans for identifiers."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from sqlalchemy import func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -20,7 +19,7 @@ from medlive.db.tables.release import (
 )
 from medlive.errors import CheckFailed, UsageError
 
-_HELD: Final = text("""
+_HELD = text("""
     SELECT case_id, revision, curation_id, r.language, r.source, query, cases.status_reason, r.created_at AS held_since,
         ARRAY(SELECT reason FROM holds WHERE holds.curation_id = r.curation_id ORDER BY position) AS reasons
     FROM cases JOIN case_revisions AS r ON case_id = cases.id
@@ -33,11 +32,11 @@ _HELD: Final = text("""
         ))
     ORDER BY r.created_at, case_id LIMIT :most
 """)
-_DECIDED_SINCE: Final = """EXISTS (
+_DECIDED_SINCE = """EXISTS (
     SELECT FROM curations AS later WHERE later.revision_id = o.revision_id AND outcome <> 'failed'
         AND later.id > coalesce(o.curation_id, 0)
 )"""
-_WAITING: Final = text(f"""
+_WAITING = text(f"""
     SELECT source, threads.thread_id, o.reason, o.decided_by, o.decided_at FROM overrules AS o
     JOIN thread_revisions AS r ON r.id = o.revision_id JOIN threads ON threads.id = r.thread_id
     WHERE NOT {_DECIDED_SINCE} AND people > (
@@ -46,12 +45,12 @@ _WAITING: Final = text(f"""
     )
     ORDER BY o.id
 """)
-_OVERRULED: Final = text(f"""
+_OVERRULED = text(f"""
     SELECT DISTINCT revision_id FROM overrules AS o WHERE NOT {_DECIDED_SINCE}
     GROUP BY revision_id, curation_id HAVING count(DISTINCT coalesce(decided_by, '')) >= max(people)
     ORDER BY revision_id
 """)
-_UNSCANNED: Final = text("""
+_UNSCANNED = text("""
     SELECT case_id FROM cases JOIN case_revisions AS r ON case_id = cases.id
     WHERE status = 'ready' AND NOT EXISTS (
             SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision

@@ -82,9 +82,12 @@ async def archived_sources(session: AsyncSession) -> list[str]:
 
 async def fetches_in(session: AsyncSession, archive_id: int) -> Sequence[Record]:
     """The pages that rows name in a file, in the file's order: fetch_id, kind, thread_id, place."""
-    row = FetchRow
-    query = select(row.id.label("fetch_id"), row.kind, row.thread_id, row.place)
-    query = query.where(row.archive_id == archive_id).order_by(row.archive_offset)
+    query = select(
+        FetchRow.id.label("fetch_id"), FetchRow.kind, FetchRow.thread_id, FetchRow.place
+    )
+    query = query.where(FetchRow.archive_id == archive_id).order_by(
+        FetchRow.archive_offset
+    )
     return (await session.execute(query)).all()
 
 
@@ -116,11 +119,12 @@ async def mark_removed(session: AsyncSession, archive_ids: Sequence[int]) -> int
     no_place = dict.fromkeys(("archive_id", "archive_offset", "archive_length"))
     pages = update(FetchRow).where(FetchRow.archive_id.in_(archive_ids))
     gone = await session.scalars(pages.values(no_place).returning(FetchRow.id))
-    row = ArchiveRow
     values = {
-        "removed_at": func.coalesce(row.removed_at, func.now()),
-        "sealed_at": func.coalesce(row.sealed_at, func.now()),
+        "removed_at": func.coalesce(ArchiveRow.removed_at, func.now()),
+        "sealed_at": func.coalesce(ArchiveRow.sealed_at, func.now()),
         "unswept_at": None,
     }
-    await session.execute(update(row).where(row.id.in_(archive_ids)).values(values))
+    await session.execute(
+        update(ArchiveRow).where(ArchiveRow.id.in_(archive_ids)).values(values)
+    )
     return len(gone.all())

@@ -113,9 +113,10 @@ async def read_threads_after(
     session: AsyncSession, source: str, after: str, limit: int
 ) -> list[str]:
     """The next threads of a source that pages were fetched of, in the order of their ids."""
-    row = FetchRow
-    query = select(row.thread_id).where(*_is_page_of(source), row.thread_id > after)
-    query = query.distinct().order_by(row.thread_id).limit(limit)
+    query = select(FetchRow.thread_id).where(
+        *_is_page_of(source), FetchRow.thread_id > after
+    )
+    query = query.distinct().order_by(FetchRow.thread_id).limit(limit)
     return list(await session.scalars(query))
 
 
@@ -126,12 +127,12 @@ async def latest_readings(
 
     Of a thread that waits, the pages that its interrupted reading has fetched so far are left out.
     """
-    row, thread = FrontierRow, ThreadRow
     stored = exists().where(
-        thread.source == row.source, thread.thread_id == row.thread_id
+        ThreadRow.source == FrontierRow.source,
+        ThreadRow.thread_id == FrontierRow.thread_id,
     )
-    query = select(row, stored).where(
-        row.source == source, is_one_of(row.thread_id, thread_ids)
+    query = select(FrontierRow, stored).where(
+        FrontierRow.source == source, is_one_of(FrontierRow.thread_id, thread_ids)
     )
     known: dict[str, tuple[Any, bool]] = {}
     for listed, is_stored in await session.execute(query):
@@ -155,29 +156,27 @@ async def latest_readings(
 
 def _is_page_of(source: str) -> tuple[ColumnElement[bool], ...]:
     """The conditions that a fetch brought a page of a thread of a source."""
-    row = FetchRow
-    is_page = (row.kind == PageKind.THREAD) & row.body_digest.is_not(None)
-    return row.source == source, is_page
+    is_page = (FetchRow.kind == PageKind.THREAD) & FetchRow.body_digest.is_not(None)
+    return FetchRow.source == source, is_page
 
 
 async def _fetched_pages(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
 ) -> Sequence[Record]:
     """Every page that was fetched of these threads, of each thread the newest first."""
-    row = FetchRow
     query = select(
-        row.id.label("fetch_id"),
-        row.thread_id,
-        row.url,
-        row.page_number,
-        row.place,
-        row.etag,
-        row.last_modified,
+        FetchRow.id.label("fetch_id"),
+        FetchRow.thread_id,
+        FetchRow.url,
+        FetchRow.page_number,
+        FetchRow.place,
+        FetchRow.etag,
+        FetchRow.last_modified,
         ArchiveRow.path,
     )
-    query = query.outerjoin(ArchiveRow, ArchiveRow.id == row.archive_id)
-    query = query.where(*_is_page_of(source), is_one_of(row.thread_id, thread_ids))
-    query = query.order_by(row.thread_id, row.id.desc())
+    query = query.outerjoin(ArchiveRow, ArchiveRow.id == FetchRow.archive_id)
+    query = query.where(*_is_page_of(source), is_one_of(FetchRow.thread_id, thread_ids))
+    query = query.order_by(FetchRow.thread_id, FetchRow.id.desc())
     return (await session.execute(query)).all()
 
 

@@ -142,9 +142,8 @@ async def look_up(
     session: AsyncSession, source: str, run_id: int, thread_ids: Sequence[str]
 ) -> dict[str, KnownThread]:
     """Thread → what is known of it, for those that are."""
-    row = FrontierRow
-    query = select(row).where(
-        row.source == source, is_one_of(row.thread_id, thread_ids)
+    query = select(FrontierRow).where(
+        FrontierRow.source == source, is_one_of(FrontierRow.thread_id, thread_ids)
     )
     known = {}
     for entry in await session.scalars(query.execution_options(populate_existing=True)):
@@ -209,15 +208,14 @@ async def reading_began(session: AsyncSession, source: str, thread_id: str) -> i
 async def unsettle(session: AsyncSession, run_id: int) -> None:
     """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
     again stays so, as the lists may not show it."""
-    row = FrontierRow
     retried = and_(
-        row.state == FrontierState.FAILED,
-        row.reason.in_(RETRIED),
-        row.attempts < MAX_ATTEMPTS,
+        FrontierRow.state == FrontierState.FAILED,
+        FrontierRow.reason.in_(RETRIED),
+        FrontierRow.attempts < MAX_ATTEMPTS,
     )
     await session.execute(
-        update(row)
-        .where(row.run_id == run_id, ~retried)
+        update(FrontierRow)
+        .where(FrontierRow.run_id == run_id, ~retried)
         .values(state=FrontierState.KNOWN, reason=None)
     )
 

@@ -100,14 +100,13 @@ async def start_harvest(
     With `again` a run that is done is repeated from its lists' beginning.
     """
     await ensure_sources(session, [source], SourceKind.SITE)
-    row = HarvestRunRow
-    existing = select(row.outcome == RunOutcome.DONE).where(
-        row.source == source, row.iso_week == iso_week
+    existing = select(HarvestRunRow.outcome == RunOutcome.DONE).where(
+        HarvestRunRow.source == source, HarvestRunRow.iso_week == iso_week
     )
     was_done = await session.scalar(existing.with_for_update())
     if was_done and not again:
         return None
-    statement = upsert(row).values(
+    statement = upsert(HarvestRunRow).values(
         source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING
     )
     statement = statement.on_conflict_do_update(
@@ -116,14 +115,18 @@ async def start_harvest(
             "outcome": RunOutcome.RUNNING,
             "finished_at": None,
             "problem": None,
-            "starts": row.starts + 1,
+            "starts": HarvestRunRow.starts + 1,
         },
     )
-    columns = (row.id.label("run_id"), row.starts.label("start"), row.started_at)
+    columns = (
+        HarvestRunRow.id.label("run_id"),
+        HarvestRunRow.starts.label("start"),
+        HarvestRunRow.started_at,
+    )
     started = (await session.execute(statement.returning(*columns))).one()
     if was_done:
         # What its lists show is counted anew, as they are read anew.
-        own = update(row).where(row.id == started.run_id)
+        own = update(HarvestRunRow).where(HarvestRunRow.id == started.run_id)
         await session.execute(own.values(counts=text("counts - 'listed'")))
         cursors = delete(ListCursorRow).where(ListCursorRow.run_id == started.run_id)
         await session.execute(cursors)
@@ -276,11 +279,14 @@ async def latest_measures(
     session: AsyncSession, source: str
 ) -> tuple[str, list[Compared]] | None:
     """The ISO week and the figures of the source's latest run that has any."""
-    row = HarvestMeasureRow
     [latest] = await read_records(session, _MEASURED, {"source": source})
     if latest.id is None:
         return None
-    query = select(row).where(row.run_id == latest.id).order_by(row.name)
+    query = (
+        select(HarvestMeasureRow)
+        .where(HarvestMeasureRow.run_id == latest.id)
+        .order_by(HarvestMeasureRow.name)
+    )
     return latest.week, [read(Compared, m) for m in await session.scalars(query)]
 
 

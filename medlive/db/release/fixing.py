@@ -8,7 +8,6 @@ newly held out pass through this process.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -18,7 +17,7 @@ from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
 from medlive.snapshot.gates import Gate, GateHit
 
-_JUDGED: Final = """
+_JUDGED = """
     SELECT c.id AS case_id, c.status, c.status_reason, before.held_since, before.salt, before.commitment,
         before.first_release, before.case_id IS NOT NULL AND before.first_release IS NULL AS is_held,
         CASE WHEN before.first_release IS NOT NULL THEN before.revision END AS from_revision,
@@ -47,7 +46,7 @@ _SAVE = text("""
     JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING
 """)
 
-_TABLE: Final = """
+_TABLE = """
     CREATE TEMP TABLE judged (
         case_id text, status text, revision int, status_reason text, held_since text, salt text,
         commitment text, is_held boolean, from_revision int, first_release text,
@@ -56,7 +55,7 @@ _TABLE: Final = """
 """
 
 
-_REASONS: Final = (
+_REASONS = (
     (
         "is_late",
         Gate.ROW,
@@ -96,7 +95,7 @@ _REASONS: Final = (
 )
 """Gates on what the database knows of a case: the condition that keeps the case out, as SQL, and what is then said."""
 # Every reason that keeps a case out, as [[gate, detail], …]: what was read in its content comes first.
-_ALL_REASONS: Final = "coalesce(hits, '[]'::jsonb)" + "".join(
+_ALL_REASONS = "coalesce(hits, '[]'::jsonb)" + "".join(
     f" || CASE WHEN {condition} THEN jsonb_build_array(jsonb_build_array('{gate.value}', {detail}))"
     " ELSE '[]'::jsonb END"
     for condition, gate, detail in _REASONS
@@ -106,7 +105,7 @@ _ALL_REASONS: Final = "coalesce(hits, '[]'::jsonb)" + "".join(
 # What is held out stands at an older revision: a criterion that was withdrawn since may still be in it.
 # The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
 # the day after its Sunday, as `gates.row_hits` allows for time zones.
-_JUDGE: Final = f"""
+_JUDGE = f"""
     INSERT INTO judged
     SELECT case_id, status, revision, status_reason, held_since, salt, commitment, is_held, from_revision, released,
         hits IS NOT NULL, reasons, status = 'ready' AND hits IS NOT NULL AND reasons = '[]'::jsonb
@@ -149,35 +148,35 @@ _JUDGE: Final = f"""
         ) AS u ON u.curation_id = r.curation_id
     ) AS known) AS explained
 """
-_UNREAD: Final = "SELECT count(*) FROM judged WHERE status = 'ready' AND NOT is_read"
-_KEPT_OUT: Final = """
+_UNREAD = "SELECT count(*) FROM judged WHERE status = 'ready' AND NOT is_read"
+_KEPT_OUT = """
     INSERT INTO snapshot_kept_out (version, case_id, position, gate, detail)
     SELECT :version, case_id, position, reason->>0, reason->>1
     FROM judged, jsonb_array_elements(reasons) WITH ORDINALITY AS each (reason, position)
     WHERE status = 'ready'
 """
-_NEVER_SHOWN: Final = """
+_NEVER_SHOWN = """
     SELECT case_id, revision FROM judged WHERE passes AND NOT is_held AND first_release IS NULL
     ORDER BY case_id COLLATE "C"
 """
-_SHOW: Final = """
+_SHOW = """
     INSERT INTO snapshot_members (version, case_id, revision, first_release)
     SELECT :version, case_id, revision, coalesce(first_release, :version) FROM judged AS j
     WHERE passes AND NOT is_held AND NOT EXISTS (
         SELECT FROM snapshot_members AS m WHERE m.version = :version AND m.case_id = j.case_id
     )
 """
-_CARRY: Final = """
+_CARRY = """
     INSERT INTO snapshot_members (version, case_id, revision, first_release, held_since, salt, commitment)
     SELECT :version, case_id, revision, CASE WHEN held_since = ANY (:due) THEN :version END, held_since, salt,
         commitment
     FROM judged WHERE passes AND is_held
 """
-_RUBRIC: Final = """
+_RUBRIC = """
     SELECT array_agg(ROW (c.criterion_id, c.position, c.criterion, c.axis, c.points)::text ORDER BY c.position)
     FROM criteria AS c WHERE c.case_id = {0}.case_id AND c.revision = {0}.revision
 """
-_TEXTS: Final = (
+_TEXTS = (
     "language",
     "source",
     "posted_at",
@@ -189,7 +188,7 @@ _TEXTS: Final = (
     "query",
     "advice",
 )
-_DIFFERING: Final = (
+_DIFFERING = (
     "concat_ws(', ', "
     + "".join(f"CASE WHEN a.{name} <> b.{name} THEN '{name}' END, " for name in _TEXTS)
     + "CASE WHEN (a.ceiling, a.floor, a.separation, a.ordinary) IS DISTINCT FROM"
@@ -198,7 +197,7 @@ _DIFFERING: Final = (
     + f"CASE WHEN ({_RUBRIC.format('a')}) IS DISTINCT FROM ({_RUBRIC.format('b')}) THEN 'criteria' END)"
 )
 # The words of a person who holds a case, or of an engine that decided anew, may quote the thread: they stay here.
-_GONE: Final = f"""
+_GONE = f"""
     coalesce(given.reason, CASE j.status
         WHEN 'withdrawn' THEN CASE j.status_reason WHEN '{TAKEN_DOWN}' THEN 'taken down' ELSE j.status_reason END
         WHEN 'held' THEN 'held back until a person has looked at it'
@@ -209,8 +208,8 @@ _GONE: Final = f"""
         )
     END)
 """
-_GIVEN: Final = "json_each_text(CAST(:reasons AS json)) AS given (case_id, reason)"
-_CHANGES: Final = (
+_GIVEN = "json_each_text(CAST(:reasons AS json)) AS given (case_id, reason)"
+_CHANGES = (
     """
     INSERT INTO snapshot_changes (version, case_id, kind, reason, to_revision)
     SELECT :version, m.case_id, 'added', CASE

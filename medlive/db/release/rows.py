@@ -66,7 +66,7 @@ _HOLDOUTS: Final[Mapping[str, LiteralString]] = {
 }
 
 
-_OF_CRITERION: Final = (
+_OF_CRITERION = (
     "position",
     "criterion",
     "axis",

@@ -1,7 +1,7 @@
 """Snapshots: begun and fixed, frozen, and what is recorded of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import delete, select, text, update
@@ -66,16 +66,16 @@ class FixedMeta(BaseModel):
     """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
 
 
-_WAITING: Final = text("""
+_WAITING = text("""
     SELECT count(*) FROM cases WHERE status = 'ready'
         AND NOT EXISTS (SELECT FROM snapshot_members WHERE case_id = cases.id)
         AND NOT EXISTS (SELECT FROM snapshot_kept_out WHERE case_id = cases.id)
 """)
-_HELD_WEEKS: Final = text("""
+_HELD_WEEKS = text("""
     SELECT DISTINCT held_since FROM snapshot_members
     WHERE version = :version AND first_release IS NULL AND held_since IS NOT NULL ORDER BY 1
 """)
-_NUMBERS: Final = text("""
+_NUMBERS = text("""
     SELECT count(*) FILTER (WHERE first_release IS NOT NULL) AS cases,
         count(*) FILTER (WHERE first_release IS NULL) AS held,
         count(*) FILTER (WHERE first_release IS NOT NULL AND held_since IS NOT NULL) AS revealed,
@@ -84,33 +84,31 @@ _NUMBERS: Final = text("""
         (SELECT count(*) FROM snapshot_changes WHERE version = :version AND kind = 'dropped') AS dropped
     FROM snapshot_members AS m WHERE version = :version
 """)
-_MADE: Final = """
+_MADE = """
     SELECT r.case_id, r.language, r.curation_id, m.first_release FROM snapshot_members AS m
     JOIN case_revisions AS r ON r.case_id = m.case_id AND r.revision = m.revision WHERE m.version = :version
 """
-_SHOWN: Final = (
-    f"SELECT curation_id FROM ({_MADE}) AS made WHERE first_release IS NOT NULL"
-)
-_REVISIONS: Final = text(f"""
+_SHOWN = f"SELECT curation_id FROM ({_MADE}) AS made WHERE first_release IS NOT NULL"
+_REVISIONS = text(f"""
     SELECT case_id, revision_id FROM ({_MADE}) AS made JOIN curations ON curations.id = curation_id
     WHERE case_id = ANY (CAST(:case_ids AS text[]))
 """)
-_LANGUAGES: Final = text(f"""
+_LANGUAGES = text(f"""
     SELECT language, count(*) AS cases FROM ({_MADE}) AS made WHERE first_release IS NOT NULL GROUP BY 1
 """)
-_ENGINES: Final = text(f"""
+_ENGINES = text(f"""
     SELECT DISTINCT role COLLATE "C" AS role, used ->> 'engine' COLLATE "C" AS engine,
         used ->> 'model' COLLATE "C" AS model
     FROM curations, jsonb_each(engines) AS each (role, used) WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2, 3
 """)
-_PROMPTS: Final = text(f"""
+_PROMPTS = text(f"""
     SELECT DISTINCT task, prompt_digest FROM agent_calls WHERE curation_id IN ({_SHOWN}) ORDER BY 1, 2
 """)
-_THRESHOLDS: Final = text(f"""
+_THRESHOLDS = text(f"""
     SELECT DISTINCT threshold_sufficiency, threshold_alignment FROM curations
     WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2
 """)
-_EVIDENCE: Final = text(f"""
+_EVIDENCE = text(f"""
     SELECT retriever, digest AS index_digest, corpora, passages FROM evidence_indexes
     WHERE digest IN (SELECT index_digest FROM curations WHERE curations.id IN ({_SHOWN})) ORDER BY digest
 """)
@@ -217,12 +215,11 @@ async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] |
 
 async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
-    row = SnapshotRow
-    query = select(row.version, row.meta["audit_log"]).where(
-        row.state == SnapshotState.FROZEN
+    query = select(SnapshotRow.version, SnapshotRow.meta["audit_log"]).where(
+        SnapshotRow.state == SnapshotState.FROZEN
     )
     heads: dict[str, AuditLogHead] = {}
-    for version, stated in await session.execute(query.order_by(row.version)):
+    for version, stated in await session.execute(query.order_by(SnapshotRow.version)):
         if stated is not None:
             heads[version] = AuditLogHead.model_validate(stated)
     return heads
@@ -230,9 +227,10 @@ async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
 
 async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
     """Why ready cases are not in a snapshot, by case id."""
-    row = SnapshotKeptOutRow
-    query = select(row).where(row.version == version)
-    hits = await session.scalars(query.order_by(row.case_id, row.position))
+    query = select(SnapshotKeptOutRow).where(SnapshotKeptOutRow.version == version)
+    hits = await session.scalars(
+        query.order_by(SnapshotKeptOutRow.case_id, SnapshotKeptOutRow.position)
+    )
     return [GateHit(Gate(hit.gate), hit.case_id, hit.detail) for hit in hits]
 
 

@@ -22,18 +22,18 @@ FAILURE_SHARE: Final = 0.5
 NOT_BEGUN: Final = "not begun"
 NOT_QUEUED: Final = "not queued"
 
-_NOTE: Final = text("""
+_NOTE = text("""
     INSERT INTO week_threads (revision_id, week) SELECT id, CAST(:week AS text) FROM thread_revisions
     WHERE id = ANY (CAST(:revisions AS int[])) ON CONFLICT (revision_id) DO UPDATE
     SET week = excluded.week, queued_at = excluded.queued_at, frozen_in = NULL
     WHERE week_threads.frozen_in IS NOT NULL
 """)
-_JOBS: Final = (
+_JOBS = (
     "SELECT queueing_lock FROM procrastinate_jobs "
     "WHERE queue_name = 'curate' AND status IN ('todo', 'doing')"
 )
 # Only of a thread's latest revision: an earlier one is superseded.
-_MEMBERS: Final = text(f"""
+_MEMBERS = text(f"""
     WITH jobs AS ({_JOBS})
     SELECT standing.outcome, standing.reason, jobs.queueing_lock IS NOT NULL, count(*)
     FROM week_threads AS member JOIN thread_standings AS standing USING (revision_id)
@@ -42,7 +42,7 @@ _MEMBERS: Final = text(f"""
         AND (member.week IS NULL OR member.week <= :week)
     GROUP BY 1, 2, 3
 """)
-_UNQUEUED: Final = text("""
+_UNQUEUED = text("""
     SELECT count(*) FROM thread_standings AS standing WHERE outcome = 'pending'
         AND NOT EXISTS (SELECT FROM week_threads WHERE revision_id = standing.revision_id)
         AND NOT EXISTS (
@@ -52,7 +52,7 @@ _UNQUEUED: Final = text("""
             )
         )
 """)
-_SETTLE: Final = text(f"""
+_SETTLE = text(f"""
     WITH jobs AS ({_JOBS})
     UPDATE week_threads AS member SET frozen_in = :week
     WHERE frozen_in IS NULL AND (member.week IS NULL OR member.week <= :week)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -64,8 +64,8 @@ def _stands() -> ColumnElement[bool]:
     return ~exists().where(ReinstatementRow.withdrawal_id == WithdrawalRow.number)
 
 
-_STANDS: Final = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
-_HOLDS: Final = text(f"""
+_STANDS = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
+_HOLDS = text(f"""
     SELECT EXISTS (
         SELECT FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
         WHERE m.version = :version AND {_STANDS} AND (w.criterion_id IS NULL OR EXISTS (
@@ -78,18 +78,18 @@ _HOLDS: Final = text(f"""
         WHERE m.version = :version AND closed_at IS NULL
     )
 """)
-_CRITERIA: Final = text(f"""
+_CRITERIA = text(f"""
     SELECT criterion_digest, criterion FROM withdrawals AS w LEFT JOIN criteria AS c
         ON c.case_id = w.case_id AND c.revision = w.revision AND c.criterion_id = w.criterion_id
     WHERE w.case_id = :case_id AND criterion_digest IS NOT NULL AND {_STANDS}
 """)
 # Of a criterion: a later revision lacks it.
-_NOT_GIVEN_OUT: Final = text(f"""
+_NOT_GIVEN_OUT = text(f"""
     SELECT DISTINCT version FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
     WHERE kind IN ('takedown', 'privacy') AND first_release IS NOT NULL AND {_STANDS}
         AND (criterion_id IS NULL OR new_revision IS NULL OR m.revision < new_revision)
 """)
-_REASONS: Final = text(f"""
+_REASONS = text(f"""
     SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole
     FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
     WHERE (criterion_id IS NULL OR m.revision < new_revision) AND {_STANDS} ORDER BY is_whole, w.id
@@ -118,11 +118,10 @@ async def withdrawn_from(
     session: AsyncSession, case_id: str, criterion_id: str
 ) -> list[int]:
     """The revisions of a case that a criterion of this id (`c3`) was withdrawn from."""
-    row = WithdrawalRow
-    query = select(row.revision).where(
-        row.case_id == case_id, row.criterion_id == criterion_id
+    query = select(WithdrawalRow.revision).where(
+        WithdrawalRow.case_id == case_id, WithdrawalRow.criterion_id == criterion_id
     )
-    return list(await session.scalars(query.order_by(row.number)))
+    return list(await session.scalars(query.order_by(WithdrawalRow.number)))
 
 
 async def add_withdrawal(
@@ -172,9 +171,10 @@ async def find_withdrawal(
     criterion_digest: str | None = None,
 ) -> Withdrawal | None:
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
-    row = WithdrawalRow
-    query = select(row).where(row.case_id == case_id, row.kind == kind, _stands())
-    of_criterion = row.criterion_digest.is_not_distinct_from(criterion_digest)
+    query = select(WithdrawalRow).where(
+        WithdrawalRow.case_id == case_id, WithdrawalRow.kind == kind, _stands()
+    )
+    of_criterion = WithdrawalRow.criterion_digest.is_not_distinct_from(criterion_digest)
     return await session.scalar(query.where(of_criterion))
 
 
@@ -193,13 +193,12 @@ async def reinstate(
     by: str | None,
 ) -> list[Withdrawal]:
     """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
-    row = WithdrawalRow
-    query = select(row).where(
-        row.case_id == case_id,
-        row.criterion_id.is_not_distinct_from(criterion_id),
+    query = select(WithdrawalRow).where(
+        WithdrawalRow.case_id == case_id,
+        WithdrawalRow.criterion_id.is_not_distinct_from(criterion_id),
         _stands(),
     )
-    reinstated = list(await session.scalars(query.order_by(row.number)))
+    reinstated = list(await session.scalars(query.order_by(WithdrawalRow.number)))
     numbers = [withdrawal.number for withdrawal in reinstated]
     for number in numbers:
         await add_row(session, ReinstatementRow(withdrawal_id=number, case_id=case_id))
@@ -243,18 +242,20 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     if public:
         versions = versions.where(SnapshotRow.publishable.is_(True))
     frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
-    undone = ReinstatementRow
-    moments = await session.execute(select(undone.withdrawal_id, undone.reinstated_at))
+    moments = await session.execute(
+        select(ReinstatementRow.withdrawal_id, ReinstatementRow.reinstated_at)
+    )
     reinstated_at = {number: moment for number, moment in moments}  # noqa: C416
-    member = SnapshotMemberRow
-    shown = select(member.case_id, member.version, member.revision).where(
-        is_one_of(member.version, frozen),
-        member.first_release.is_not(None),
-        member.case_id.in_(select(WithdrawalRow.case_id)),
+    shown = select(
+        SnapshotMemberRow.case_id, SnapshotMemberRow.version, SnapshotMemberRow.revision
+    ).where(
+        is_one_of(SnapshotMemberRow.version, frozen),
+        SnapshotMemberRow.first_release.is_not(None),
+        SnapshotMemberRow.case_id.in_(select(WithdrawalRow.case_id)),
     )
     members: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for case_id, version, revision in await session.execute(
-        shown.order_by(member.version)
+        shown.order_by(SnapshotMemberRow.version)
     ):
         members[case_id].append((version, revision))
     touched = select(WithdrawalRow.case_id)

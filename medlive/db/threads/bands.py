@@ -19,7 +19,7 @@ NEWEST: Final = 64
 for it. What repeats a text shares its other bands too."""
 CANDIDATES: Final = 32
 """Threads that one text is compared with: those that share the most and the rarest bands with it."""
-_LOCK: Final = 0x6D656464  # "medd": one number for every filter run of this database
+_LOCK = 0x6D656464  # "medd": one number for every filter run of this database
 
 # One statement's text whatever the number of rows.
 _SAVE = text(
@@ -101,13 +101,12 @@ async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
 
     Bands of another scheme are removed: they are never found again. Call it in one's turn.
     """
-    row = BandSchemeRow
-    state = await session.get(row, scheme, populate_existing=True)
+    state = await session.get(BandSchemeRow, scheme, populate_existing=True)
     if state is not None:
         return state.filled_to if state.finished_at is None else None
     await session.execute(text("TRUNCATE bands"))
-    await session.execute(delete(row))
-    await add_row(session, row(scheme=scheme))
+    await session.execute(delete(BandSchemeRow))
+    await add_row(session, BandSchemeRow(scheme=scheme))
     return 0
 
 

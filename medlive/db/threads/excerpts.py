@@ -17,7 +17,7 @@ from medlive.threads.model import Thread
 
 AROUND: Final = 1_000
 """Characters before and after a part of a message that are read with it, so that no identifier is cut in two."""
-_OPENING: Final = {"messages": 200, "chars": 40_000}
+_OPENING = {"messages": 200, "chars": 40_000}
 """Characters of a thread that decide its language: twice what `dominant_language` reads."""
 
 
@@ -43,7 +43,7 @@ class Excerpt(NamedTuple):
     opening: str  # The beginning of the whole thread's text
 
 
-_THREAD: Final = text(
+_THREAD = text(
     "SELECT r.thread_id AS thread_pk, t.source, t.thread_id, t.url, left(r.title, :title) AS title, r.language,"
     " r.tags, r.posted_at, jsonb_array_length(r.messages) AS total,"
     " (SELECT left(string_agg(left(m ->> 'text', :chars), E'\\n' ORDER BY place), :chars)"
@@ -58,7 +58,7 @@ _THREAD: Final = text(
     title=AnyText,
     opening=AnyText,
 )
-_MESSAGES: Final = text("""
+_MESSAGES = text("""
     SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
     substr(m ->> 'text', :start + 1, :chars) AS text
     FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)

@@ -26,16 +26,16 @@ from medlive.threads.model import Thread
 
 TAKEN_DOWN: Final = "taken_down"
 """Why a thread is passed over, and a case kept out."""
-_LOCK: Final = 0x6D656474  # "medt": one number for every takedown of this database
+_LOCK = 0x6D656474  # "medt": one number for every takedown of this database
 
 _AMONG = text("""
     SELECT down.source, down.thread_id FROM takedowns AS down
     JOIN json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text) USING (source, thread_id)
     WHERE down.lifted_at IS NULL
 """)
-_TELLING: Final = 30
+_TELLING = 30
 """Bytes of UTF-8 from which on words that two texts share are no accident."""
-_WITHHELD: Final = "(taken down)"
+_WITHHELD = "(taken down)"
 
 _REVISIONS = "SELECT id FROM thread_revisions WHERE thread_id = :pk"
 _CURATIONS = f"SELECT id FROM curations WHERE revision_id IN ({_REVISIONS})"
@@ -48,7 +48,7 @@ _OF_CASE = f"DELETE FROM {{0}} WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN}"
 _OF_CURATION = f"DELETE FROM {{0}} WHERE curation_id IN ({_CURATIONS})"
 _OF_REVISION = f"DELETE FROM {{0}} WHERE revision_id IN ({_REVISIONS})"
 # Table → the statement that erases a thread from it, children before parents. `:pk` is the thread's number.
-_ERASURES: Final = {
+_ERASURES = {
     "snapshot_members": f"DELETE FROM snapshot_members WHERE case_id IN ({_CASES})"
     " AND version IN (SELECT version FROM snapshots WHERE state <> 'frozen')",
     "study_ratings": "DELETE FROM study_ratings WHERE (study, item) IN"
@@ -98,7 +98,7 @@ _ERASURES: Final = {
     "threads_emptied": "UPDATE threads SET url = '' WHERE id = :pk",
 }
 # What is found by the thread's name, whether or not it ever became a thread here.
-_BY_NAME: Final = {
+_BY_NAME = {
     "fetches": "DELETE FROM fetches WHERE source = :source AND thread_id = :thread_id",
     "frontier": "DELETE FROM frontier WHERE source = :source AND thread_id = :thread_id",
     "import_problems": f"UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'"
@@ -173,11 +173,12 @@ async def lift_takedown(
 ) -> None:
     """Let a later harvest bring a thread back. Raises CheckFailed for one that is not taken down."""
     await no_takedown(session)
-    row = TakedownRow
-    statement = update(row).where(
-        row.source == source, row.thread_id == thread_id, row.lifted_at.is_(None)
+    statement = update(TakedownRow).where(
+        TakedownRow.source == source,
+        TakedownRow.thread_id == thread_id,
+        TakedownRow.lifted_at.is_(None),
     )
-    lifted = statement.values(lifted_at=func.now()).returning(row.source)
+    lifted = statement.values(lifted_at=func.now()).returning(TakedownRow.source)
     if await session.scalar(lifted) is None:
         raise CheckFailed(f"{source}/{thread_id} is not taken down")
     await record(

@@ -154,10 +154,16 @@ async def _read_revisions(
     session: AsyncSession, pks: Sequence[int]
 ) -> dict[int, list[list[Any]]]:
     """Thread → [revision, its digest, its number], in the order of revisions."""
-    row = ThreadRevisionRow
-    query = select(row.thread_id, row.revision, row.digest, row.id)
+    query = select(
+        ThreadRevisionRow.thread_id,
+        ThreadRevisionRow.revision,
+        ThreadRevisionRow.digest,
+        ThreadRevisionRow.id,
+    )
     numbers = bindparam(None, list(pks), type_=ARRAY(Integer))
-    query = query.where(row.thread_id == any_(numbers)).order_by(row.revision)
+    query = query.where(ThreadRevisionRow.thread_id == any_(numbers)).order_by(
+        ThreadRevisionRow.revision
+    )
     revisions: dict[int, list[list[Any]]] = {pk: [] for pk in pks}
     for pk, *revision in await session.execute(query):
         revisions[pk].append(revision)
@@ -211,9 +217,10 @@ async def mark_gone(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
 ) -> None:
     """Note that the source no longer has these threads, from now on unless it was noted before."""
-    row = ThreadRow
-    moment = func.coalesce(row.gone_at, func.now())
-    gone = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
+    moment = func.coalesce(ThreadRow.gone_at, func.now())
+    gone = update(ThreadRow).where(
+        ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids)
+    )
     await session.execute(gone.values(gone_at=moment))
 
 
@@ -221,9 +228,10 @@ async def mark_seen(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
 ) -> None:
     """Note that the source has these threads now."""
-    row = ThreadRow
-    moment = func.greatest(func.now(), row.last_seen_at)
-    seen = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
+    moment = func.greatest(func.now(), ThreadRow.last_seen_at)
+    seen = update(ThreadRow).where(
+        ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids)
+    )
     await session.execute(seen.values(gone_at=None, last_seen_at=moment))
 
 
@@ -264,16 +272,18 @@ async def pending_revisions(
 
 async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
     """The thread's revisions, oldest first; empty for no such thread."""
-    row, named = ThreadRevisionRow, ThreadRow
-    query = select(row.id).join(named, named.id == row.thread_id)
-    query = query.where(named.source == source, named.thread_id == thread_id)
-    return list(await session.scalars(query.order_by(row.revision)))
+    query = select(ThreadRevisionRow.id).join(
+        ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id
+    )
+    query = query.where(ThreadRow.source == source, ThreadRow.thread_id == thread_id)
+    return list(await session.scalars(query.order_by(ThreadRevisionRow.revision)))
 
 
 async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
     """The number of a thread's row; None for no such thread."""
-    row = ThreadRow
-    query = select(row.id).where(row.source == source, row.thread_id == thread_id)
+    query = select(ThreadRow.id).where(
+        ThreadRow.source == source, ThreadRow.thread_id == thread_id
+    )
     return await session.scalar(query)
 
 
@@ -315,9 +325,10 @@ async def save_identifiers(
 
 async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
     """Kind → how many the revision's raw text has."""
-    row = IdentifierRow
-    query = select(row.kind, func.count()).where(row.revision_id == revision_pk)
-    query = query.group_by(row.kind).order_by(row.kind)
+    query = select(IdentifierRow.kind, func.count()).where(
+        IdentifierRow.revision_id == revision_pk
+    )
+    query = query.group_by(IdentifierRow.kind).order_by(IdentifierRow.kind)
     counted = await session.execute(query)
     return {kind: count for kind, count in counted}  # noqa: C416 - a row is no tuple to mypy
 
@@ -325,11 +336,14 @@ async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str
 async def _stored(
     session: AsyncSession, revision_pks: Sequence[int]
 ) -> list[StoredThread]:
-    row, named = ThreadRevisionRow, ThreadRow
     numbers = bindparam(None, list(revision_pks), type_=ARRAY(Integer))
-    query = select(row, named.source, named.thread_id, named.url)
-    query = query.join(named, named.id == row.thread_id)
-    query = query.where(row.id == any_(numbers)).order_by(row.id)
+    query = select(
+        ThreadRevisionRow, ThreadRow.source, ThreadRow.thread_id, ThreadRow.url
+    )
+    query = query.join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
+    query = query.where(ThreadRevisionRow.id == any_(numbers)).order_by(
+        ThreadRevisionRow.id
+    )
     threads = []
     for revision, source, thread_id, url in await session.execute(query):
         messages = tuple(map(message_of, revision.messages))

@@ -23,8 +23,8 @@ from medlive.web.site import Site, site_of
 
 SIGN_IN: Final = "/sign-in"
 TOKEN: Final = "token"
-_FORMS: Final = "csrf"
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_FORMS = "csrf"
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 async def check_exposure(site: Site, host: str) -> None:

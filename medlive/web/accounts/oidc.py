@@ -20,8 +20,8 @@ from medlive.errors import CheckFailed
 from medlive.guard.trust import tls_context
 from medlive.web.site import Site
 
-_log: Final = logging.getLogger(__name__)
-_UNREADABLE: Final = (
+_log = logging.getLogger(__name__)
+_UNREADABLE = (
     AttributeError,
     KeyError,
     RuntimeError,

@@ -31,8 +31,8 @@ SLOW_S: Final = 2.0
 to nobody: a stranger at another address keeps no owner out."""
 HOME: Final = "/account"
 
-_FORM: Final = [Depends(check_form)]
-_log: Final = logging.getLogger(__name__)
+_FORM = [Depends(check_form)]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,8 @@ async def _check_password(
         _log.warning(text, attempts)
         await asyncio.sleep(SLOW_S)
     async with site.database.begin() as session:
-        account, stored = await accounts.find_password(session, spelled) or (None, None)
+        account = await accounts.find_with_password(session, spelled)
+    stored = account and account.password_hash
     is_right = await passwords.verify(stored, password)
     if not is_right or account is None or stored is None:
         raise HTTPException(422, "The name or the password is wrong.")

@@ -47,8 +47,8 @@ NEW_ROWS: Final = 2  # Empty rows for further criteria
 Kind = Literal["case", "thread", "source", "step", "dispute"]
 
 
-_TEXTS: Final = ("narrative", "query", "advice")
-_CRITERION: Final = (
+_TEXTS = ("narrative", "query", "advice")
+_CRITERION = (
     "id",
     "criterion",
     "axis",
@@ -59,7 +59,7 @@ _CRITERION: Final = (
     "source",
 )
 """The fields of a criterion in the form to edit a case."""
-_ROW: Final = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
+_ROW = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
 """The name of a field of a criterion."""
 _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "theme": tuple(Theme),

@@ -40,7 +40,7 @@ AUDIT: Final = Room(False, router, (Section("Audit", "/audit"),))
 PlaceOf = Annotated[Place, Depends()]
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
-_LINKS: Final = [
+_LINKS = [
     *((table.title, f"/audit/{name}") for name, table in TABLES.items()),
     ("Gaps", "/audit/gaps"),
 ]

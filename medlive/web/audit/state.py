@@ -16,7 +16,7 @@ from medlive.errors import UsageError
 from medlive.guard.bounds import SEARCH_CHARS
 
 TABLE: Final = "table"
-_TIMES: Final = ("since", "until")
+_TIMES = ("since", "until")
 
 
 @dataclass(frozen=True, slots=True)

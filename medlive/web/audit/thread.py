@@ -37,7 +37,7 @@ from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
 from medlive.web.site import site_of
 
-_FIELDS: Final = (
+_FIELDS = (
     "narrative",
     "query",
     "advice",

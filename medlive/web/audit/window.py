@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import HTTPException, Query, Request
 
 from medlive.db.threads.excerpts import Window
 from medlive.guard.bounds import MESSAGE_CHARS_SHOWN, MESSAGES_SHOWN
 
-_MOST: Final = 10_000_000
-_NAMES: Final = ("page", "message", "part")
+_MOST = 10_000_000
+_NAMES = ("page", "message", "part")
 
 
 @dataclass(frozen=True, slots=True)

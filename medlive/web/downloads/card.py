@@ -3,16 +3,15 @@
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup
 
-_FRONT: Final = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
-_ALERT: Final = re.compile(r"^> \[![A-Z]+\]\n", re.MULTILINE)
-_FOLDING: Final = re.compile(r"</?details>|<summary>([^<>]*)</summary>")
+_FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_ALERT = re.compile(r"^> \[![A-Z]+\]\n", re.MULTILINE)
+_FOLDING = re.compile(r"</?details>|<summary>([^<>]*)</summary>")
 
 
 class _Renderer(RendererHTML):
@@ -32,9 +31,9 @@ class _Renderer(RendererHTML):
         return escape(tokens[idx].content)
 
 
-_PARSER: Final = MarkdownIt(
-    "commonmark", {"html": True}, renderer_cls=_Renderer
-).enable("table")
+_PARSER = MarkdownIt("commonmark", {"html": True}, renderer_cls=_Renderer).enable(
+    "table"
+)
 
 
 def card_html(markdown: str) -> Markup:

@@ -19,8 +19,8 @@ from medlive.publishing.target import IMMUTABLE, media_type
 FIGURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """For a file that is opened by itself: the styles of a figure, and nothing else."""
 DAMAGED: Final = "This file is damaged here and is not given out until it is restored."
-_RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
-_BLOCK: Final = 1024 * 1024
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_BLOCK = 1024 * 1024
 
 
 class _File(FileResponse):
@@ -107,7 +107,7 @@ def _precondition(request: Request, etag: str) -> int | None:
 
 
 _DIGESTS: Final[dict[tuple[int, ...], str]] = {}
-_MOST_DIGESTS: Final = 4096
+_MOST_DIGESTS = 4096
 
 
 def _digest(handle: io.FileIO) -> str:

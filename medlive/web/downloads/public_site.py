@@ -39,7 +39,7 @@ async def show(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     )
 
 
-_compress: Final = lru_cache(maxsize=64)(partial(gzip.compress, mtime=0))
+_compress = lru_cache(maxsize=64)(partial(gzip.compress, mtime=0))
 for _path in ("", "{name}.html"):
     router.add_api_route(f"/{_path}", show, methods=READ)
 for _folder in ("assets", "cases", "data", "lists", "models"):

@@ -35,16 +35,16 @@ from medlive.web.pages import render
 from medlive.web.requests import site_address
 from medlive.web.site import READ, Room, Section, SiteOf
 
-_REPORT_POLICY: Final = (
+_REPORT_POLICY = (
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
 )
 """A report's pages state their own policy, with the digests of their styles; here they are kept from cookies."""
 
-_WITHHELD: Final = (
+_WITHHELD = (
     "People check a grader's verdicts on cases of this snapshot without seeing them. Its report, which holds the"
     " verdicts, is shown again when their study is closed."
 )
-_CARD: Final = "README.md"
+_CARD = "README.md"
 router: Final = APIRouter(include_in_schema=False)
 
 
