@@ -21,7 +21,6 @@ from sqlalchemy import (
     ARRAY,
     ColumnElement,
     Row,
-    Text,
     TextClause,
     any_,
     bindparam,
@@ -181,11 +180,11 @@ def _insertion(
 
 
 def is_one_of(
-    column: InstrumentedAttribute[Any], values: Iterable[str]
+    column: InstrumentedAttribute[T], values: Iterable[T]
 ) -> ColumnElement[bool]:
-    """The condition that a text column holds one of the values, as one array parameter: `in_` writes a new
-    statement for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""
-    return column == any_(bindparam(None, list(values), type_=ARRAY(Text)))
+    """The condition that a column holds one of the values, as one array parameter: `in_` writes a new statement
+    for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""
+    return column == any_(bindparam(None, list(values), type_=ARRAY(column.type)))
 
 
 def _plain(value: Any) -> Any:

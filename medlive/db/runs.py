@@ -6,18 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import (
-    Select,
-    func,
-    select,
-    text,
-)
+from sqlalchemy import Select, func, select, text
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
 from medlive.clock import CLOCK_BOUND, iso_week
-from medlive.db.mapping import add_row, insert_rows, put_row, read, read_records, row_of
+from medlive.db.mapping import add_row, insert_rows, put_row, read, row_of
 from medlive.db.session import Database
 from medlive.db.tables.intake import (
     HarvestRunRow,
@@ -29,8 +24,6 @@ from medlive.db.tables.intake import (
 from medlive.db.tables.release import (
     EvaluationRunRow,
     PipelineRunRow,
-    SnapshotRow,
-    SnapshotState,
 )
 from medlive.logs import bound, kept_lines
 
@@ -243,6 +236,18 @@ class History:
     )
 
 
+_FAILURES = text(
+    "SELECT command, iso_week, count(*) FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
+)
+_FROZEN = text(
+    "SELECT version, frozen_at FROM snapshots WHERE state = 'frozen' ORDER BY version"
+)
+_WEEKS = text("""
+    SELECT iso_week FROM harvest_runs WHERE iso_week <= :week
+    UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week
+""")
+
+
 async def load_history(
     session: AsyncSession, moment: datetime | None = None
 ) -> History:
@@ -250,57 +255,56 @@ async def load_history(
 
     A clock that was ahead once leaves records of weeks that have not come. They count for nothing.
     """
-    own = _IS_STEP | PipelineRunRow.command.in_([CURATE, PRUNE])
+    run, harvest = PipelineRunRow, HarvestRunRow
+    own = _IS_STEP | run.command.in_([CURATE, PRUNE])
     week = _LAST_WEEK
     if moment is not None:
-        bound_at = moment + CLOCK_BOUND
-        week = iso_week(bound_at)
-        by_hand = PipelineRunRow.week.is_(None) & (
-            PipelineRunRow.started_at <= bound_at
-        )
-        own &= (PipelineRunRow.week <= week) | by_hand
-    commands = (
-        select(PipelineRunRow).ext(distinct_on(PipelineRunRow.command)).where(own)
-    )
-    commands = commands.order_by(PipelineRunRow.command, PipelineRunRow.id.desc())
+        until = moment + CLOCK_BOUND
+        week = iso_week(until)
+        by_hand = run.week.is_(None) & (run.started_at <= until)
+        own &= (run.week <= week) | by_hand
+    commands = select(run).ext(distinct_on(run.command)).where(own)
+    commands = commands.order_by(run.command, run.id.desc())
     latest = await _read_runs(session, commands)
-    done = await _read_runs(
-        session, commands.where(PipelineRunRow.outcome == RunOutcome.DONE)
-    )
-    failed = text(
-        "SELECT command, iso_week AS week, count(*) AS times FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
-    )
     failures = {}
-    for of_week in await read_records(session, failed):
-        last = latest.get(of_week.command)
-        if last is not None and last.week == of_week.week:
-            failures[of_week.command] = of_week.times
-    snapshots = select(SnapshotRow.version, SnapshotRow.frozen_at)
-    snapshots = snapshots.where(SnapshotRow.state == SnapshotState.FROZEN)
-    frozen_week, frozen_at, frozen_ahead = None, None, None
-    for version, moment in await session.execute(
-        snapshots.order_by(SnapshotRow.version)
-    ):
+    for command, failed_week, times in await session.execute(_FAILURES):
+        if command in latest and latest[command].week == failed_week:
+            failures[command] = times
+    newest = select(harvest).ext(distinct_on(harvest.source))
+    newest = newest.where(harvest.iso_week <= week)
+    newest = newest.order_by(harvest.source, harvest.iso_week.desc())
+    is_done = harvest.outcome == RunOutcome.DONE
+    done = await _read_harvests(session, newest.where(is_done))
+    firsts = select(harvest.source, func.min(harvest.started_at))
+    first_at = {
+        row[0]: row[1] for row in await session.execute(firsts.group_by(harvest.source))
+    }
+    harvests = {}
+    for source, last in (await _read_harvests(session, newest)).items():
+        week_done = (
+            (done[source].week, done[source].finished_at)
+            if source in done
+            else (None, None)
+        )
+        harvests[source] = HarvestHistory(first_at[source], last, *week_done)
+    frozen_week = frozen_at = frozen_ahead = None
+    for version, frozen in await session.execute(_FROZEN):
         if version <= week:
-            frozen_week, frozen_at = version, moment
+            frozen_week, frozen_at = version, frozen
         else:
             frozen_ahead = version
-    weeks = text(
-        "SELECT iso_week FROM harvest_runs WHERE iso_week <= :week"
-        " UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week"
-    )
     why = SourceRow.quarantine_reason
-    quarantined = await session.execute(
-        select(SourceRow.name, why).where(why.is_not(None))
-    )
+    quarantined = select(SourceRow.name, why).where(why.is_not(None))
     return History(
-        harvests=await _load_harvests(session, week),
+        harvests=harvests,
         latest=latest,
-        done=done,
-        weeks=frozenset(await session.scalars(weeks, {"week": week})),
+        done=await _read_runs(session, commands.where(run.outcome == RunOutcome.DONE)),
+        weeks=frozenset(await session.scalars(_WEEKS, {"week": week})),
         frozen_week=frozen_week,
         frozen_at=frozen_at,
-        quarantined={name: reason or "" for name, reason in quarantined},
+        quarantined={
+            name: reason or "" for name, reason in await session.execute(quarantined)
+        },
         failures=failures,
         frozen_ahead=frozen_ahead,
     )
@@ -317,31 +321,6 @@ async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
         for name, week in await session.execute(query, values):
             names.append(f"{name} {week}")
     return sorted(names)
-
-
-async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestHistory]:
-    latest = await _read_harvests(session, _newest(week))
-    ended = _newest(week).where(HarvestRunRow.outcome == RunOutcome.DONE)
-    done = await _read_harvests(session, ended)
-    firsts = text("SELECT source, min(started_at) AS at FROM harvest_runs GROUP BY 1")
-    histories = {}
-    for first in await read_records(session, firsts):
-        if (own := latest.get(first.source)) is not None:
-            last = done.get(first.source)
-            done_week, done_at = (last.week, last.finished_at) if last else (None, None)
-            history = HarvestHistory(first.at, own, done_week, done_at)
-            histories[first.source] = history
-    return histories
-
-
-def _newest(week: str) -> Select[HarvestRunRow]:
-    """Each source's latest harvest for a week that has come."""
-    newest = (
-        select(HarvestRunRow)
-        .ext(distinct_on(HarvestRunRow.source))
-        .where(HarvestRunRow.iso_week <= week)
-    )
-    return newest.order_by(HarvestRunRow.source, HarvestRunRow.iso_week.desc())
 
 
 async def clear_runs(

@@ -100,7 +100,10 @@ class Listing:
         facets = {name: where.facets[name] for name in where.facets if name != "week"}
         conditions = self.chosen(Filter(facets), without=without)
         if "week" in where.facets and without != "week":
-            conditions.append(_in_weeks(self.moment, where.facets["week"]))
+            weeks = []
+            for first, end in map(week_bounds, where.facets["week"]):
+                weeks.append(and_(self.moment >= first, self.moment < end))
+            conditions.append(or_(*weeks))
         if where.since is not None:
             conditions.append(self.moment >= where.since)
         if where.until is not None:
@@ -188,12 +191,6 @@ def define_listing(
     )
 
 
-def _in_weeks(moment: Any, weeks: Iterable[str]) -> ColumnElement[bool]:
-    """The condition that a moment lies in one of some weeks."""
-    bounds = map(week_bounds, weeks)
-    return or_(*(and_(moment >= first, moment < end) for first, end in bounds))
-
-
 def has_words(words: Any) -> Callable[[str], ColumnElement[bool]]:
     """A search for rows whose tsvector, made by `medlive_words`, has all words of a text."""
 
@@ -252,8 +249,12 @@ async def load_page(
     has_before, has_after = (more, True) if backwards else (after is not None, more)
     keys = []
     for row in rows_read:
-        values = [getattr(row, f"key_{n}") for n in range(len(order))]
-        keys.append("~".join(map(_as_text, values)))
+        parts = []
+        for n in range(len(order)):
+            value = getattr(row, f"key_{n}")
+            is_moment = isinstance(value, datetime)
+            parts.append(value.isoformat() if is_moment else str(value))
+        keys.append("~".join(parts))
     return RowPage(
         rows=[_shown(listing, row) for row in rows_read],
         before=keys[0] if keys and has_before else None,
@@ -335,26 +336,22 @@ async def _count_by(
     return total, facets
 
 
-def _as_text(value: Any) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
 def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
     """The values that a key was made of. Raises UsageError."""
+    values: list[Any] = []
     try:
         if len(key) > CURSOR_CHARS:
             raise ValueError(key)
-        pairs = zip(key.split("~"), order, strict=True)
-        return [_parse_value(text, column.type) for text, column in pairs]
+        for text, column in zip(key.split("~"), order, strict=True):
+            kind = column.type
+            if isinstance(kind, DateTime):
+                values.append(literal(datetime.fromisoformat(text), kind))
+            elif isinstance(kind, Integer):
+                if _WHOLE_NUMBER.fullmatch(text) is None:
+                    raise ValueError(text)
+                values.append(literal(int(text), BigInteger))
+            else:
+                values.append(literal(to_stored(text), kind))
     except ValueError:
         raise UsageError(f"not the key of a row: {key[:80]!r}") from None
-
-
-def _parse_value(text: str, kind: Any) -> Any:
-    if isinstance(kind, DateTime):
-        return literal(datetime.fromisoformat(text), kind)
-    if isinstance(kind, Integer):
-        if _WHOLE_NUMBER.fullmatch(text) is None:
-            raise ValueError(text)
-        return literal(int(text), BigInteger)
-    return literal(to_stored(text), kind)
+    return values

@@ -1,12 +1,13 @@
 """Withdrawals: what no later snapshot may hold, and the errata about what frozen ones do."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.db.audit_log import record
@@ -26,8 +27,6 @@ from medlive.rubric.model import Criterion, Origin, Rubric
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from medlive.text.normalise import fold
 
-_Criteria = dict[tuple[str, int], dict[str | None, CriterionRow]]
-"""(Case, revision) → criterion's id → criterion."""
 _LOCK = 0x6D656572  # "meer": one number for every writer of this database's errata
 
 
@@ -233,92 +232,61 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     count as if there were none of them.
     """
     await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-    withdrawals = await list_withdrawals(session)
-    if not withdrawals:
-        return Errata()
-    versions = select(SnapshotRow.version).where(
+    snapshots = select(SnapshotRow.version).where(
         SnapshotRow.state == SnapshotState.FROZEN
     )
     if public:
-        versions = versions.where(SnapshotRow.publishable.is_(True))
-    frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
-    moments = await session.execute(
-        select(ReinstatementRow.withdrawal_id, ReinstatementRow.reinstated_at)
+        snapshots = snapshots.where(SnapshotRow.publishable.is_(True))
+    frozen = list(await session.scalars(snapshots.order_by(SnapshotRow.version)))
+    row, member, held = WithdrawalRow, SnapshotMemberRow, CriterionRow
+    undone, withdrawn = ReinstatementRow, aliased(CriterionRow)
+    was = (withdrawn.case_id == row.case_id) & (withdrawn.revision == row.revision)
+    query = (
+        select(row, member.version, withdrawn.criterion, held, undone.reinstated_at)
+        .join(member, member.case_id == row.case_id)
+        .outerjoin(undone, undone.withdrawal_id == row.number)
+        .outerjoin(withdrawn, was & (withdrawn.criterion_id == row.criterion_id))
+        .outerjoin(
+            held,
+            row.criterion_id.is_not(None)
+            & (held.case_id == member.case_id)
+            & (held.revision == member.revision),
+        )
+        .where(is_one_of(member.version, frozen), member.first_release.is_not(None))
     )
-    reinstated_at = {number: moment for number, moment in moments}  # noqa: C416
-    shown = select(
-        SnapshotMemberRow.case_id, SnapshotMemberRow.version, SnapshotMemberRow.revision
-    ).where(
-        is_one_of(SnapshotMemberRow.version, frozen),
-        SnapshotMemberRow.first_release.is_not(None),
-        SnapshotMemberRow.case_id.in_(select(WithdrawalRow.case_id)),
-    )
-    members: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for case_id, version, revision in await session.execute(
-        shown.order_by(SnapshotMemberRow.version)
-    ):
-        members[case_id].append((version, revision))
-    touched = select(WithdrawalRow.case_id)
-    touched = touched.where(WithdrawalRow.criterion_id.is_not(None))
-    of_touched = select(CriterionRow).where(CriterionRow.case_id.in_(touched))
-    criteria: _Criteria = defaultdict(dict)
-    for row in await session.scalars(of_touched):
-        criteria[row.case_id, row.revision][row.criterion_id] = row
-    entries: list[Erratum] = []
-    for withdrawal in withdrawals:
-        places = _find_places(withdrawal, members[withdrawal.case_id], criteria)
-        for name in sorted(places, key=str):
-            last = criteria[withdrawal.case_id, max(places[name])[1]].get(name)
-            entry = _erratum(withdrawal, last, places[name], frozen)
-            if (moment := reinstated_at.get(withdrawal.number)) is not None:
-                update = {"reinstated_at": moment.replace(microsecond=0)}
-                entry = entry.model_copy(update=update)
-            entries.append(entry)
+    # Withdrawal and criterion's id, "" for the whole case → where a snapshot holds it, the oldest first
+    places: dict[tuple[int, str], list[Any]] = defaultdict(list)
+    for place in await session.execute(query.order_by(member.version)):
+        withdrawal, _, old_text, criterion, _ = place
+        name = ""
+        if withdrawal.criterion_id is not None:
+            wanted = withdrawal.criterion_digest
+            if old_text is not None:
+                wanted = text_digest(old_text)
+            if criterion is None or text_digest(criterion.criterion) != wanted:
+                continue
+            name = criterion.criterion_id
+        places[withdrawal.number, name].append(place)
+    entries = []
+    for key in sorted(places):
+        withdrawal, last, _, criterion, reinstated_at = places[key][-1]
+        part: dict[str, Any] = {"criterion_id": None, "revision": None}
+        if criterion is not None:
+            part["criterion_id"] = f"{withdrawal.case_id}-{criterion.criterion_id}"
+            part["revision"] = criterion.revision
+            if criterion.origin is not Origin.ADVICE:
+                part["origin"] = criterion.origin.value
+        if reinstated_at is not None:
+            part["reinstated_at"] = reinstated_at.replace(microsecond=0)
+        erratum = Erratum(
+            id=withdrawal.number,
+            issued_at=withdrawal.withdrawn_at.replace(microsecond=0),
+            kind=withdrawal.kind,
+            case_id=withdrawal.case_id,
+            reason=withdrawal.reason,
+            snapshots=tuple(place.version for place in places[key]),
+            fixed_in=next((version for version in frozen if version > last), None),
+            **part,
+        )
+        entries.append(erratum)
     return Errata(entries=tuple(entries))
-
-
-def _find_places(
-    withdrawal: Withdrawal, members: Iterable[tuple[str, int]], criteria: _Criteria
-) -> dict[str | None, list[tuple[str, int]]]:
-    """Criterion's id, None for the whole case → (version, revision) of the snapshots that hold what was withdrawn."""
-    if withdrawal.criterion_id is None:
-        whole = list(members)
-        return {None: whole} if whole else {}
-    wanted = withdrawal.criterion_digest
-    withdrawn = criteria[withdrawal.case_id, withdrawal.revision].get(
-        withdrawal.criterion_id
-    )
-    if withdrawn is not None:
-        wanted = text_digest(withdrawn.criterion)
-    places: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
-    for version, revision in members:
-        for name, criterion in criteria[withdrawal.case_id, revision].items():
-            if text_digest(criterion.criterion) == wanted:
-                places[name].append((version, revision))
-    return places
-
-
-def _erratum(
-    withdrawal: Withdrawal,
-    criterion: CriterionRow | None,
-    places: list[tuple[str, int]],
-    frozen: Iterable[str],
-) -> Erratum:
-    """The entry of a withdrawal, of a criterion as the last of the snapshots holds it."""
-    versions = sorted({version for version, _ in places})
-    part: dict[str, Any] = {"criterion_id": None, "revision": None}
-    if criterion is not None:
-        part["criterion_id"] = f"{withdrawal.case_id}-{criterion.criterion_id}"
-        part["revision"] = criterion.revision
-        if criterion.origin is not Origin.ADVICE:
-            part["origin"] = criterion.origin.value
-    return Erratum(
-        id=withdrawal.number,
-        issued_at=withdrawal.withdrawn_at.replace(microsecond=0),
-        kind=withdrawal.kind,
-        case_id=withdrawal.case_id,
-        reason=withdrawal.reason,
-        snapshots=tuple(versions),
-        fixed_in=next((version for version in frozen if version > versions[-1]), None),
-        **part,
-    )

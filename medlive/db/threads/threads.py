@@ -7,10 +7,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import (
-    ARRAY,
-    Integer,
-    any_,
-    bindparam,
     func,
     select,
     text,
@@ -97,83 +93,49 @@ async def save_threads(
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
     pks = await _lock_threads(session, threads)
-    origins = []
+    row = ThreadRevisionRow
+    query = select(row.thread_id, row.revision, row.digest, row.id)
+    query = query.where(is_one_of(row.thread_id, pks)).order_by(row.revision)
+    # Thread → revision and digest of each of its revisions, in order
+    known: dict[int, list[tuple[int, str]]] = {pk: [] for pk in pks}
+    revision_pks = {}
+    for pk, number, digest, revision_pk in await session.execute(query):
+        known[pk].append((number, digest))
+        revision_pks[pk, number] = revision_pk
+    rows: list[dict[str, Any]] = []
+    plan: list[tuple[int, int, Literal["new", "revised", "unchanged"]]] = []
     fetches = fetch_ids or [None] * len(threads)
     assumed = assumed_posted_at or [False] * len(threads)
-    for thread, fetch_id, was_assumed in zip(threads, fetches, assumed, strict=True):
-        origin = {
-            "fetch_id": fetch_id,
-            "import_run_id": import_run_id,
-            "posted_at_assumed": was_assumed and thread.posted_at is not None,
-        }
-        origins.append(origin)
-    items = zip(pks, threads, origins, strict=True)
-    known = await _read_revisions(session, pks)
-    return await _add_revisions(session, known, items, latest=fetch_ids is not None)
-
-
-async def _add_revisions(
-    session: AsyncSession,
-    known: dict[int, list[list[Any]]],
-    threads: Iterable[tuple[int, Thread, dict[str, Any]]],
-    *,
-    latest: bool,
-) -> list[SavedThread]:
-    """Add what is new of (its number, thread, its origin), compared with the latest revision or with any."""
-    rows: list[dict[str, Any]] = []
-    plan: list[tuple[int, list[Any], Literal["new", "revised", "unchanged"]]] = []
-    for pk, thread, origin in threads:
-        before, digest = known[pk], thread.digest
-        same = _find_same(before[-1:] if latest else before, digest)
-        if same is not None:
-            plan.append((pk, same, "unchanged"))
+    for pk, thread, fetch_id, is_assumed in zip(
+        pks, threads, fetches, assumed, strict=True
+    ):
+        digest = thread.digest
+        compared = known[pk] if fetch_ids is None else known[pk][-1:]
+        same = [number for number, other in compared if other == digest]
+        if same:
+            plan.append((pk, same[-1], "unchanged"))
             continue
-        number = before[-1][0] + 1 if before else 1
-        before.append([number, digest, None])
-        plan.append((pk, before[-1], "new" if number == 1 else "revised"))
+        number = known[pk][-1][0] + 1 if known[pk] else 1
+        known[pk].append((number, digest))
+        plan.append((pk, number, "new" if number == 1 else "revised"))
         values = row_of(
-            ThreadRevisionRow,
+            row,
             thread,
             thread_id=pk,
             revision=number,
             digest=digest,
-            **origin,
+            fetch_id=fetch_id,
+            import_run_id=import_run_id,
+            posted_at_assumed=is_assumed and thread.posted_at is not None,
             messages=[{"id": m.id, **m.content()} for m in thread.messages],
         )
         rows.append(values)
     names = ("thread_id", "revision", "id")
-    inserted = await insert_rows(session, ThreadRevisionRow, rows, returning=names)
-    added = {(row.thread_id, row.revision): row.id for row in inserted}
-    saved = []
-    for pk, (number, _, revision_pk), status in plan:
-        saved.append(SavedThread(pk, revision_pk or added[pk, number], status))
-    return saved
-
-
-async def _read_revisions(
-    session: AsyncSession, pks: Sequence[int]
-) -> dict[int, list[list[Any]]]:
-    """Thread → [revision, its digest, its number], in the order of revisions."""
-    query = select(
-        ThreadRevisionRow.thread_id,
-        ThreadRevisionRow.revision,
-        ThreadRevisionRow.digest,
-        ThreadRevisionRow.id,
-    )
-    numbers = bindparam(None, list(pks), type_=ARRAY(Integer))
-    query = query.where(ThreadRevisionRow.thread_id == any_(numbers)).order_by(
-        ThreadRevisionRow.revision
-    )
-    revisions: dict[int, list[list[Any]]] = {pk: [] for pk in pks}
-    for pk, *revision in await session.execute(query):
-        revisions[pk].append(revision)
-    return revisions
-
-
-def _find_same(revisions: Sequence[list[Any]], digest: str) -> list[Any] | None:
-    """The last of some revisions that has this digest."""
-    same = [revision for revision in revisions if revision[1] == digest]
-    return same[-1] if same else None
+    for added in await insert_rows(session, row, rows, returning=names):
+        revision_pks[added.thread_id, added.revision] = added.id
+    return [
+        SavedThread(pk, revision_pks[pk, number], status) for pk, number, status in plan
+    ]
 
 
 def check_storable(thread: Thread) -> None:
@@ -336,12 +298,11 @@ async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str
 async def _stored(
     session: AsyncSession, revision_pks: Sequence[int]
 ) -> list[StoredThread]:
-    numbers = bindparam(None, list(revision_pks), type_=ARRAY(Integer))
     query = select(
         ThreadRevisionRow, ThreadRow.source, ThreadRow.thread_id, ThreadRow.url
     )
     query = query.join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
-    query = query.where(ThreadRevisionRow.id == any_(numbers)).order_by(
+    query = query.where(is_one_of(ThreadRevisionRow.id, revision_pks)).order_by(
         ThreadRevisionRow.id
     )
     threads = []
