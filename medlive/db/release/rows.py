@@ -86,24 +86,34 @@ class Interrupted(Exception):
 class SnapshotReader:
     """One state of the database: the rows of a snapshot, and of case revisions."""
 
-    def __init__(self, connection: psycopg.Connection[DictRow], stop: Event) -> None:
+    def __init__(
+        self, connection: psycopg.Connection[DictRow], stop: Event, version: str
+    ) -> None:
         """Use `read_snapshots`."""
         self._connection, self._stop = connection, stop
+        self._version = {"version": version}
 
-    def cases(self, version: str) -> Iterator[SnapshotCase]:
-        """The cases that a snapshot shows with their criteria, by case id."""
-        return map(_case, self.stream(_SHOWN, {"version": version}))
+    def cases(self) -> Iterator[SnapshotCase]:
+        """The cases that the snapshot shows with their criteria, by case id."""
+        return map(_case, self._stream(_SHOWN, self._version))
 
     def revisions(self, asked: Sequence[tuple[str, int]]) -> Iterator[SnapshotCase]:
         """Case revisions by (case id, revision), in any order; the week of its posting stands for each release."""
         names = {"case_ids": [i for i, _ in asked], "revisions": [r for _, r in asked]}
-        return map(_case, self.stream(_ASKED, names))
+        return map(_case, self._stream(_ASKED, names))
 
-    def entries(self, version: str) -> "StoredEntries":
-        """What a snapshot's ledgers list."""
-        return StoredEntries(self, version)
+    def changes(self, kind: ChangeKind) -> Iterator[Change]:
+        """The cases that changed in this way since the parent, by case id."""
+        for row in self._stream(_CHANGES, self._version | {"kind": kind.value}):
+            reason = from_stored(row.pop("reason"))
+            yield Change(kind, reason=reason, **row)
 
-    def stream(
+    def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
+        """The entries of a section of `holdouts.json`, by its key."""
+        for row in self._stream(_HOLDOUTS[section], self._version):
+            yield {name: from_stored(value) for name, value in row.items()}
+
+    def _stream(
         self, query: LiteralString, values: Mapping[str, Any]
     ) -> Iterator[DictRow]:
         """The rows of a query, 500 in memory at a time."""
@@ -116,32 +126,11 @@ class SnapshotReader:
                 yield row
 
 
-class StoredEntries:
-    """The entries of a snapshot's ledgers, read anew each time they are asked for."""
-
-    def __init__(self, reader: SnapshotReader, version: str) -> None:
-        """Use `SnapshotReader.entries`."""
-        self._reader, self._version = reader, version
-
-    def changes(self, kind: ChangeKind) -> Iterator[Change]:
-        """The cases that changed in this way since the parent, by case id."""
-        for row in self._reader.stream(
-            _CHANGES, {"version": self._version, "kind": kind.value}
-        ):
-            reason = from_stored(row["reason"])
-            yield Change(
-                kind, row["case_id"], reason, row["from_revision"], row["to_revision"]
-            )
-
-    def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
-        """The entries of a section of `holdouts.json`, by its key."""
-        for row in self._reader.stream(_HOLDOUTS[section], {"version": self._version}):
-            yield {name: from_stored(value) for name, value in row.items()}
-
-
 @contextmanager
-def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotReader]:
-    """A reader of the database's present state, for one thread.
+def read_snapshots(
+    url: URL, stop: Event | None = None, *, version: str = ""
+) -> Iterator[SnapshotReader]:
+    """A reader of the database's present state and of the snapshot `version`, for one thread.
 
     Raises DatabaseUnavailable. The reader raises Interrupted at the next row once `stop` is set.
     """
@@ -155,7 +144,7 @@ def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotRead
             connection.execute(
                 "SET LOCAL jit = off"
             )  # it compiles for seconds what is looked up row by row
-            yield SnapshotReader(connection, stop or Event())
+            yield SnapshotReader(connection, stop or Event(), version)
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
 

@@ -8,7 +8,7 @@ from sqlalchemy import delete, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import add_row, read_records
+from medlive.db.mapping import Record, add_row, read_records
 from medlive.db.tables.release import (
     SnapshotChangeRow,
     SnapshotKeptOutRow,
@@ -102,11 +102,13 @@ _ENGINES = text(f"""
     FROM curations, jsonb_each(engines) AS each (role, used) WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2, 3
 """)
 _PROMPTS = text(f"""
-    SELECT DISTINCT task, prompt_digest FROM agent_calls WHERE curation_id IN ({_SHOWN}) ORDER BY 1, 2
+    SELECT DISTINCT task AS name, prompt_digest AS value FROM agent_calls WHERE curation_id IN ({_SHOWN}) ORDER BY 1, 2
 """)
 _THRESHOLDS = text(f"""
-    SELECT DISTINCT threshold_sufficiency, threshold_alignment FROM curations
-    WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2
+    SELECT DISTINCT used.name, used.value, threshold_sufficiency, threshold_alignment FROM curations
+    CROSS JOIN LATERAL (VALUES ('sufficiency', threshold_sufficiency), ('alignment', threshold_alignment))
+        AS used (name, value)
+    WHERE curations.id IN ({_SHOWN}) ORDER BY threshold_sufficiency, threshold_alignment
 """)
 _EVIDENCE = text(f"""
     SELECT retriever, digest AS index_digest, corpora, passages FROM evidence_indexes
@@ -273,36 +275,28 @@ async def load_provenance(
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
     named = {"version": version}
-    engines = []
-    for row in await read_records(session, _ENGINES, named):
-        engines.append(EngineUse(role=row.role, engine=row.engine, model=row.model))
-    prompts: list[tuple[str, Any]] = []
-    for row in await read_records(session, _PROMPTS, named):
-        prompts.append((row.task, row.prompt_digest))
-    thresholds: list[tuple[str, Any]] = []
-    for row in await read_records(session, _THRESHOLDS, named):
-        thresholds.append(("sufficiency", row.threshold_sufficiency))
-        thresholds.append(("alignment", row.threshold_alignment))
-    evidence = []
-    for row in await read_records(session, _EVIDENCE, named):
+    engines = await read_records(session, _ENGINES, named)
+    prompts = await read_records(session, _PROMPTS, named)
+    thresholds = await read_records(session, _THRESHOLDS, named)
+    evidence = await read_records(session, _EVIDENCE, named)
+    for row in evidence:
         row.corpora = dict(sorted(row.corpora.items()))
-        evidence.append(EvidenceUse(**vars(row)))
     return Provenance(
         code_version=code_version,
-        engines=tuple(engines),
+        engines=tuple(EngineUse(**vars(row)) for row in engines),
         prompts=_numbered(prompts),
-        evidence=tuple(evidence),
+        evidence=tuple(EvidenceUse(**vars(row)) for row in evidence),
         thresholds=_numbered(thresholds),
     )
 
 
-def _numbered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _numbered(pairs: Iterable[Record]) -> dict[str, Any]:
     """Name → value; a name's further values under `name#2`, `name#3`."""
     values: dict[str, list[Any]] = {}
-    for name, value in pairs:
-        seen = values.setdefault(name, [])
-        if value not in seen:
-            seen.append(value)
+    for pair in pairs:
+        seen = values.setdefault(pair.name, [])
+        if pair.value not in seen:
+            seen.append(pair.value)
     numbered = {}
     for name, seen in sorted(values.items()):
         for number, value in enumerate(seen, start=1):

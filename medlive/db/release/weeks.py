@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -108,12 +108,8 @@ class WeekStanding:
     @property
     def in_short(self) -> str:
         """Such as "16 of 45, because 29 wait (not begun 29)"."""
-        done = self.decided + self.held
-        return (
-            f"{done} of {self.queued}, because {self.because}"
-            if self.because
-            else f"{done} of {self.queued}"
-        )
+        done = f"{self.decided + self.held} of {self.queued}"
+        return f"{done}, because {self.because}" if self.because else done
 
 
 async def note_queued(
@@ -170,45 +166,40 @@ async def settle_week(session: AsyncSession, standing: WeekStanding) -> None:
     await session.execute(_SETTLE, {"week": standing.week, "left_over": left_over})
 
 
-@dataclass(frozen=True, slots=True)
-class StepWait:
+class StepWait(NamedTuple):
     """Since when a step waits for others, and whether its time limit has passed."""
 
     since: datetime
     is_over: bool
 
 
+_LOAD_WAITS = text("SELECT step, week, since, ended_at IS NOT NULL FROM step_waits")
+_SAVE_WAIT = text("""
+    INSERT INTO step_waits (step, week, since, ended_at)
+    VALUES (:step, :week, :since, CASE WHEN :is_over THEN now() END)
+    ON CONFLICT (step, week) DO UPDATE SET since = excluded.since,
+    ended_at = coalesce(step_waits.ended_at, excluded.ended_at)
+""")
+_END_WAIT = text("DELETE FROM step_waits WHERE step = :step AND week = :week")
+
+
 async def load_waits(session: AsyncSession) -> dict[tuple[str, str], StepWait]:
     """(step, ISO week) → its wait."""
-    rows = await session.execute(
-        text("SELECT step, week, since, ended_at IS NOT NULL FROM step_waits")
-    )
-    return {
-        (step, week): StepWait(since, is_over) for step, week, since, is_over in rows
-    }
+    waits = await session.execute(_LOAD_WAITS)
+    return {(step, week): StepWait(*wait) for step, week, *wait in waits}
 
 
 async def save_wait(
     session: AsyncSession, step: str, week: str, wait: StepWait
 ) -> None:
     """Keep since when a step waits; once its limit has passed it stays so."""
-    await session.execute(
-        text("""
-            INSERT INTO step_waits (step, week, since, ended_at)
-            VALUES (:step, :week, :since, CASE WHEN :is_over THEN now() END)
-            ON CONFLICT (step, week) DO UPDATE SET since = excluded.since,
-            ended_at = coalesce(step_waits.ended_at, excluded.ended_at)
-        """),
-        {"step": step, "week": week, "since": wait.since, "is_over": wait.is_over},
-    )
+    values = {"step": step, "week": week} | wait._asdict()
+    await session.execute(_SAVE_WAIT, values)
 
 
 async def end_wait(session: AsyncSession, step: str, week: str) -> None:
     """Forget a step's wait: it has nothing to wait for."""
-    await session.execute(
-        text("DELETE FROM step_waits WHERE step = :step AND week = :week"),
-        {"step": step, "week": week},
-    )
+    await session.execute(_END_WAIT, {"step": step, "week": week})
 
 
 def _listed(counts: Sequence[tuple[str, int]]) -> str:
