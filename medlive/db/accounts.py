@@ -8,18 +8,17 @@ import secrets
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, delete, func, select, text, update
+from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from medlive.clock import now
 from medlive.db.audit_log import record
-from medlive.db.mapping import read_records
+from medlive.db.mapping import find_row, find_rows, read_records, run_sql
 from medlive.db.session import Session
 from medlive.db.tables.accounts import (
     AccountRow,
     Role,
     SessionRow,
-    SignInAttemptsRow,
 )
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
@@ -104,28 +103,28 @@ async def disable(session: Session, name: str, *, by: str | None = None) -> None
 
 async def list_accounts(session: Session) -> list[Account]:
     """Every account, by name."""
-    rows = await session.scalars(select(AccountRow).order_by(AccountRow.name))
-    return list(rows)
+    return await find_rows(session, AccountRow, "ORDER BY name")
 
 
 async def has_accounts(session: Session) -> bool:
     """Whether an account can sign in, or has a link with which it will."""
-    usable = AccountRow.password_hash.is_not(None) | AccountRow.subject.is_not(None)
-    usable |= AccountRow.link_expires_at > func.now()
-    query = select(AccountRow.id).where(AccountRow.disabled_at.is_(None), usable)
-    return await session.scalar(query.limit(1)) is not None
+    usable = """
+        WHERE disabled_at IS NULL
+        AND (password_hash IS NOT NULL OR subject IS NOT NULL OR link_expires_at > now()) LIMIT 1
+    """
+    return await find_row(session, AccountRow, usable) is not None
 
 
 async def find_invited(session: Session, token: str) -> Account | None:
     """The account that a one-time link is for; None for a link that is used, expired or unknown."""
-    return await session.scalar(select(AccountRow).where(_has_link(token)))
+    digest = digest_text(token)
+    return await find_row(session, AccountRow, _HAS_LINK, digest=digest)
 
 
 async def use_link(session: Session, token: str, password_hash: str) -> Account | None:
     """Set the password by a one-time link, which ends with it; None for one that is used, expired or unknown."""
-    account = await session.scalar(
-        select(AccountRow).where(_has_link(token)).with_for_update()
-    )
+    locked = f"{_HAS_LINK} FOR UPDATE"
+    account = await find_row(session, AccountRow, locked, digest=digest_text(token))
     if account is not None:
         account.password_hash = password_hash
         account.link_digest = account.link_expires_at = None
@@ -134,12 +133,13 @@ async def use_link(session: Session, token: str, password_hash: str) -> Account 
     return account
 
 
+_HAS_LINK = "WHERE link_digest = :digest AND link_expires_at > now()"
+
+
 async def find_with_password(session: Session, name: str) -> Account | None:
     """An account that signs in by password; None where there is none, or it is disabled."""
-    query = select(AccountRow).where(
-        AccountRow.name == name, AccountRow.disabled_at.is_(None)
-    )
-    return await session.scalar(query.where(AccountRow.password_hash.is_not(None)))
+    own = "WHERE name = :name AND disabled_at IS NULL AND password_hash IS NOT NULL"
+    return await find_row(session, AccountRow, own, name=name)
 
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
@@ -176,26 +176,25 @@ async def save_external(
 
 # What another transaction works on is left to the next time, so that none waits.
 _REMOVE_EXPIRED = (
-    text("""
-        DELETE FROM account_sessions WHERE digest IN (
-            SELECT digest FROM account_sessions
-            WHERE used_at <= now() - CAST(:idle AS interval) OR created_at <= now() - CAST(:lasts AS interval)
-            FOR UPDATE SKIP LOCKED
-        )
-    """),
-    text("""
-        DELETE FROM sign_in_attempts WHERE subject IN (
-            SELECT subject FROM sign_in_attempts WHERE until < now() FOR UPDATE SKIP LOCKED
-        )
-    """),
+    """
+    DELETE FROM account_sessions WHERE digest IN (
+        SELECT digest FROM account_sessions
+        WHERE used_at <= now() - CAST(:idle AS interval) OR created_at <= now() - CAST(:lasts AS interval)
+        FOR UPDATE SKIP LOCKED
+    )
+    """,
+    """
+    DELETE FROM sign_in_attempts WHERE subject IN (
+        SELECT subject FROM sign_in_attempts WHERE until < now() FOR UPDATE SKIP LOCKED
+    )
+    """,
 )
 
 
 async def start_session(session: Session, account: Account) -> str:
     """Begin a session; return its token. What has expired, of whomever, is removed."""
     for expired in _REMOVE_EXPIRED:
-        limits = {"idle": SESSION_IDLE, "lasts": SESSION_LASTS}
-        await session.execute(expired, limits)
+        await run_sql(session, expired, idle=SESSION_IDLE, lasts=SESSION_LASTS)
     await _change(session, account, signed_in_at=func.now())
     token = secrets.token_urlsafe(32)
     session.add(SessionRow(digest=digest_text(token), account_id=account.id))
@@ -204,34 +203,37 @@ async def start_session(session: Session, account: Account) -> str:
 
 async def find_session(session: Session, token: str) -> Account | None:
     """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
-    moment = func.now()
+    row, moment = SessionRow, func.now()
     query = (
-        select(AccountRow, SessionRow.used_at < moment - _TOUCHED_EVERY)
-        .join(SessionRow, SessionRow.account_id == AccountRow.id)
+        select(AccountRow, row.used_at < moment - _TOUCHED_EVERY)
+        .join(row, row.account_id == AccountRow.id)
         .where(
-            SessionRow.digest == digest_text(token),
-            SessionRow.used_at > moment - SESSION_IDLE,
-            SessionRow.created_at > moment - SESSION_LASTS,
+            row.digest == digest_text(token),
+            row.used_at > moment - SESSION_IDLE,
+            row.created_at > moment - SESSION_LASTS,
             AccountRow.disabled_at.is_(None),
         )
     )
     for account, is_old in await session.execute(query):
         if is_old:
-            own = update(SessionRow).where(SessionRow.digest == digest_text(token))
-            await session.execute(own.values(used_at=moment))
+            touched = (
+                "UPDATE account_sessions SET used_at = now() WHERE digest = :digest"
+            )
+            await run_sql(session, touched, digest=digest_text(token))
         return account
     return None
 
 
 async def end_session(session: Session, token: str) -> None:
     """Sign out one browser."""
-    ended = delete(SessionRow).where(SessionRow.digest == digest_text(token))
-    await session.execute(ended)
+    ended = "DELETE FROM account_sessions WHERE digest = :digest"
+    await run_sql(session, ended, digest=digest_text(token))
 
 
 async def end_sessions(session: Session, account: Account) -> None:
     """Sign out every browser of an account."""
-    await session.execute(delete(SessionRow).where(SessionRow.account_id == account.id))
+    ended = "DELETE FROM account_sessions WHERE account_id = :id"
+    await run_sql(session, ended, id=account.id)
 
 
 _COUNT_ATTEMPT = text("""
@@ -263,18 +265,19 @@ async def forget_attempts(
     session: Session, account: Account, network: str | None = None
 ) -> None:
     """Begin an account's counts anew; with `network` that network's alone, after the password was given there."""
-    own = attempts_subject(account.name)
-    which: ColumnElement[bool] = SignInAttemptsRow.subject == attempts_subject(
-        account.name, network
-    )
-    if network is None:
-        which |= SignInAttemptsRow.subject.startswith(f"{own} from ", autoescape=True)
-    await session.execute(delete(SignInAttemptsRow).where(which))
+    forgotten = """
+        DELETE FROM sign_in_attempts WHERE subject = :subject
+        OR (:everywhere AND starts_with(subject, concat(:subject, ' from ')))
+    """
+    subject = attempts_subject(account.name, network)
+    everywhere = network is None
+    await run_sql(session, forgotten, subject=subject, everywhere=everywhere)
 
 
 async def _find(session: Session, name: str) -> Account:
-    named = select(AccountRow).where(AccountRow.name == name.strip().lower())
-    if (account := await session.scalar(named)) is None:
+    spelled = name.strip().lower()
+    account = await find_row(session, AccountRow, "WHERE name = :name", name=spelled)
+    if account is None:
         raise UsageError(
             f"there is no account {name}", hint="medlive user list shows them"
         )
@@ -303,9 +306,3 @@ def _give_link(account: Account) -> str:
     account.link_digest = digest_text(token)
     account.link_expires_at = now() + LINK_LASTS
     return token
-
-
-def _has_link(token: str) -> ColumnElement[bool]:
-    return (AccountRow.link_digest == digest_text(token)) & (
-        AccountRow.link_expires_at > func.now()
-    )

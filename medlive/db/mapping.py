@@ -20,11 +20,13 @@ from pydantic import TypeAdapter
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
+    Result,
     Row,
     TextClause,
     any_,
     bindparam,
     inspect,
+    select,
     text,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -92,6 +94,29 @@ async def read_records(
         columns = _walk(row._asdict(), from_stored)
         records.append(SimpleNamespace(**columns))
     return records
+
+
+async def find_rows(
+    session: AsyncSession, table: type[R], which: str, /, **values: Any
+) -> list[R]:
+    """A table's rows of which SQL says `which`, from WHERE or ORDER BY on, as they stand in the database now."""
+    every = text(f"SELECT * FROM {table.__tablename__} {which}")
+    rows = select(table).from_statement(every)
+    stored = {"populate_existing": True}
+    named = _walk(values, to_stored)
+    return list(await session.scalars(rows, named, execution_options=stored))
+
+
+async def find_row(
+    session: AsyncSession, table: type[R], which: str, /, **values: Any
+) -> R | None:
+    """The first of the rows that `find_rows` finds; None if there is none."""
+    return next(iter(await find_rows(session, table, which, **values)), None)
+
+
+async def run_sql(session: AsyncSession, sql: str, /, **values: Any) -> Result[Any]:
+    """Run a statement; the texts of `values` may hold any character."""
+    return await session.execute(text(sql), _walk(values, to_stored))
 
 
 @cache

@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import func, select, text, tuple_, update
-from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy import select, text, tuple_
 
 from medlive.curation.model import CaseText
 from medlive.db.curation.cases import is_latest_case, is_member
-from medlive.db.mapping import Record, add_row, read
+from medlive.db.mapping import Record, add_row, find_row, find_rows, read, run_sql
 from medlive.db.session import Session
 from medlive.db.tables.people import (
     StudyItemRow,
@@ -21,7 +20,6 @@ from medlive.db.tables.release import (
     CaseRow,
     CaseStatus,
     CriterionRow,
-    SnapshotMemberRow,
 )
 from medlive.errors import UsageError
 
@@ -86,17 +84,13 @@ async def find_study(session: Session, name: str, *, lock: bool = False) -> Stud
 
 async def list_studies(session: Session) -> list[Study]:
     """Every study, the latest first."""
-    rows = await session.scalars(select(StudyRow).order_by(StudyRow.created_at.desc()))
-    return list(rows)
+    return await find_rows(session, StudyRow, "ORDER BY created_at DESC")
 
 
 async def has_open_study(session: Session, account: str) -> bool:
     """Whether an account rates in a study that is not closed, or settles its disagreements."""
-    query = text(
-        "SELECT EXISTS (SELECT FROM studies WHERE closed_at IS NULL"
-        " AND (:account = ANY (raters) OR adjudicator = :account))"
-    )
-    return bool(await session.scalar(query, {"account": account}))
+    own = "WHERE closed_at IS NULL AND (:account = ANY (raters) OR adjudicator = :account)"
+    return await find_row(session, StudyRow, own, account=account) is not None
 
 
 async def blind_versions(session: Session) -> frozenset[str]:
@@ -117,40 +111,28 @@ async def is_checked_blind(session: Session, case_id: str) -> bool:
 
 async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
     """The snapshots that hold one of these cases."""
-    query = select(SnapshotMemberRow.version).where(
-        SnapshotMemberRow.case_id.in_(case_ids)
-    )
-    return frozenset(await session.scalars(query.distinct()))
+    query = text("SELECT version FROM snapshot_members WHERE case_id = ANY (:case_ids)")
+    return frozenset(await session.scalars(query, {"case_ids": list(case_ids)}))
 
 
 async def close_study(session: Session, name: str) -> bool:
     """Let nobody rate any more; False for a study that is closed."""
-    closed = update(StudyRow).where(StudyRow.name == name, StudyRow.closed_at.is_(None))
-    closed = closed.values(closed_at=func.now()).returning(StudyRow.name)
-    return await session.scalar(closed) is not None
+    closed = "UPDATE studies SET closed_at = now() WHERE name = :name AND closed_at IS NULL RETURNING name"
+    return (await run_sql(session, closed, name=name)).scalar() is not None
 
 
 async def items_of(session: Session, study: str) -> list[StudyItem]:
     """A study's items in their order; those of a thread that was taken down are gone."""
-    query = (
-        select(StudyItemRow)
-        .where(StudyItemRow.study == study)
-        .order_by(StudyItemRow.position)
-    )
-    return list(await session.scalars(query))
+    own = "WHERE study = :study ORDER BY position"
+    return await find_rows(session, StudyItemRow, own, study=study)
 
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
     """Everybody's ratings in a study, of each item the latest by each rater."""
-    query = (
-        select(StudyRatingRow)
-        .where(StudyRatingRow.study == study)
-        .ext(distinct_on(StudyRatingRow.item, StudyRatingRow.rater))
-    )
-    query = query.order_by(
-        StudyRatingRow.item, StudyRatingRow.rater, StudyRatingRow.id.desc()
-    )
-    return list(await session.scalars(query))
+    latest = """
+        WHERE id IN (SELECT max(id) FROM study_ratings WHERE study = :study GROUP BY item, rater) ORDER BY item, rater
+    """
+    return await find_rows(session, StudyRatingRow, latest, study=study)
 
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:

@@ -5,10 +5,10 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import func, select, update
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import put_row
+from medlive.db.mapping import find_rows, put_row, run_sql
 from medlive.db.session import Session
 from medlive.db.tables.people import Act
 from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
@@ -20,13 +20,7 @@ DROPPED_AFTER: Final = timedelta(days=14)
 
 async def list_open(session: Session) -> list[OpenProblemRow]:
     """The stored problems, the oldest first."""
-    return list(
-        await session.scalars(
-            select(OpenProblemRow).order_by(
-                OpenProblemRow.began_at, OpenProblemRow.code
-            )
-        )
-    )
+    return await find_rows(session, OpenProblemRow, "ORDER BY began_at, code")
 
 
 async def save_seen(session: Session, problems: Sequence[OpenProblemRow]) -> None:
@@ -76,18 +70,14 @@ async def acknowledge(
 
     Returns them. Raises UsageError when no problem of this code is open.
     """
+    row = OpenProblemRow
     values = {
         "acknowledged_at": func.now(),
         "acknowledged_by": by,
         "acknowledged_until": None if lasts is None else func.now() + lasts,
         "acknowledged_why": why,
     }
-    changed = (
-        update(OpenProblemRow)
-        .where(OpenProblemRow.code == code)
-        .values(values)
-        .returning(OpenProblemRow)
-    )
+    changed = update(row).where(row.code == code).values(values).returning(row)
     taken_on = list(await session.scalars(changed))
     if not taken_on:
         codes = sorted({problem.code for problem in await list_open(session)})
@@ -117,36 +107,31 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
 
     What could not be delivered for DROPPED_AFTER is removed.
     """
-    dropped = delete(OutboxRow).where(OutboxRow.created_at < func.now() - DROPPED_AFTER)
-    await session.execute(dropped)
-    query = (
-        select(OutboxRow)
-        .where(OutboxRow.send_at <= func.now())
-        .order_by(OutboxRow.id)
-        .limit(limit)
-    )
-    return list(await session.scalars(query.with_for_update(skip_locked=True)))
+    old = "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)"
+    await run_sql(session, old, age=DROPPED_AFTER)
+    due = "WHERE send_at <= now() ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED"
+    return await find_rows(session, OutboxRow, due, limit=limit)
 
 
 async def remove_message(session: Session, message: OutboxRow) -> None:
     """Remove a message that was delivered, or whose place is no longer configured."""
-    await session.execute(delete(OutboxRow).where(OutboxRow.id == message.id))
+    await run_sql(session, "DELETE FROM outbox WHERE id = :id", id=message.id)
 
 
 async def note_failure(
     session: Session, message: OutboxRow, error: str, wait: timedelta
 ) -> None:
     """Note why a message was not delivered; it is tried again after `wait`."""
-    later = update(OutboxRow).where(OutboxRow.id == message.id)
-    attempts, send_at = message.attempts + 1, func.now() + wait
-    values = {"attempts": attempts, "last_error": error, "send_at": send_at}
-    await session.execute(later.values(values))
+    later = """
+        UPDATE outbox SET attempts = attempts + 1, last_error = :error, send_at = now() + CAST(:wait AS interval)
+        WHERE id = :id
+    """
+    await run_sql(session, later, id=message.id, error=error, wait=wait)
 
 
 async def undelivered(session: Session) -> list[OutboxRow]:
     """The messages that failed at least once, the oldest first."""
-    query = select(OutboxRow).where(OutboxRow.attempts > 0).order_by(OutboxRow.id)
-    return list(await session.scalars(query))
+    return await find_rows(session, OutboxRow, "WHERE attempts > 0 ORDER BY id")
 
 
 async def observe(
@@ -159,5 +144,5 @@ async def observe(
 
 async def observations(session: Session) -> dict[str, ObservationRow]:
     """What was noted last, by name."""
-    rows = await session.scalars(select(ObservationRow))
+    rows = await find_rows(session, ObservationRow, "ORDER BY name")
     return {row.name: row for row in rows}

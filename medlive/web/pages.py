@@ -8,13 +8,14 @@ from typing import Final
 from urllib.parse import quote
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, Response
 from jinja2.filters import do_truncate
 from markupsafe import Markup
 
 from medlive import __version__
 from medlive.db.accounts import Account
 from medlive.db.tables.people import AuditLogRow
+from medlive.errors import MedliveError
 from medlive.guard.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
 from medlive.rubric.model import unproved_words
 from medlive.text.html import Page, environment
@@ -65,6 +66,20 @@ def local_path(place: str) -> str:
     """Return a path of this site as it is, and anything else as `/`: `//host` and `/\\host` lead elsewhere."""
     is_local = re.match(r"/(?![/\\])", place) and place.isprintable()
     return place if is_local else "/"
+
+
+def sentence(error: MedliveError) -> str:
+    """An error with what to do about it."""
+    return error.message + (f" ({error.hint})" if error.hint else "")
+
+
+def csv_file(name: str, text: str) -> Response:
+    """A table as a file to be saved, which no browser keeps."""
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}.csv"',
+        "Cache-Control": "no-store",
+    }
+    return Response(text, media_type="text/csv", headers=headers)
 
 
 def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:

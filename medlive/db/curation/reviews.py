@@ -2,13 +2,19 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select, text, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import func, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Reason
 from medlive.db.audit_log import record
-from medlive.db.mapping import Record, add_row, read_records
+from medlive.db.mapping import (
+    Record,
+    add_row,
+    find_row,
+    find_rows,
+    insert_rows,
+    read_records,
+)
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
@@ -115,10 +121,8 @@ async def add_review(
 
 async def reviews_of(session: AsyncSession, case_id: str) -> list[ReviewRow]:
     """What people decided about a case, in order."""
-    query = (
-        select(ReviewRow).where(ReviewRow.case_id == case_id).order_by(ReviewRow.number)
-    )
-    return list(await session.scalars(query))
+    own = "WHERE case_id = :case_id ORDER BY id"
+    return await find_rows(session, ReviewRow, own, case_id=case_id)
 
 
 async def add_overrule(
@@ -158,12 +162,8 @@ async def add_overrule(
 
 async def overrules_of(session: AsyncSession, revision_id: int) -> list[OverruleRow]:
     """The overruled rejections of a thread's revision, in order."""
-    query = (
-        select(OverruleRow)
-        .where(OverruleRow.revision_id == revision_id)
-        .order_by(OverruleRow.number)
-    )
-    return list(await session.scalars(query))
+    own = "WHERE revision_id = :revision ORDER BY id"
+    return await find_rows(session, OverruleRow, own, revision=revision_id)
 
 
 def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
@@ -204,9 +204,7 @@ async def save_scan(
         "scanner": scanner,
         "found": found,
     }
-    await session.execute(
-        upsert(IdentifierScanRow).values(values).on_conflict_do_nothing()
-    )
+    await insert_rows(session, IdentifierScanRow, [values], skip_known=True)
 
 
 async def unscanned_cases(session: AsyncSession, scanner: str) -> list[str]:
@@ -226,23 +224,19 @@ async def open_dispute(
 
     The session has locked the case's row, so that two who object at once do not both open it.
     """
-    row = await session.scalar(
-        select(DisputeRow).where(
-            DisputeRow.case_id == case_id,
-            DisputeRow.criterion_id.is_not_distinct_from(criterion_id),
-            DisputeRow.reason == reason,
-            DisputeRow.opened_by.is_not_distinct_from(opened_by),
-            DisputeRow.closed_at.is_(None),
-        )
-    )
+    values = {
+        "case_id": case_id,
+        "criterion_id": criterion_id,
+        "reason": reason,
+        "opened_by": opened_by,
+    }
+    same = """
+        WHERE case_id = :case_id AND reason = :reason AND closed_at IS NULL
+        AND criterion_id IS NOT DISTINCT FROM :criterion_id AND opened_by IS NOT DISTINCT FROM :opened_by
+    """
+    row = await find_row(session, DisputeRow, same, **values)
     if row is None:
-        row = DisputeRow(
-            case_id=case_id,
-            criterion_id=criterion_id,
-            reason=reason,
-            opened_by=opened_by,
-        )
-        await add_row(session, row)
+        row = await add_row(session, DisputeRow(**values))
         about = {"dispute": row.number, "criterion": criterion_id}
         await record(
             session, Act.DISPUTE, f"case:{case_id}", reason, by=opened_by, **about
@@ -282,7 +276,5 @@ async def list_disputes(
     session: AsyncSession, *, closed: bool = False
 ) -> list[DisputeRow]:
     """The open disputes, oldest first; with `closed` every one."""
-    query = select(DisputeRow).order_by(DisputeRow.number)
-    if not closed:
-        query = query.where(DisputeRow.closed_at.is_(None))
-    return list(await session.scalars(query))
+    which = "WHERE closed_at IS NULL OR :closed ORDER BY id"
+    return await find_rows(session, DisputeRow, which, closed=closed)

@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row, read_records
+from medlive.db.mapping import Record, add_row, read_records, run_sql
 from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.sources.ledger import Place
 
 # Offsets may swap places within a file, so all of them change in one statement.
-_MOVE = text("""
+_MOVE = """
     UPDATE fetches SET archive_offset = moved.target
     FROM unnest(CAST(:olds AS bigint[]), CAST(:news AS bigint[])) AS moved (origin, target)
     WHERE archive_id = :archive_id AND archive_offset = moved.origin
-""")
+"""
 
 _LIST = text("""
     SELECT a.id AS archive_id, source, iso_week, path, bytes
@@ -36,17 +36,16 @@ async def start_archive(
 
 async def grow_archive(session: AsyncSession, archive_id: int, size: int) -> None:
     """Commit what was written, in the transaction of the pages' own rows."""
-    await session.execute(
-        update(ArchiveRow).where(ArchiveRow.id == archive_id).values(bytes=size)
-    )
+    grown = "UPDATE archives SET bytes = :size WHERE id = :id"
+    await run_sql(session, grown, id=archive_id, size=size)
 
 
 async def mark_sealed(session: AsyncSession, archive_id: int) -> None:
     """Note that a file will not grow."""
-    unsealed = update(ArchiveRow).where(
-        ArchiveRow.id == archive_id, ArchiveRow.sealed_at.is_(None)
+    sealed = (
+        "UPDATE archives SET sealed_at = now() WHERE id = :id AND sealed_at IS NULL"
     )
-    await session.execute(unsealed.values(sealed_at=func.now()))
+    await run_sql(session, sealed, id=archive_id)
 
 
 async def list_archives(
@@ -99,32 +98,29 @@ async def replace_archive(
     moved: Mapping[Place, Place],
 ) -> None:
     """Note that a file was rewritten: its new path and size, and where its pages are now."""
-    offsets: dict[str, list[int]] = {"olds": [], "news": []}
-    for old, new in moved.items():
-        offsets["olds"].append(old.offset)
-        offsets["news"].append(new.offset)
-    await session.execute(_MOVE, {"archive_id": archive_id, **offsets})
-    statement = update(ArchiveRow).where(ArchiveRow.id == archive_id)
-    await session.execute(statement.values(path=path, bytes=size, unswept_at=None))
+    olds = [place.offset for place in moved]
+    news = [place.offset for place in moved.values()]
+    await run_sql(session, _MOVE, archive_id=archive_id, olds=olds, news=news)
+    rewritten = "UPDATE archives SET path = :path, bytes = :size, unswept_at = NULL WHERE id = :id"
+    await run_sql(session, rewritten, id=archive_id, path=path, size=size)
 
 
 async def mark_unswept(session: AsyncSession, archive_ids: Sequence[int]) -> None:
     """Note that files hold pages that no fetch names any more and that must go."""
-    statement = update(ArchiveRow).where(ArchiveRow.id.in_(archive_ids))
-    await session.execute(statement.values(unswept_at=func.now()))
+    unswept = "UPDATE archives SET unswept_at = now() WHERE id = ANY (:ids)"
+    await run_sql(session, unswept, ids=archive_ids)
 
 
 async def mark_removed(session: AsyncSession, archive_ids: Sequence[int]) -> int:
     """Note that files are gone, and with them the bytes of their pages; return how many pages that concerns."""
-    no_place = dict.fromkeys(("archive_id", "archive_offset", "archive_length"))
-    pages = update(FetchRow).where(FetchRow.archive_id.in_(archive_ids))
-    gone = await session.scalars(pages.values(no_place).returning(FetchRow.id))
-    values = {
-        "removed_at": func.coalesce(ArchiveRow.removed_at, func.now()),
-        "sealed_at": func.coalesce(ArchiveRow.sealed_at, func.now()),
-        "unswept_at": None,
-    }
-    await session.execute(
-        update(ArchiveRow).where(ArchiveRow.id.in_(archive_ids)).values(values)
-    )
+    pages = """
+        UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
+        WHERE archive_id = ANY (:ids) RETURNING id
+    """
+    gone = await run_sql(session, pages, ids=archive_ids)
+    files = """
+        UPDATE archives SET removed_at = coalesce(removed_at, now()), sealed_at = coalesce(sealed_at, now()),
+        unswept_at = NULL WHERE id = ANY (:ids)
+    """
+    await run_sql(session, files, ids=archive_ids)
     return len(gone.all())

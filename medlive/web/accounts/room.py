@@ -238,7 +238,7 @@ async def _check_password(
         await asyncio.sleep(SLOW_S)
     async with site.database.begin() as session:
         account = await accounts.find_with_password(session, spelled)
-    stored = account and account.password_hash
+    stored = None if account is None else account.password_hash
     is_right = await passwords.verify(stored, password)
     if not is_right or account is None or stored is None:
         raise HTTPException(422, "The name or the password is wrong.")

@@ -18,7 +18,7 @@ from medlive.rubric.model import Criterion
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.text.html import Page
 from medlive.web.accounts.access import Admin
-from medlive.web.pages import render
+from medlive.web.pages import render, sentence
 from medlive.web.site import Site, SiteOf, Text
 
 router: Final = APIRouter()
@@ -136,11 +136,6 @@ async def withdraw(
     except MedliveError as error:
         return await _withdrawal_page(request, site, case_id, values, sentence(error))
     return RedirectResponse(f"/acts/case/{case_id}", 303)
-
-
-def sentence(error: MedliveError) -> str:
-    """An error with what to do about it."""
-    return error.message + (f" ({error.hint})" if error.hint else "")
 
 
 def _check_typed(typed: str, name: str) -> None:

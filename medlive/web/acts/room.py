@@ -32,8 +32,7 @@ from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Viewer
 from medlive.web.acts import final
 from medlive.web.acts.actions import Actions, case_actions, perform
-from medlive.web.acts.final import sentence
-from medlive.web.pages import TEMPLATES, NoticePage, local_path, render
+from medlive.web.pages import TEMPLATES, NoticePage, local_path, render, sentence
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """The routes of the audit room."""
 
 import asyncio
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Final
@@ -28,7 +27,7 @@ from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.audit.window import Place
-from medlive.web.pages import render
+from medlive.web.pages import csv_file, render, sentence
 from medlive.web.site import Room, Section, SiteOf
 
 router: Final = APIRouter(
@@ -128,22 +127,15 @@ async def show_thread(
 async def export(request: Request, site: SiteOf, table: str) -> Response:
     """Exactly the rows that a table page's filter finds: all are read first, then sent without a connection."""
     state = _state(request, table)
-    text = io.BytesIO()
+    lines, size = [], 0
     async with site.database.begin() as session:
         rows = stream_rows(session, state.listing, state.where, **state.order)
         async for line in stream_csv(rows, state.listing):
-            text.write(line.encode())
-            if text.tell() > EXPORT_BYTES:
+            lines.append(line)
+            size += len(line.encode())
+            if size > EXPORT_BYTES:
                 raise HTTPException(422, "More than an export may hold: narrow it.")
-    headers = {
-        "Content-Disposition": f'attachment; filename="medlive-{table}.csv"',
-        "Cache-Control": "no-store",
-    }
-    return Response(
-        text.getvalue(),
-        media_type="text/csv",
-        headers=headers,
-    )
+    return csv_file(f"medlive-{table}", "".join(lines))
 
 
 @router.get("/{table}")
@@ -183,9 +175,7 @@ def _missing() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise HTTPException(
-            404, ". ".join(filter(None, (error.message, error.hint)))
-        ) from None
+        raise HTTPException(404, sentence(error)) from None
     except ThreadTakenDown as gone:
         raise HTTPException(410, gone.message) from None
 

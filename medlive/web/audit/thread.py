@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from urllib.parse import quote_plus
 
 from fastapi import Request
@@ -27,11 +27,7 @@ from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
 from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.marking import Change, compare, mark_thread
-from medlive.web.audit.pages import (
-    Link,
-    RevisionStep,
-    ThreadPage,
-)
+from medlive.web.audit.pages import Link, RevisionStep, ThreadPage
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
@@ -47,12 +43,7 @@ _FIELDS = (
     "dialogue_register",
 )
 _Record = Mapping[str, Any]
-_NO_CURATION: Final[_Record] = {
-    "elements": (),
-    "claims": (),
-    "calls": (),
-    "checks": (),
-}
+_NO_CURATION: _Record = {"elements": (), "claims": (), "calls": (), "checks": ()}
 
 
 async def load_thread_page(
@@ -102,11 +93,12 @@ async def load_thread_page(
             back=str(here),
         )
     else:
+        is_passed = all(verdict["passed"] for verdict in record["filters"])
         actions = thread_actions(
             account,
             thread["source"],
             thread["thread_id"],
-            _outcome(record),
+            curation.get("outcome", "pending") if is_passed else "rejected",
             waits=_waiting(record),
             veto=curation.get("reason") == Reason.CONTRADICTED,
             back=str(here),
@@ -166,12 +158,6 @@ def _waiting(record: _Record) -> tuple[str, ...]:
         if overrule["curation_id"] == latest:
             names[overrule["decided_by"]] = overrule["people"]
     return tuple(names) if len(names) < max(names.values(), default=0) else ()
-
-
-def _outcome(record: _Record) -> str:
-    if any(not verdict["passed"] for verdict in record["filters"]):
-        return "rejected"
-    return str(record["curation"]["outcome"]) if record["curation"] else "pending"
 
 
 async def _neighbour(

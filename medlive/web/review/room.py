@@ -28,7 +28,7 @@ from medlive.errors import MedliveError
 from medlive.guard.bounds import HELD_SHOWN
 from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Reviewer
-from medlive.web.pages import TEMPLATES, NoticePage, local_path, render
+from medlive.web.pages import TEMPLATES, NoticePage, csv_file, local_path, render
 from medlive.web.site import Room, Section, SiteOf, Text, site_of
 
 if TYPE_CHECKING:
@@ -214,8 +214,9 @@ async def show_item(
             if rating.rater == account.name:
                 own[rating.item] = rating
         place = -1
-        for number, one in enumerate(items):
-            if one.position == item or (item is None and one.item not in own):
+        for number, offered in enumerate(items):
+            is_rated = offered.item in own
+            if offered.position == item or (item is None and not is_rated):
                 place = number
                 break
         if place < 0:
@@ -311,22 +312,15 @@ async def export(
     text = io.StringIO()
     writer = csv.writer(text)
     is_check = study.kind is StudyKind.GRADER_CHECK
-    what, blinding = ("met", study.blinding.value) if is_check else ("rating", None)
-    writer.writerow(["item", "rater", what, "blinding"][: 4 if is_check else 3])
+    writer.writerow(
+        ["item", "rater", *(["met", "blinding"] if is_check else ["rating"])]
+    )
+    blinding = [study.blinding.value] if is_check else []
     for row in ratings:
         if row.rater in people:
             # An empty cell is a rating that was not given.
-            cells = [row.item, row.rater, row.rating, blinding]
-            writer.writerow(cells[: 4 if is_check else 3])
-    headers = {
-        "Content-Disposition": f'attachment; filename="{study.name}.csv"',
-        "Cache-Control": "no-store",
-    }
-    return Response(
-        text.getvalue(),
-        media_type="text/csv",
-        headers=headers,
-    )
+            writer.writerow([row.item, row.rater, row.rating, *blinding])
+    return csv_file(study.name, text.getvalue())
 
 
 def _still_rates(account: Account, study: Study) -> bool:
