@@ -135,13 +135,11 @@ def find_program(name: str, server: int) -> Path:
     An older pg_dump refuses the server, and a newer pg_restore sets what the server does not know. Raises
     MissingExtra.
     """
-    package, fitting = _wheel(), {}
-    for version, folder in (_versions(package) if package else {}).items():
+    package = _wheel()
+    for version, folder in sorted(_versions(package).items() if package else ()):
         program = folder / "bin" / name
         if version >= server and os.access(program, os.X_OK):
-            fitting[version] = program
-    if fitting:
-        return fitting[min(fitting)]
+            return program
     if path := shutil.which(name):
         return Path(path)
     raise MissingExtra(

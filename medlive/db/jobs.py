@@ -6,7 +6,6 @@ name, so that it is seen at once and forgotten as soon as its connection ends, h
 
 from collections.abc import Sequence
 from enum import StrEnum
-from types import SimpleNamespace
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -40,10 +39,24 @@ UNCOUNT_ATTEMPT = (
 _SERVING = 0x6D65646A
 """ "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""
 
-_SERVERS = text(f"""
+_SERVERS = f"""
     SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
     WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND granted
-    AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext(:queue) AS bigint) & 4294967295
+    AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext({{}}) AS bigint) & 4294967295
+"""
+_COUNT_SERVERS = text(_SERVERS.format(":queue"))
+_JOBS = text(f"""
+    SELECT queue, coalesce(status, 'todo') AS status, coalesce(jobs, 0) AS jobs, coalesce(delayed, 0) AS delayed,
+        coalesce(servers, 0) AS servers
+    FROM (
+        SELECT queue_name AS queue, CAST(status AS text) AS status, count(*) AS jobs,
+            count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed
+        FROM procrastinate_jobs GROUP BY 1, 2
+    ) AS counted
+    FULL JOIN (
+        SELECT queue, ({_SERVERS.format("queue")}) AS servers FROM unnest(CAST(:queues AS text[])) AS queue
+    ) AS served USING (queue)
+    WHERE jobs > 0 OR servers > 0 ORDER BY queue, status
 """)
 
 
@@ -58,7 +71,7 @@ async def announce_serving(connection: Connection, queues: Sequence[str]) -> Non
 
 async def count_servers(session: AsyncSession | Connection, queue: str) -> int:
     """How many processes serve a queue now."""
-    return await session.scalar(_SERVERS, {"queue": queue}) or 0
+    return await session.scalar(_COUNT_SERVERS, {"queue": queue}) or 0
 
 
 async def count_open(session: AsyncSession, queue: str) -> int:
@@ -101,22 +114,9 @@ async def count_jobs(session: AsyncSession) -> Sequence[Record]:
     Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (those that wait for
     their time after a failure) and servers (processes that serve the queue now).
     """
-    query = text("""
-        SELECT queue_name AS queue, CAST(status AS text) AS status, count(*) AS jobs,
-        count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed
-        FROM procrastinate_jobs GROUP BY 1, 2 ORDER BY 1, 2
-    """)
-    counts = await read_records(session, query)
-    for name in sorted(Queue):
-        servers = await count_servers(session, name)
-        own = [count for count in counts if count.queue == name]
-        if servers and not own:
-            idle = {"queue": name.value, "status": "todo", "jobs": 0, "delayed": 0}
-            own = [SimpleNamespace(**idle)]
-            counts += own
-        for count in own:
-            count.servers = servers
-    return counts
+    return await read_records(
+        session, _JOBS, {"queues": [queue.value for queue in Queue]}
+    )
 
 
 async def list_jobs(

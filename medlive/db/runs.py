@@ -12,7 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
 from medlive.clock import CLOCK_BOUND, iso_week
-from medlive.db.mapping import add_row, insert_rows, put_row, read, row_of
+from medlive.db.mapping import (
+    add_row,
+    find_rows,
+    insert_rows,
+    put_row,
+    read,
+    row_of,
+)
 from medlive.db.session import Database
 from medlive.db.tables.intake import (
     HarvestRunRow,
@@ -132,12 +139,8 @@ async def record_evaluation(
 
 async def list_evaluations(session: AsyncSession) -> list[EvaluationRunRow]:
     """Every recorded evaluation, the newest snapshot's first, then by model."""
-    query = select(EvaluationRunRow).order_by(
-        EvaluationRunRow.snapshot_version.desc(),
-        EvaluationRunRow.model,
-        EvaluationRunRow.id,
-    )
-    return list(await session.scalars(query))
+    newest = "ORDER BY snapshot_version DESC, model, id"
+    return await find_rows(session, EvaluationRunRow, newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +318,8 @@ async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
 
     Only what was recorded before `moment`: a record from after it says that the clock is behind now.
     """
-    values = {"week": iso_week(moment + CLOCK_BOUND), "until": moment + CLOCK_BOUND}
+    until = moment + CLOCK_BOUND
+    values = {"week": iso_week(until), "until": until}
     names = []
     for query in _FORGET_AHEAD:
         for name, week in await session.execute(query, values):

@@ -7,8 +7,15 @@ from typing import NamedTuple
 from sqlalchemy import select, text, tuple_
 
 from medlive.curation.model import CaseText
-from medlive.db.curation.cases import is_latest_case, is_member
-from medlive.db.mapping import Record, add_row, find_row, find_rows, read, run_sql
+from medlive.db.mapping import (
+    Record,
+    add_row,
+    find_row,
+    find_rows,
+    read,
+    read_records,
+    run_sql,
+)
 from medlive.db.session import Session
 from medlive.db.tables.people import (
     StudyItemRow,
@@ -17,8 +24,6 @@ from medlive.db.tables.people import (
 )
 from medlive.db.tables.release import (
     CaseRevisionRow,
-    CaseRow,
-    CaseStatus,
     CriterionRow,
 )
 from medlive.errors import UsageError
@@ -44,23 +49,24 @@ _BLIND_VERSIONS = text(
 )
 
 
+_READY = """
+    JOIN cases ON cases.id = case_id WHERE status = 'ready' AND NOT EXISTS (
+        SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
+    )
+"""
+_SHOWN = """
+    JOIN snapshot_members USING (case_id, revision) WHERE version = :version AND first_release IS NOT NULL
+"""
+
+
 async def list_candidates(session: Session, version: str | None) -> Sequence[Record]:
     """The cases that a frozen snapshot shows, or the ready ones, by id: case_id, revision, language, specialty,
     theme."""
-    query = select(
-        CaseRevisionRow.case_id,
-        CaseRevisionRow.revision,
-        CaseRevisionRow.language,
-        CaseRevisionRow.specialty,
-        CaseRevisionRow.theme,
-    )
-    query = query.order_by(CaseRevisionRow.case_id)
-    if version is None:
-        query = query.join(CaseRow, CaseRow.id == CaseRevisionRow.case_id)
-        query = query.where(CaseRow.status == CaseStatus.READY, is_latest_case())
-    else:
-        query = query.where(is_member(version, shown=True))
-    return (await session.execute(query)).all()
+    query = f"""
+        SELECT case_id, revision, language, specialty, theme
+        FROM case_revisions AS r {_READY if version is None else _SHOWN} ORDER BY case_id
+    """
+    return await read_records(session, text(query), {"version": version})
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:

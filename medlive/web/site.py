@@ -71,4 +71,5 @@ def site_of(request: Request) -> Site:
 
 READ: Final = ["GET", "HEAD"]
 SiteOf = Annotated[Site, Depends(site_of)]
-Text = Annotated[str, Form()]
+Text = Annotated[str, Form(default_factory=str)]
+"""A field of a form; empty where it was not sent."""

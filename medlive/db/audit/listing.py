@@ -85,23 +85,24 @@ class Listing:
     # joined to what else a page shows
     table: Rows | None = None
 
-    def chosen(self, where: Filter, *, without: str = "") -> list[Any]:
-        """The conditions of a filter's facets, less one. Raises UsageError for an unknown facet."""
-        conditions = []
+    def conditions(
+        self, where: Filter, *, without: str = "", alone: bool = False
+    ) -> list[Any]:
+        """The conditions of a filter, less those of one facet. Raises UsageError for an unknown facet.
+
+        A week's are about the moment, which is sorted by, unless facets stand `alone`.
+        """
+        conditions: list[Any] = []
         for name, values in where.facets.items():
             if name not in self.facets:
                 raise UsageError(f"this table has no {name}")
-            if name != without:
+            if name == without:
+                continue
+            if name != "week" or alone:
                 conditions.append(self.facets[name].in_(values))
-        return conditions
-
-    def conditions(self, where: Filter, *, without: str = "") -> list[Any]:
-        """The conditions of a filter, less those of one facet; a week's are about the moment, which is sorted by."""
-        facets = {name: where.facets[name] for name in where.facets if name != "week"}
-        conditions = self.chosen(Filter(facets), without=without)
-        if "week" in where.facets and without != "week":
+                continue
             weeks = []
-            for first, end in map(week_bounds, where.facets["week"]):
+            for first, end in map(week_bounds, values):
                 weeks.append(and_(self.moment >= first, self.moment < end))
             conditions.append(or_(*weeks))
         if where.since is not None:
@@ -316,13 +317,11 @@ async def _count_by(
     """How many rows there are, and by the values of each of some facets, most first."""
     columns = [listing.facets[name].label(name) for name in names]
     source = listing.query if listing.table is None else listing.table
-    if _are_all_counted(listing, where):
-        rows = source.with_only_columns(*columns, func.count())
-        rows = rows.where(*listing.chosen(where, without=without)).group_by(*columns)
-    else:
-        rows = source.with_only_columns(*columns, literal(1))
-        rows = rows.where(*listing.conditions(where, without=without))
-        rows = rows.limit(MOST_COUNTED + 1)
+    alone = _are_all_counted(listing, where)
+    conditions = listing.conditions(where, without=without, alone=alone)
+    rows = source.with_only_columns(*columns, func.count() if alone else literal(1))
+    rows = rows.where(*conditions)
+    rows = rows.group_by(*columns) if alone else rows.limit(MOST_COUNTED + 1)
     total = 0
     facets: dict[str, dict[str, int]] = {name: {} for name in names}
     for *values, n in await session.execute(rows):

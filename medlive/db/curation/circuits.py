@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import find_rows, read, row_of, run_sql
 from medlive.db.session import Database
 from medlive.db.tables.release import CircuitRow
 from medlive.llm.circuit import Opening
@@ -46,9 +46,8 @@ async def list_circuits(
     session: AsyncSession, names: Collection[str] | None = None
 ) -> list[Opening]:
     """The open circuits of these keys or endpoints (None: every one), the oldest first."""
-    query = select(CircuitRow).order_by(CircuitRow.opened_at, CircuitRow.key)
     openings = []
-    for row in await session.scalars(query):
+    for row in await find_rows(session, CircuitRow, "ORDER BY opened_at, key"):
         if names is None or row.key in names or row.endpoint in names:
             openings.append(read(Opening, row))
     return openings
@@ -58,9 +57,6 @@ async def reset_circuits(
     session: AsyncSession, endpoints: Collection[str]
 ) -> list[str]:
     """Close the circuits of these endpoints, whatever their key; the endpoints of those that were open."""
-    statement = (
-        delete(CircuitRow)
-        .where(CircuitRow.endpoint.in_(endpoints))
-        .returning(CircuitRow.endpoint)
-    )
-    return sorted(set(await session.scalars(statement)))
+    closed = "DELETE FROM circuits WHERE endpoint = ANY (:endpoints) RETURNING endpoint"
+    rows = await run_sql(session, closed, endpoints=list(endpoints))
+    return sorted(set(rows.scalars()))

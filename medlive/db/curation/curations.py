@@ -12,7 +12,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
 
 from medlive.curation import model
-from medlive.db.mapping import add_row, insert_parts, insert_rows, read, row_of
+from medlive.db.mapping import (
+    add_row,
+    find_row,
+    find_rows,
+    insert_parts,
+    insert_rows,
+    read,
+    row_of,
+    run_sql,
+)
 from medlive.db.tables import decisions as tables
 from medlive.db.tables import examinations
 from medlive.db.tables.base import Base
@@ -32,6 +41,7 @@ _PARTS: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
 }
 """Field of a curation → what it is a tuple of, and the table of that."""
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
+_OWN = "WHERE curation_id = :curation ORDER BY position"
 
 
 async def save_curation(
@@ -84,16 +94,14 @@ async def list_curations(
     session: AsyncSession, revision_pk: int
 ) -> list[tables.CurationRow]:
     """Every decision about a thread's revision, the latest first."""
-    query = select(tables.CurationRow).where(
-        tables.CurationRow.revision_id == revision_pk
-    )
-    return list(await session.scalars(query.order_by(tables.CurationRow.id.desc())))
+    own = "WHERE revision_id = :revision ORDER BY id DESC"
+    return await find_rows(session, tables.CurationRow, own, revision=revision_pk)
 
 
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
     """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
     query = "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE"
-    await session.execute(text(query), {"id": revision_pk})
+    await run_sql(session, query, id=revision_pk)
 
 
 async def latest_outcome(
@@ -107,13 +115,9 @@ async def latest_outcome(
 async def _latest_attempt(
     session: AsyncSession, revision_pk: int, pipeline_digest: str
 ) -> tables.CurationRow | None:
-    attempts = select(tables.CurationRow).where(
-        tables.CurationRow.revision_id == revision_pk,
-        tables.CurationRow.pipeline_digest == pipeline_digest,
-    )
-    return await session.scalar(
-        attempts.order_by(tables.CurationRow.attempt.desc()).limit(1)
-    )
+    latest = "WHERE revision_id = :revision AND pipeline_digest = :pipeline ORDER BY attempt DESC LIMIT 1"
+    values = {"revision": revision_pk, "pipeline": pipeline_digest}
+    return await find_row(session, tables.CurationRow, latest, **values)
 
 
 _IS_LATEST = """NOT EXISTS (
@@ -199,8 +203,7 @@ async def _parts(
     session: AsyncSession, curation_id: int, kind: type[T], table: Any
 ) -> tuple[T, ...]:
     """A curation's parts of a kind in their order."""
-    query = select(table).where(table.curation_id == curation_id)
-    rows = await session.scalars(query.order_by(table.position))
+    rows = await find_rows(session, table, _OWN, curation=curation_id)
     return tuple(read(kind, row) for row in rows)
 
 

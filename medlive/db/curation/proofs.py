@@ -3,10 +3,17 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import insert_rows, read, read_records, row_of
+from medlive.db.mapping import (
+    find_row,
+    find_rows,
+    insert_rows,
+    read,
+    read_records,
+    row_of,
+)
 from medlive.db.tables.examinations import RubricProbeRow, RubricProofRow
 from medlive.rubric.proof import Figures, GradedProbe, Proof
 
@@ -30,18 +37,16 @@ async def save_proof(
 
 async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
     """The latest proof of a curation and of its case's revisions; None where none was made."""
-    latest = select(RubricProofRow).where(RubricProofRow.curation_id == curation_id)
-    row = await session.scalar(latest.order_by(RubricProofRow.revision.desc()).limit(1))
+    own = {"curation": curation_id}
+    latest = "WHERE curation_id = :curation ORDER BY revision DESC LIMIT 1"
+    row = await find_row(session, RubricProofRow, latest, **own)
     if row is None:
         return None
-    query = select(RubricProbeRow).where(
-        RubricProbeRow.curation_id == curation_id,
-        RubricProbeRow.revision == row.revision,
-    )
-    graded = []
-    for probe in await session.scalars(query.order_by(RubricProbeRow.position)):
-        graded.append(read(GradedProbe, probe))
-    return read(Proof, row, figures=read(Figures, row), probes=tuple(graded))
+    which = "WHERE curation_id = :curation AND revision = :revision ORDER BY position"
+    own["revision"] = row.revision
+    rows = await find_rows(session, RubricProbeRow, which, **own)
+    probes = tuple(read(GradedProbe, probe) for probe in rows)
+    return read(Proof, row, figures=read(Figures, row), probes=probes)
 
 
 async def unproved_since(session: AsyncSession, case_id: str) -> int | None:

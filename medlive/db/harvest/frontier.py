@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import and_, select, text, update
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json, is_one_of, read, row_of
+from medlive.db.mapping import dump_json, find_rows, read, row_of, run_sql
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.sources.ledger import KnownThread
@@ -102,29 +103,22 @@ async def save_listed(
     skipped: Mapping[str, tuple[str, str]] | None = None,
 ) -> None:
     """Threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over."""
-    rows: list[dict[str, Any]] = [
-        {
+    rows: list[dict[str, Any]] = []
+    for entry in entries:
+        row = {
             "thread_id": entry.thread_id,
             "url": entry.url,
             "posted_at": entry.posted_at,
             "active_at": entry.last_post_at or entry.posted_at,
             "state": FrontierState.WAITING,
-            "reason": None,
         }
-        for entry in entries
-    ]
-    rows += [
-        {"thread_id": i, "url": url, "state": FrontierState.SKIPPED, "reason": reason}
-        for i, (url, reason) in (skipped or {}).items()
-    ]
+        rows.append(row)
+    for thread_id, (url, reason) in (skipped or {}).items():
+        row = {"thread_id": thread_id, "url": url, "state": FrontierState.SKIPPED}
+        rows.append(row | {"reason": reason})
     if rows:
-        named = {
-            "source": source,
-            "run_id": run_id,
-            "list_key": list_key,
-            "rows": dump_json(rows),
-        }
-        await session.execute(_LIST, named)
+        named = {"source": source, "run_id": run_id, "list_key": list_key}
+        await session.execute(_LIST, named | {"rows": dump_json(rows)})
 
 
 async def settle(
@@ -133,32 +127,30 @@ async def settle(
     """What became of threads that were asked for."""
     if settled:
         rows = dump_json([row_of(FrontierRow, s) for s in settled])
-        await session.execute(
-            _SETTLE, {"source": source, "run_id": run_id, "rows": rows}
-        )
+        values = {"source": source, "run_id": run_id, "rows": rows}
+        await session.execute(_SETTLE, values)
 
 
 async def look_up(
     session: AsyncSession, source: str, run_id: int, thread_ids: Sequence[str]
 ) -> dict[str, KnownThread]:
     """Thread → what is known of it, for those that are."""
-    query = select(FrontierRow).where(
-        FrontierRow.source == source, is_one_of(FrontierRow.thread_id, thread_ids)
+    own = "WHERE source = :source AND thread_id = ANY (:ids)"
+    entries = await find_rows(
+        session, FrontierRow, own, source=source, ids=list(thread_ids)
     )
     known = {}
-    for entry in await session.scalars(query.execution_options(populate_existing=True)):
-        handled = entry.run_id == run_id and entry.state not in _OPEN
+    for entry in entries:
         known[entry.thread_id] = read(
             KnownThread,
             entry,
-            handled=handled,
+            handled=entry.run_id == run_id and entry.state not in _OPEN,
             met_by=entry.first_run_id,
             taken_down=False,
         )
-    return known | {
-        i: KnownThread(taken_down=True)
-        for i in await taken_down_ids(session, source, thread_ids)
-    }
+    for thread_id in await taken_down_ids(session, source, thread_ids):
+        known[thread_id] = KnownThread(taken_down=True)
+    return known
 
 
 async def take_left_over(
@@ -170,18 +162,15 @@ async def take_left_over(
     What failed least comes first: one thread at which the host turns everybody away must not keep the others
     waiting.
     """
-    rows = (
-        await session.execute(_LEFT_OVER, {"source": source, "run_id": run_id} | _RETRY)
-    ).all()
-    return [_entry(entry) for entry in sorted(rows, key=lambda entry: entry.attempts)]
+    values = {"source": source, "run_id": run_id} | _RETRY
+    rows = (await session.execute(_LEFT_OVER, values)).all()
+    return [_entry(entry) for entry in sorted(rows, key=attrgetter("attempts"))]
 
 
 async def count_left_over(session: AsyncSession, source: str) -> int:
     """How many threads `take_left_over` would find."""
-    return (
-        await session.scalar(_COUNT_LEFT_OVER, {"source": source, "run_id": 0} | _RETRY)
-        or 0
-    )
+    values = {"source": source, "run_id": 0} | _RETRY
+    return await session.scalar(_COUNT_LEFT_OVER, values) or 0
 
 
 async def take_not_listed(
@@ -199,25 +188,18 @@ async def take_not_listed(
 
 async def reading_began(session: AsyncSession, source: str, thread_id: str) -> int:
     """The newest fetch when a waiting thread was listed; its pages have higher numbers."""
-    query = select(FrontierRow.after_fetch).where(
-        FrontierRow.source == source, FrontierRow.thread_id == thread_id
-    )
-    return await session.scalar(query) or 0
+    entry = await session.get(FrontierRow, (source, thread_id), populate_existing=True)
+    return 0 if entry is None else entry.after_fetch
 
 
 async def unsettle(session: AsyncSession, run_id: int) -> None:
     """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
     again stays so, as the lists may not show it."""
-    retried = and_(
-        FrontierRow.state == FrontierState.FAILED,
-        FrontierRow.reason.in_(RETRIED),
-        FrontierRow.attempts < MAX_ATTEMPTS,
-    )
-    await session.execute(
-        update(FrontierRow)
-        .where(FrontierRow.run_id == run_id, ~retried)
-        .values(state=FrontierState.KNOWN, reason=None)
-    )
+    known = """
+        UPDATE frontier SET state = 'known', reason = NULL WHERE run_id = :run
+        AND NOT (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts)
+    """
+    await run_sql(session, known, run=run_id, **_RETRY)
 
 
 def _entry(entry: Any) -> ListEntry:

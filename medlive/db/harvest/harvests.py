@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
-from sqlalchemy import delete, func, select, text, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import func, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import record
@@ -14,15 +13,17 @@ from medlive.db.harvest.frontier import unsettle
 from medlive.db.mapping import (
     Record,
     dump_json,
+    find_rows,
     insert_rows,
     read,
     read_records,
     row_of,
+    run_sql,
+    to_stored,
 )
 from medlive.db.tables.intake import (
     HarvestMeasureRow,
     HarvestRobotsRow,
-    HarvestRunRow,
     ListCursorRow,
     RunOutcome,
     SourceKind,
@@ -83,7 +84,23 @@ _SOURCES = text("""
 """)
 
 
-StartedRun = Record
+class StartedRun(NamedTuple):
+    """A run of this week that is now this process's."""
+
+    run_id: int
+    start: int  # How often it was begun or taken up again, from 1
+    started_at: datetime
+
+
+_WAS_DONE = text(
+    "SELECT outcome = 'done' FROM harvest_runs WHERE source = :source AND iso_week = :week FOR UPDATE"
+)
+_START = text("""
+    INSERT INTO harvest_runs AS run (source, iso_week, outcome) VALUES (:source, :week, 'running')
+    ON CONFLICT (source, iso_week) DO UPDATE
+    SET outcome = 'running', finished_at = NULL, problem = NULL, starts = run.starts + 1
+    RETURNING id, starts, started_at
+""")
 """A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1),
 started_at."""
 
@@ -100,36 +117,18 @@ async def start_harvest(
     With `again` a run that is done is repeated from its lists' beginning.
     """
     await ensure_sources(session, [source], SourceKind.SITE)
-    existing = select(HarvestRunRow.outcome == RunOutcome.DONE).where(
-        HarvestRunRow.source == source, HarvestRunRow.iso_week == iso_week
-    )
-    was_done = await session.scalar(existing.with_for_update())
+    named = {"source": to_stored(source), "week": iso_week}
+    was_done = await session.scalar(_WAS_DONE, named)
     if was_done and not again:
         return None
-    statement = upsert(HarvestRunRow).values(
-        source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING
-    )
-    statement = statement.on_conflict_do_update(
-        index_elements=["source", "iso_week"],
-        set_={
-            "outcome": RunOutcome.RUNNING,
-            "finished_at": None,
-            "problem": None,
-            "starts": HarvestRunRow.starts + 1,
-        },
-    )
-    columns = (
-        HarvestRunRow.id.label("run_id"),
-        HarvestRunRow.starts.label("start"),
-        HarvestRunRow.started_at,
-    )
-    started = (await session.execute(statement.returning(*columns))).one()
+    started = StartedRun(*(await session.execute(_START, named)).one())
     if was_done:
         # What its lists show is counted anew, as they are read anew.
-        own = update(HarvestRunRow).where(HarvestRunRow.id == started.run_id)
-        await session.execute(own.values(counts=text("counts - 'listed'")))
-        cursors = delete(ListCursorRow).where(ListCursorRow.run_id == started.run_id)
-        await session.execute(cursors)
+        own = {"run": started.run_id}
+        listed = "UPDATE harvest_runs SET counts = counts - 'listed' WHERE id = :run"
+        await run_sql(session, listed, **own)
+        cursors = "DELETE FROM list_cursors WHERE run_id = :run"
+        await run_sql(session, cursors, **own)
         await unsettle(session, started.run_id)
     return started
 
@@ -162,12 +161,12 @@ async def finish_harvest(
     `counts` are added to what it has. Raises MedliveError where another process has taken it over.
     """
     await add_counts(session, run, counts)
-    ended = RunOutcome.PARTIAL if partial else RunOutcome.DONE
-    outcome = ended if problem is None else RunOutcome.FAILED
-    statement = update(HarvestRunRow).where(HarvestRunRow.id == run.run_id)
-    await session.execute(
-        statement.values(outcome=outcome, finished_at=func.now(), problem=problem)
-    )
+    outcome = RunOutcome.PARTIAL if partial else RunOutcome.DONE
+    if problem is not None:
+        outcome = RunOutcome.FAILED
+    ended = "UPDATE harvest_runs SET outcome = :outcome, finished_at = now(), problem = :problem WHERE id = :id"
+    values = {"outcome": outcome.value, "problem": problem}
+    await run_sql(session, ended, id=run.run_id, **values)
 
 
 _SAVE_CURSOR = text("""
@@ -222,16 +221,12 @@ async def save_robots(
     """The rules that a run went by."""
     rows = []
     for fetched in robots:
-        body = fetched.body.decode("utf-8", "replace")
-        rows.append(
-            row_of(
-                HarvestRobotsRow,
-                fetched,
-                run_id=run_id,
-                body=body,
-                detail=fetched.detail or None,
-            )
-        )
+        values = {
+            "run_id": run_id,
+            "body": fetched.body.decode("utf-8", "replace"),
+            "detail": fetched.detail or None,
+        }
+        rows.append(row_of(HarvestRobotsRow, fetched, **values))
     await insert_rows(session, HarvestRobotsRow, rows, skip_known=True)
 
 
@@ -254,9 +249,8 @@ async def save_measures(
     session: AsyncSession, run_id: int, measures: Sequence[Compared]
 ) -> None:
     """A run's figures beside the medians they were compared with."""
-    await session.execute(
-        delete(HarvestMeasureRow).where(HarvestMeasureRow.run_id == run_id)
-    )
+    old = "DELETE FROM harvest_measures WHERE run_id = :run"
+    await run_sql(session, old, run=run_id)
     rows = [row_of(HarvestMeasureRow, m, run_id=run_id) for m in measures]
     await insert_rows(session, HarvestMeasureRow, rows)
 
@@ -282,12 +276,9 @@ async def latest_measures(
     [latest] = await read_records(session, _MEASURED, {"source": source})
     if latest.id is None:
         return None
-    query = (
-        select(HarvestMeasureRow)
-        .where(HarvestMeasureRow.run_id == latest.id)
-        .order_by(HarvestMeasureRow.name)
-    )
-    return latest.week, [read(Compared, m) for m in await session.scalars(query)]
+    own = "WHERE run_id = :run ORDER BY measure"
+    figures = await find_rows(session, HarvestMeasureRow, own, run=latest.id)
+    return latest.week, [read(Compared, figure) for figure in figures]
 
 
 async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | None:
@@ -316,18 +307,12 @@ async def lift_quarantine(
 
     Raises UsageError when there is no such source.
     """
+    values = {"quarantined_at": None, "quarantine_reason": None}
     anew = {"compared_since": func.now()} if compare_anew else {}
-    await _set_source(
-        session, source, quarantined_at=None, quarantine_reason=None, **anew
-    )
-    await record(
-        session,
-        Act.LIFT_QUARANTINE,
-        f"source:{source}",
-        reason,
-        by=by,
-        compare_anew=compare_anew,
-    )
+    await _set_source(session, source, **values, **anew)
+    about = {"compare_anew": compare_anew}
+    act = Act.LIFT_QUARANTINE
+    await record(session, act, f"source:{source}", reason, by=by, **about)
 
 
 async def _set_source(session: AsyncSession, source: str, **values: Any) -> None:

@@ -4,19 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import delete, select, text, update
+from sqlalchemy import select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import Record, add_row, read_records
+from medlive.db.mapping import Record, add_row, find_rows, read_records, run_sql
 from medlive.db.tables.release import (
-    SnapshotChangeRow,
     SnapshotKeptOutRow,
-    SnapshotMemberRow,
     SnapshotRow,
     SnapshotState,
 )
-from medlive.db.tables.weeks import WeekThreadRow
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import Gate, GateHit
 from medlive.snapshot.manifest import (
@@ -126,16 +123,21 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
     if latest is not None and latest.version >= version:
         ended = "is frozen" if latest.version == version else "can no longer be made"
         raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
-    building = select(SnapshotRow.version).where(
-        SnapshotRow.state == SnapshotState.BUILDING
-    )
-    counted = update(WeekThreadRow).where(WeekThreadRow.frozen_in.in_(building))
-    await session.execute(counted.values(frozen_in=None))
-    for row in (SnapshotMemberRow, SnapshotChangeRow, SnapshotKeptOutRow, SnapshotRow):
-        await session.execute(delete(row).where(row.version.in_(building)))
+    for statement in _DROP_BEGUN:
+        await run_sql(session, statement)
     parent = latest.version if latest else None
     made = SnapshotRow(version=version, state=SnapshotState.BUILDING, parent=parent)
     return await add_row(session, made)
+
+
+_BEGUN = "IN (SELECT version FROM snapshots WHERE state = 'building')"
+_DROP_BEGUN = (
+    f"UPDATE week_threads SET frozen_in = NULL WHERE frozen_in {_BEGUN}",
+    f"DELETE FROM snapshot_members WHERE version {_BEGUN}",
+    f"DELETE FROM snapshot_changes WHERE version {_BEGUN}",
+    f"DELETE FROM snapshot_kept_out WHERE version {_BEGUN}",
+    "DELETE FROM snapshots WHERE state = 'building'",
+)
 
 
 async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) -> None:
@@ -229,10 +231,8 @@ async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
 
 async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
     """Why ready cases are not in a snapshot, by case id."""
-    query = select(SnapshotKeptOutRow).where(SnapshotKeptOutRow.version == version)
-    hits = await session.scalars(
-        query.order_by(SnapshotKeptOutRow.case_id, SnapshotKeptOutRow.position)
-    )
+    own = "WHERE version = :version ORDER BY case_id, position"
+    hits = await find_rows(session, SnapshotKeptOutRow, own, version=version)
     return [GateHit(Gate(hit.gate), hit.case_id, hit.detail) for hit in hits]
 
 

@@ -5,13 +5,18 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import exists, func, select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
-from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import add_row, is_one_of, read_records
+from medlive.db.mapping import (
+    add_row,
+    find_row,
+    find_rows,
+    is_one_of,
+    read_records,
+)
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CriterionRow,
@@ -56,11 +61,6 @@ def too_thin(rubric: Rubric) -> str | None:
     return (
         None if any(c.points > 0 for c in rubric.criteria) else "no positive criterion"
     )
-
-
-def _stands() -> ColumnElement[bool]:
-    """The condition that a `WithdrawalRow` was not undone."""
-    return ~exists().where(ReinstatementRow.withdrawal_id == WithdrawalRow.number)
 
 
 _STANDS = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
@@ -117,10 +117,11 @@ async def withdrawn_from(
     session: AsyncSession, case_id: str, criterion_id: str
 ) -> list[int]:
     """The revisions of a case that a criterion of this id (`c3`) was withdrawn from."""
-    query = select(WithdrawalRow.revision).where(
-        WithdrawalRow.case_id == case_id, WithdrawalRow.criterion_id == criterion_id
-    )
-    return list(await session.scalars(query.order_by(WithdrawalRow.number)))
+    own = "WHERE case_id = :case_id AND criterion_id = :criterion_id ORDER BY id"
+    values = {"case_id": case_id, "criterion_id": criterion_id}
+    return [
+        row.revision for row in await find_rows(session, WithdrawalRow, own, **values)
+    ]
 
 
 async def add_withdrawal(
@@ -170,17 +171,16 @@ async def find_withdrawal(
     criterion_digest: str | None = None,
 ) -> Withdrawal | None:
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
-    query = select(WithdrawalRow).where(
-        WithdrawalRow.case_id == case_id, WithdrawalRow.kind == kind, _stands()
-    )
-    of_criterion = WithdrawalRow.criterion_digest.is_not_distinct_from(criterion_digest)
-    return await session.scalar(query.where(of_criterion))
+    own = f"""
+        AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
+    """
+    values = {"case_id": case_id, "kind": kind.value, "digest": criterion_digest}
+    return await find_row(session, WithdrawalRow, own, **values)
 
 
 async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
     """Every withdrawal, oldest first; undone ones too."""
-    query = select(WithdrawalRow).order_by(WithdrawalRow.number)
-    return list(await session.scalars(query))
+    return await find_rows(session, WithdrawalRow, "ORDER BY id")
 
 
 async def reinstate(
@@ -192,12 +192,11 @@ async def reinstate(
     by: str | None,
 ) -> list[Withdrawal]:
     """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
-    query = select(WithdrawalRow).where(
-        WithdrawalRow.case_id == case_id,
-        WithdrawalRow.criterion_id.is_not_distinct_from(criterion_id),
-        _stands(),
-    )
-    reinstated = list(await session.scalars(query.order_by(WithdrawalRow.number)))
+    own = f"""
+        AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id
+    """
+    values = {"case_id": case_id, "criterion_id": criterion_id}
+    reinstated = await find_rows(session, WithdrawalRow, own, **values)
     numbers = [withdrawal.number for withdrawal in reinstated]
     for number in numbers:
         await add_row(session, ReinstatementRow(withdrawal_id=number, case_id=case_id))

@@ -8,10 +8,10 @@ comparison. A look-up reads a bounded number of rows, however many threads there
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row, int_array, read_records
+from medlive.db.mapping import Record, add_row, int_array, read_records, run_sql
 from medlive.db.tables.intake import BandSchemeRow
 
 NEWEST: Final = 64
@@ -22,10 +22,10 @@ CANDIDATES: Final = 32
 _LOCK = 0x6D656464  # "medd": one number for every filter run of this database
 
 # One statement's text whatever the number of rows.
-_SAVE = text(
-    "INSERT INTO bands (key, thread_id) "
-    "SELECT * FROM unnest(CAST(:keys AS bigint[]), CAST(:threads AS int[])) ON CONFLICT DO NOTHING"
-)
+_SAVE = """
+    INSERT INTO bands (key, thread_id)
+    SELECT * FROM unnest(CAST(:keys AS bigint[]), CAST(:threads AS int[])) ON CONFLICT DO NOTHING
+"""
 # The result is asked for as a value: with EXISTS the planner may read every result first.
 _CANDIDATES = text(
     """
@@ -63,7 +63,7 @@ async def take_turn(session: AsyncSession) -> None:
     Two runs that judged at once could each accept one half of a pair. Take it before reading what waits: then the
     other's verdicts are seen.
     """
-    await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
 
 async def save_bands(
@@ -73,7 +73,7 @@ async def save_bands(
     rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
     if rows:
         keys, threads = map(int_array, zip(*rows, strict=True))
-        await session.execute(_SAVE, {"keys": keys, "threads": threads})
+        await run_sql(session, _SAVE, keys=keys, threads=threads)
 
 
 async def find_candidates(
@@ -104,8 +104,8 @@ async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
     state = await session.get(BandSchemeRow, scheme, populate_existing=True)
     if state is not None:
         return state.filled_to if state.finished_at is None else None
-    await session.execute(text("TRUNCATE bands"))
-    await session.execute(delete(BandSchemeRow))
+    await run_sql(session, "TRUNCATE bands")
+    await run_sql(session, "DELETE FROM band_schemes")
     await add_row(session, BandSchemeRow(scheme=scheme))
     return 0
 
@@ -124,7 +124,8 @@ async def accepted_revisions(
 
 async def note_filled(session: AsyncSession, scheme: str, *, to: int | None) -> None:
     """Note up to which revision the bands are there; None: all are."""
-    values = {"finished_at": func.now()} if to is None else {"filled_to": to}
-    await session.execute(
-        update(BandSchemeRow).where(BandSchemeRow.scheme == scheme).values(values)
-    )
+    filled = """
+        UPDATE band_schemes SET filled_to = coalesce(:to, filled_to),
+        finished_at = CASE WHEN CAST(:to AS int) IS NULL THEN now() ELSE finished_at END WHERE scheme = :scheme
+    """
+    await run_sql(session, filled, scheme=scheme, to=to)

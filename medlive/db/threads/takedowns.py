@@ -11,13 +11,19 @@ from itertools import product
 from json import JSONDecodeError
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import func, select, text, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import func, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import erase_reasons, record
 from medlive.db.harvest.archives import mark_unswept
-from medlive.db.mapping import dump_json, is_one_of, load_json, to_stored
+from medlive.db.mapping import (
+    dump_json,
+    find_rows,
+    load_json,
+    read_records,
+    run_sql,
+    to_stored,
+)
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.tables.people import Act
 from medlive.db.threads.bands import take_turn
@@ -28,11 +34,11 @@ TAKEN_DOWN: Final = "taken_down"
 """Why a thread is passed over, and a case kept out."""
 _LOCK = 0x6D656474  # "medt": one number for every takedown of this database
 
-_AMONG = text("""
-    SELECT down.source, down.thread_id FROM takedowns AS down
-    JOIN json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text) USING (source, thread_id)
-    WHERE down.lifted_at IS NULL
-""")
+_AMONG = """
+    WHERE lifted_at IS NULL AND (source, thread_id) IN (
+        SELECT source, thread_id FROM json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text)
+    )
+"""
 _TELLING = 30
 """Bytes of UTF-8 from which on words that two texts share are no accident."""
 _WITHHELD = "(taken down)"
@@ -146,6 +152,14 @@ _JOBS = (
     "DELETE FROM procrastinate_jobs WHERE status = 'todo'"
     f" AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})"
 )
+_LOCK_THREAD = text(
+    "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
+)
+# Written again, so that the transaction may erase; the first reason and moment stay.
+_TAKE_DOWN = text("""
+    INSERT INTO takedowns AS known (source, thread_id, reason) VALUES (:source, :thread_id, :reason)
+    ON CONFLICT (source, thread_id) DO UPDATE SET counts = known.counts, lifted_at = NULL
+""")
 _UNDER_WAY = text(f"""
     SELECT EXISTS (SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker
     ON worker.id = job.worker_id WHERE job.status = 'doing'
@@ -173,14 +187,11 @@ async def lift_takedown(
 ) -> None:
     """Let a later harvest bring a thread back. Raises CheckFailed for one that is not taken down."""
     await no_takedown(session)
-    statement = update(TakedownRow).where(
-        TakedownRow.source == source,
-        TakedownRow.thread_id == thread_id,
-        TakedownRow.lifted_at.is_(None),
-    )
-    lifted = statement.values(lifted_at=func.now()).returning(TakedownRow.source)
-    if await session.scalar(lifted) is None:
+    takedown = await find_takedown(session, source, thread_id)
+    if takedown is None:
         raise CheckFailed(f"{source}/{thread_id} is not taken down")
+    takedown.lifted_at = func.now()
+    await session.flush()
     await record(
         session, Act.LIFT_TAKEDOWN, f"thread:{source}/{thread_id}", reason, by=by
     )
@@ -190,12 +201,10 @@ async def taken_down_ids(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
 ) -> set[str]:
     """Those of a source's threads that were taken down."""
-    query = select(TakedownRow.thread_id).where(
-        TakedownRow.source == source,
-        is_one_of(TakedownRow.thread_id, thread_ids),
-        TakedownRow.lifted_at.is_(None),
-    )
-    return set(await session.scalars(query))
+    among = "WHERE source = :source AND thread_id = ANY (:ids) AND lifted_at IS NULL"
+    values = {"source": source, "ids": list(thread_ids)}
+    rows = await find_rows(session, TakedownRow, among, **values)
+    return {row.thread_id for row in rows}
 
 
 async def keep_out(
@@ -210,20 +219,18 @@ async def keep_out(
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
     ]
     await no_takedown(session)
-    return {
-        (source, i)
-        for source, i in await session.execute(_AMONG, {"keys": dump_json(keys)})
-    }
+    rows = await find_rows(session, TakedownRow, _AMONG, keys=dump_json(keys))
+    return {(row.source, row.thread_id) for row in rows}
 
 
 async def no_takedown(session: AsyncSession) -> None:
     """Wait for a takedown that is under way, and let none begin until the session's transaction ends."""
-    await session.execute(select(func.pg_advisory_xact_lock_shared(_LOCK)))
+    await run_sql(session, "SELECT pg_advisory_xact_lock_shared(:lock)", lock=_LOCK)
 
 
 async def take_down_alone(session: AsyncSession) -> None:
     """Wait until nobody saves threads, and keep everybody from it until the session's transaction ends."""
-    await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
 
 class Traces(NamedTuple):
@@ -245,10 +252,9 @@ async def frozen_with(
     session: AsyncSession, source: str, thread_id: str
 ) -> list[tuple[str, str]]:
     """(snapshot's version, case id) of every frozen snapshot that shows a case of the thread."""
-    named = {"source": source, "thread_id": to_stored(thread_id)}
-    return [
-        (version, case_id) for version, case_id in await session.execute(_FROZEN, named)
-    ]
+    named = {"source": source, "thread_id": thread_id}
+    rows = await read_records(session, _FROZEN, named)
+    return [(row.version, row.case_id) for row in rows]
 
 
 async def erase_thread(
@@ -273,12 +279,7 @@ async def erase_thread(
     await take_turn(session)
     await take_down_alone(session)
     named = {"source": source, "thread_id": to_stored(thread_id)}
-    pk = await session.scalar(
-        text(
-            "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
-        ),
-        named,
-    )
+    pk = await session.scalar(_LOCK_THREAD, named)
     # Whoever stores a decision about a revision has locked it.
     await session.execute(text(f"{_REVISIONS} FOR UPDATE"), {"pk": pk})
     # First no worker can take it up any more, then none has it.
@@ -289,16 +290,7 @@ async def erase_thread(
             f"{source}/{thread_id} is being curated at this moment",
             hint="try again when the worker is done with it",
         )
-    statement = upsert(TakedownRow).values(
-        source=source, thread_id=thread_id, reason=reason
-    )
-    await session.execute(
-        # Written again, so that this transaction may erase; the first reason and moment stay.
-        statement.on_conflict_do_update(
-            index_elements=["source", "thread_id"],
-            set_={"counts": TakedownRow.counts, "lifted_at": None},
-        )
-    )
+    await session.execute(_TAKE_DOWN, named | {"reason": to_stored(reason)})
     traces = await traces_of(session, source, thread_id)
     ids = list(showing)
     archives = list(await session.scalars(_OWN_ARCHIVES, {**named, "ids": ids}))

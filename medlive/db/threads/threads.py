@@ -3,24 +3,23 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import (
-    func,
     select,
     text,
-    update,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import (
     Record,
+    find_rows,
     insert_rows,
     is_one_of,
     read,
     read_records,
     row_of,
+    run_sql,
     to_stored,
 )
 from medlive.db.tables.intake import (
@@ -29,7 +28,6 @@ from medlive.db.tables.intake import (
     ThreadRevisionRow,
     ThreadRow,
 )
-from medlive.db.tables.release import CaseRow
 from medlive.errors import BadInput, MedliveError
 from medlive.guard.bounds import THREAD_ID_CHARS
 from medlive.threads.model import Message, Role, Thread
@@ -161,40 +159,35 @@ async def ensure_sources(
 ) -> None:
     """Make the rows of sources that are not known yet; a source that was imported and is now harvested
     becomes a site."""
-    in_order = list(map(to_stored, sorted(set(names))))
+    in_order = sorted(set(names))
     # A row that is there already is not locked: another import of the source need not wait for this one.
-    new = text("""
+    new = """
         INSERT INTO sources (name, kind) SELECT name, :kind FROM unnest(CAST(:names AS text[])) AS name
         ON CONFLICT (name) DO NOTHING
-    """)
-    await session.execute(new, {"names": in_order, "kind": kind.value})
+    """
+    await run_sql(session, new, names=in_order, kind=kind.value)
     if kind is SourceKind.SITE:
-        harvested = text(
-            "UPDATE sources SET kind = :kind WHERE name = ANY(:names) AND kind <> :kind"
-        )
-        await session.execute(harvested, {"names": in_order, "kind": kind.value})
+        sites = "UPDATE sources SET kind = 'site' WHERE name = ANY(:names) AND kind <> 'site'"
+        await run_sql(session, sites, names=in_order)
 
 
 async def mark_gone(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
 ) -> None:
     """Note that the source no longer has these threads, from now on unless it was noted before."""
-    moment = func.coalesce(ThreadRow.gone_at, func.now())
-    gone = update(ThreadRow).where(
-        ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids)
-    )
-    await session.execute(gone.values(gone_at=moment))
+    gone = f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}"
+    await run_sql(session, gone, source=source, ids=list(thread_ids))
 
 
 async def mark_seen(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
 ) -> None:
     """Note that the source has these threads now."""
-    moment = func.greatest(func.now(), ThreadRow.last_seen_at)
-    seen = update(ThreadRow).where(
-        ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids)
-    )
-    await session.execute(seen.values(gone_at=None, last_seen_at=moment))
+    seen = f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}"
+    await run_sql(session, seen, source=source, ids=list(thread_ids))
+
+
+_AMONG = "WHERE source = :source AND thread_id = ANY (:ids)"
 
 
 async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
@@ -234,29 +227,26 @@ async def pending_revisions(
 
 async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
     """The thread's revisions, oldest first; empty for no such thread."""
-    query = select(ThreadRevisionRow.id).join(
-        ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id
-    )
-    query = query.where(ThreadRow.source == source, ThreadRow.thread_id == thread_id)
-    return list(await session.scalars(query.order_by(ThreadRevisionRow.revision)))
+    query = """
+        SELECT r.id FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id
+        WHERE source = :source AND t.thread_id = :thread_id ORDER BY revision
+    """
+    rows = await run_sql(session, query, source=source, thread_id=thread_id)
+    return list(rows.scalars())
 
 
 async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
     """The number of a thread's row; None for no such thread."""
-    query = select(ThreadRow.id).where(
-        ThreadRow.source == source, ThreadRow.thread_id == thread_id
-    )
-    return await session.scalar(query)
+    query = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id"
+    rows = await run_sql(session, query, source=source, thread_id=thread_id)
+    return rows.scalar()
 
 
 async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]:
     """Source and thread id of an existing case."""
-    query = select(ThreadRow.source, ThreadRow.thread_id)
-    query = query.join(CaseRow, CaseRow.thread_id == ThreadRow.id)
-    source, thread_id = (
-        await session.execute(query.where(CaseRow.id == case_id))
-    ).one()
-    return source, thread_id
+    own = "WHERE id = (SELECT thread_id FROM cases WHERE id = :case_id)"
+    [thread] = await find_rows(session, ThreadRow, own, case_id=case_id)
+    return thread.source, thread.thread_id
 
 
 async def save_identifiers(
@@ -265,56 +255,57 @@ async def save_identifiers(
     identifiers_of: Sequence[Sequence["FoundIdentifier"]],
 ) -> int:
     """Keep where the raw text of new and revised threads names people and places; return how many there are."""
-    rows: dict[int, list[dict[str, Any]]] = {}
+    rows = []
+    done: set[int] = set()
     for thread, identifiers in zip(saved, identifiers_of, strict=True):
-        if thread.status == "unchanged" or thread.revision_pk in rows:
+        if thread.status == "unchanged" or thread.revision_pk in done:
             continue
-        own = rows[thread.revision_pk] = []
-        for found_at in identifiers:
-            message = found_at.message
+        done.add(thread.revision_pk)
+        for identifier in identifiers:
+            message = identifier.message
             row = {
                 "revision_id": thread.revision_pk,
                 "message": 0 if message is None else message + 1,
-                "start_at": found_at.start,
-                "end_at": found_at.end,
-                "kind": found_at.kind,
+                "start_at": identifier.start,
+                "end_at": identifier.end,
+                "kind": identifier.kind,
             }
-            own.append(row)
-    every = list(chain.from_iterable(rows.values()))
-    await insert_rows(session, IdentifierRow, every, skip_known=True)
-    return len(every)
+            rows.append(row)
+    await insert_rows(session, IdentifierRow, rows, skip_known=True)
+    return len(rows)
 
 
 async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
     """Kind → how many the revision's raw text has."""
-    query = select(IdentifierRow.kind, func.count()).where(
-        IdentifierRow.revision_id == revision_pk
+    query = text(
+        "SELECT kind, count(*) AS n FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1"
     )
-    query = query.group_by(IdentifierRow.kind).order_by(IdentifierRow.kind)
-    counted = await session.execute(query)
-    return {kind: count for kind, count in counted}  # noqa: C416 - a row is no tuple to mypy
+    counted = await read_records(session, query, {"revision": revision_pk})
+    return {row.kind: row.n for row in counted}
 
 
 async def _stored(
     session: AsyncSession, revision_pks: Sequence[int]
 ) -> list[StoredThread]:
-    query = select(
-        ThreadRevisionRow, ThreadRow.source, ThreadRow.thread_id, ThreadRow.url
-    )
-    query = query.join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
-    query = query.where(is_one_of(ThreadRevisionRow.id, revision_pks)).order_by(
-        ThreadRevisionRow.id
-    )
+    row, thread = ThreadRevisionRow, ThreadRow
+    query = select(row, thread.source, thread.thread_id, thread.url)
+    query = query.join(thread, thread.id == row.thread_id)
+    query = query.where(is_one_of(row.id, revision_pks)).order_by(row.id)
     threads = []
     for revision, source, thread_id, url in await session.execute(query):
-        messages = tuple(map(message_of, revision.messages))
-        name = {"source": source, "thread_id": thread_id, "url": url}
-        thread = read(Thread, revision, messages=messages, **name)
-        threads.append(
-            StoredThread(
-                revision.thread_id, revision.id, thread, revision.posted_at_assumed
-            )
+        own = {
+            "source": source,
+            "thread_id": thread_id,
+            "url": url,
+            "messages": tuple(map(message_of, revision.messages)),
+        }
+        stored = StoredThread(
+            thread_pk=revision.thread_id,
+            revision_pk=revision.id,
+            thread=read(Thread, revision, **own),
+            posted_at_assumed=revision.posted_at_assumed,
         )
+        threads.append(stored)
     return threads
 
 

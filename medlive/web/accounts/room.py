@@ -13,6 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from medlive.db import accounts
 from medlive.db.accounts import Account
+from medlive.errors import CheckFailed
 from medlive.guard.trust import read_address
 from medlive.text.html import Page
 from medlive.web.accounts import passwords
@@ -77,11 +78,12 @@ async def show_sign_in(request: Request, site: SiteOf, next: str = HOME) -> Resp
 async def sign_in(
     request: Request,
     site: SiteOf,
-    name: Text = "",
-    password: Text = "",
-    next: Text = HOME,
+    name: Text,
+    password: Text,
+    next: Text,
 ) -> Response:
     """Begin a session; wrong names and wrong passwords take the same work and get the same answer."""
+    next = next or HOME
     try:
         account = await _check_password(request, site, name, password)
     except HTTPException as refusal:
@@ -91,7 +93,7 @@ async def sign_in(
 
 @router.post("/sign-out")
 async def sign_out(
-    request: Request, site: SiteOf, account: Viewer, everywhere: Text = ""
+    request: Request, site: SiteOf, account: Viewer, everywhere: Text
 ) -> Response:
     """End this browser's session, or every one of the account."""
     async with site.database.begin() as session:
@@ -111,7 +113,7 @@ async def show_invitation(request: Request, site: SiteOf, token: str) -> Respons
 
 @router.post("/invitation/{token}", dependencies=_FORM)
 async def accept(
-    request: Request, site: SiteOf, token: str, password: Text = "", again: Text = ""
+    request: Request, site: SiteOf, token: str, password: Text, again: Text
 ) -> Response:
     """Set the password and sign in; the link ends with it."""
     account = await find_invited(site, token)
@@ -136,9 +138,9 @@ async def change_password(
     request: Request,
     site: SiteOf,
     account: Viewer,
-    current: Text = "",
-    password: Text = "",
-    again: Text = "",
+    current: Text,
+    password: Text,
+    again: Text,
 ) -> Response:
     """Change the password; every session ends, and this browser begins another."""
     try:
@@ -175,7 +177,7 @@ async def come_from_provider(request: Request, site: SiteOf) -> Response:
 
     try:
         account = await oidc.come_back(request, site)
-    except oidc.Refused as error:
+    except CheckFailed as error:
         text = "refused after the identity provider: %s (%s)"
         _log.warning(text, error, error.__cause__)
         refusal = HTTPException(403, str(error))

@@ -21,7 +21,7 @@ LABELS: Final[Mapping[Act, str]] = {
     Act.DISPUTE: "Dispute",
     Act.REINSTATE: "Undo the withdrawal",
 }
-_ON_CASES: Final[Mapping[str, tuple[Act, ...]]] = {
+_ON_CASES: Mapping[str, tuple[Act, ...]] = {
     CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
     CaseStatus.READY: (Act.REJECT,),
     CaseStatus.REJECTED: (Act.APPROVE,),

@@ -62,8 +62,8 @@ async def take_down(
     account: Admin,
     source: str,
     thread_id: str,
-    typed: Text = "",
-    reason: Text = "",
+    typed: Text,
+    reason: Text,
 ) -> Response:
     """Take the thread down, where its id was typed."""
     from medlive.service.harvest import takedown
@@ -106,10 +106,10 @@ async def withdraw(
     site: SiteOf,
     account: Admin,
     case_id: str,
-    typed: Text = "",
-    reason: Text = "",
-    criterion: Text = "",
-    type: Text = "",
+    typed: Text,
+    reason: Text,
+    criterion: Text,
+    type: Text,
 ) -> Response:
     """Withdraw the case or a criterion of it, where the case's id was typed."""
     from medlive.service.release import withdraw as service

@@ -194,12 +194,12 @@ async def act(
     account: Admin,
     kind: Kind,
     subject: str,
-    act: Text = "",
-    reason: Text = "",
-    criterion: Text = "",
-    words: Text = "",
-    back: Text = "",
-    revision: Text = "",
+    act: Text,
+    reason: Text,
+    criterion: Text,
+    words: Text,
+    back: Text,
+    revision: Text,
 ) -> Response:
     """Do one of `actions.perform`; what cannot be done is said with its reason."""
     back = local_path(back or f"/acts/case/{subject}")

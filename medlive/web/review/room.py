@@ -153,17 +153,17 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
 async def begin(
     site: SiteOf,
     account: Admin,
-    name: Text = "",
-    kind: Text = "",
-    version: Text = "",
-    stratum: Text = "none",
-    sample: Text = "",
-    seed: Text = "0",
-    raters: Text = "",
-    adjudicator: Text = "",
-    run: Text = "",
-    judges: Text = "",
-    keep_reports: Text = "",
+    name: Text,
+    kind: Text,
+    version: Text,
+    stratum: Text,
+    sample: Text,
+    seed: Text,
+    raters: Text,
+    adjudicator: Text,
+    run: Text,
+    judges: Text,
+    keep_reports: Text,
 ) -> Response:
     """Begin a study."""
     from medlive.service.studies import start_study
@@ -175,8 +175,8 @@ async def begin(
             kind=StudyKind(kind),
             version=None if is_check else version.strip() or None,
             run=run if is_check else None,
-            stratum=Stratum(stratum),
-            seed=int(seed),
+            stratum=Stratum(stratum or "none"),
+            seed=int(seed or 0),
             raters=raters.replace(",", " ").split(),
             adjudicator=adjudicator.strip() or None,
             created_by=account.name,
@@ -249,9 +249,9 @@ async def give(
     account: Reviewer,
     study: TheStudy,
     position: int,
-    rating: Text = "",
-    comment: Text = "",
-    back: Text = "",
+    rating: Text,
+    comment: Text,
+    back: Text,
 ) -> Response:
     """Keep a rating, and go on to the next item."""
     from medlive.service.studies import rate
