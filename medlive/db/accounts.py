@@ -6,9 +6,9 @@ Tokens are random and given out once; the database holds their digests. Password
 import re
 import secrets
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from medlive.clock import now
@@ -25,10 +25,10 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.digest import digest_text
 
 Account = AccountRow
-LINK_LASTS: Final = timedelta(hours=48)
-SESSION_IDLE: Final = timedelta(hours=2)
-SESSION_LASTS: Final = timedelta(hours=12)
-ATTEMPTS_WINDOW: Final = timedelta(minutes=15)
+LINK_LASTS = timedelta(hours=48)
+SESSION_IDLE = timedelta(hours=2)
+SESSION_LASTS = timedelta(hours=12)
+ATTEMPTS_WINDOW = timedelta(minutes=15)
 _TOUCHED_EVERY = timedelta(minutes=1)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 
@@ -236,13 +236,13 @@ async def end_sessions(session: Session, account: Account) -> None:
     await run_sql(session, ended, id=account.id)
 
 
-_COUNT_ATTEMPT = text("""
+_COUNT_ATTEMPT = """
     INSERT INTO sign_in_attempts AS known (subject, attempts, until)
     VALUES (:subject, 1, now() + CAST(:window AS interval))
     ON CONFLICT (subject) DO UPDATE SET attempts = CASE WHEN known.until < now() THEN 1 ELSE known.attempts + 1 END,
         until = CASE WHEN known.until < now() THEN excluded.until ELSE known.until END
     RETURNING attempts, until
-""")
+"""
 
 
 async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:

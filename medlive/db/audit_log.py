@@ -9,10 +9,10 @@ entries with the digest of the last, that was noted outside the database, as eac
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import func, insert, select
 
 from medlive.clock import now
-from medlive.db.mapping import is_one_of, read_records
+from medlive.db.mapping import find_row, read_records, run_sql
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 from medlive.guard.bounds import LOG_CHARS_SHOWN
@@ -63,8 +63,7 @@ async def record(
 
 async def read_head(session: Session) -> tuple[int, str | None]:
     """The number of entries, and the last one's digest (None without any)."""
-    query = select(AuditLogRow).order_by(AuditLogRow.number.desc()).limit(1)
-    latest = await session.scalar(query)
+    latest = await find_row(session, AuditLogRow, "ORDER BY number DESC LIMIT 1")
     return (0, None) if latest is None else (latest.number, latest.digest)
 
 
@@ -75,17 +74,15 @@ async def erase_reasons(
 
     Returns the numbers of the entries.
     """
+    erased = """
+        UPDATE audit_log SET reason = NULL
+        WHERE subject = ANY (:subjects) AND action <> 'take_down' AND reason IS NOT NULL RETURNING number
+    """
     subjects = [thread, *map("case:{}".format, case_ids)]
-    erased = update(AuditLogRow).where(
-        is_one_of(AuditLogRow.subject, subjects),
-        AuditLogRow.action != Act.TAKE_DOWN,
-        AuditLogRow.reason.is_not(None),
-    )
-    numbers = erased.values(reason=None).returning(AuditLogRow.number)
-    return sorted(await session.scalars(numbers))
+    return sorted((await run_sql(session, erased, subjects=subjects)).scalars())
 
 
-_ENTRIES = text("""
+_ENTRIES = """
     SELECT number, at, left("by", :chars) AS "by", action, left(subject, :chars) AS subject,
         left(reason, :chars) AS reason, reason_digest, previous, digest, salt,
         CASE WHEN length(details::text) <= :chars THEN details ELSE '{}' END AS details
@@ -93,7 +90,7 @@ _ENTRIES = text("""
     WHERE number < coalesce(CAST(:before AS bigint), 9223372036854775807)
         AND (CAST(:subject AS text) IS NULL OR subject = :subject)
     ORDER BY number DESC LIMIT :most
-""")
+"""
 
 
 async def list_entries(

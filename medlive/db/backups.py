@@ -2,18 +2,18 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
-from sqlalchemy import quoted_name, select, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.mapping import find_rows
 from medlive.db.session import Database
 from medlive.db.tables.intake import TakedownRow
 from medlive.errors import CheckFailed
 
-SCRATCH_SUFFIX: Final = "_restore_check"
+SCRATCH_SUFFIX = "_restore_check"
 """The scratch database is named after the instance's own."""
-SCRATCH_NOTE: Final = (
+SCRATCH_NOTE = (
     "scratch database of medlive: backups are tried in it, and it may be dropped"
 )
 _MAY_CREATE = text(
@@ -37,19 +37,17 @@ async def export_snapshot(session: AsyncSession) -> str:
 
 async def count_rows(session: AsyncSession) -> dict[str, int]:
     """Table → its rows; empty for a database without tables."""
-    names = [quoted_name(name, True) for name in await session.scalars(_TABLES)]
-    return {
-        str(n): await session.scalar(text(f'SELECT count(*) FROM "{n}"')) or 0
-        for n in names
-    }
+    counts = {}
+    for name in await session.scalars(_TABLES):
+        query = text(f'SELECT count(*) FROM "{name}"')
+        counts[name] = await session.scalar(query) or 0
+    return counts
 
 
 async def list_takedowns(session: AsyncSession) -> dict[tuple[str, str], str]:
     """(source, thread id) → the reason, of every erased thread that must not come back."""
-    row = TakedownRow
-    query = select(row.source, row.thread_id, row.reason).where(row.lifted_at.is_(None))
-    query = query.order_by(row.source, row.thread_id)
-    rows = await session.execute(query)
+    standing = "WHERE lifted_at IS NULL ORDER BY source, thread_id"
+    rows = await find_rows(session, TakedownRow, standing)
     return {(row.source, row.thread_id): row.reason for row in rows}
 
 

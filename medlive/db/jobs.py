@@ -45,7 +45,7 @@ _SERVERS = f"""
     AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext({{}}) AS bigint) & 4294967295
 """
 _COUNT_SERVERS = text(_SERVERS.format(":queue"))
-_JOBS = text(f"""
+_JOBS = f"""
     SELECT queue, coalesce(status, 'todo') AS status, coalesce(jobs, 0) AS jobs, coalesce(delayed, 0) AS delayed,
         coalesce(servers, 0) AS servers
     FROM (
@@ -57,7 +57,7 @@ _JOBS = text(f"""
         SELECT queue, ({_SERVERS.format("queue")}) AS servers FROM unnest(CAST(:queues AS text[])) AS queue
     ) AS served USING (queue)
     WHERE jobs > 0 OR servers > 0 ORDER BY queue, status
-""")
+"""
 
 
 async def announce_serving(connection: Connection, queues: Sequence[str]) -> None:
@@ -132,7 +132,7 @@ async def list_jobs(
     Each has id, queue, task, args, status, attempts, scheduled_at, heartbeat (the last sign of life of the worker that
     does it) and reason (why it failed; None: it did not, or that was not kept).
     """
-    query = text("""
+    query = """
         SELECT job.id, queue_name AS queue, task_name AS task, args, CAST(status AS text) AS status, attempts,
         scheduled_at, last_heartbeat AS heartbeat, CASE WHEN status = 'failed' THEN reason END AS reason
         FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
@@ -141,6 +141,6 @@ async def list_jobs(
         AND CASE WHEN CAST(:status AS text) IS NULL THEN status IN ('todo', 'doing', 'failed')
         ELSE CAST(status AS text) = :status END
         ORDER BY job.id LIMIT :limit
-    """)
+    """
     values = {"queue": queue, "status": status, "after": after, "limit": limit}
     return await read_records(session, query, values)

@@ -22,7 +22,6 @@ from sqlalchemy import (
     ColumnElement,
     Result,
     Row,
-    TextClause,
     any_,
     bindparam,
     inspect,
@@ -86,11 +85,11 @@ def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
 
 
 async def read_records(
-    session: AsyncSession, query: TextClause, values: Mapping[str, Any] | None = None
+    session: AsyncSession, sql: str, values: Mapping[str, Any] | None = None
 ) -> list[Record]:
     """A query's rows, each with its columns by name; texts, also those of `values`, are as they came."""
     records: list[Record] = []
-    for row in await session.execute(query, _walk(values or {}, to_stored)):
+    for row in await run_sql(session, sql, **(values or {})):
         columns = _walk(row._asdict(), from_stored)
         records.append(SimpleNamespace(**columns))
     return records

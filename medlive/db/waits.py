@@ -30,21 +30,19 @@ async def find_lost(session: AsyncSession) -> list[int]:
 
 async def count_waits(session: AsyncSession) -> Sequence[Record]:
     """How many threads wait for what, most first: waits_for (None: for nothing, they are lost), threads."""
-    query = text(
-        "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
-    )
+    query = "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
     return await read_records(session, query)
 
 
 async def count_waiting(session: AsyncSession, queue: str) -> Record:
     """How many jobs of a queue could be done now (ready), and how many wait for the time of their next attempt
     (delayed), the earliest until next_at (None: no job is delayed)."""
-    query = text("""
+    query = """
         SELECT count(*) FILTER (WHERE coalesce(scheduled_at <= now(), true)) AS ready,
         count(*) FILTER (WHERE scheduled_at > now()) AS delayed,
         min(scheduled_at) FILTER (WHERE scheduled_at > now()) AS next_at
         FROM procrastinate_jobs WHERE queue_name = :queue AND status = 'todo'
-    """)
+    """
     [waiting] = await read_records(session, query, {"queue": queue})
     return waiting
 
@@ -52,11 +50,11 @@ async def count_waiting(session: AsyncSession, queue: str) -> Record:
 async def list_failed_jobs(session: AsyncSession) -> Sequence[Record]:
     """The failed jobs of all queues by reason, most first: queue, reason, jobs, last_at (when the last one failed;
     None: not recorded)."""
-    query = text("""
+    query = """
         SELECT queue_name AS queue, coalesce(reason, 'not recorded') AS reason, count(*) AS jobs,
         max(failed_at) AS last_at FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id
         WHERE status = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2
-    """)
+    """
     return await read_records(session, query)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import func, select, update
 
@@ -14,7 +14,7 @@ from medlive.db.tables.people import Act
 from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
 from medlive.errors import UsageError
 
-DROPPED_AFTER: Final = timedelta(days=14)
+DROPPED_AFTER = timedelta(days=14)
 """A message that could not be delivered for so long is removed."""
 
 

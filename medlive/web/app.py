@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Final
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -30,7 +29,7 @@ from medlive.web.requests import check_requests
 from medlive.web.review.room import REVIEW
 from medlive.web.site import READ, Room, Site, SiteOf
 
-ROOMS: Final = (DOWNLOADS, AUDIT, REVIEW, ACTS, ACCOUNTS)
+ROOMS = (DOWNLOADS, AUDIT, REVIEW, ACTS, ACCOUNTS)
 """Every room; one is added by a line here."""
 
 _HEADERS = {
@@ -64,7 +63,7 @@ _ERRORS = (
     Exception,
 )
 _log = logging.getLogger(__name__)
-router: Final = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:

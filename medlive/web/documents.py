@@ -1,7 +1,6 @@
 """The site of the documents at `/docs`, where `make docs` has built it: files below one folder, no account needed."""
 
 import asyncio
-from typing import Final
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -17,7 +16,7 @@ _POLICY = (
     "frame-ancestors 'none'"
 )
 """Material's pages hold scripts of their own. What it shows is built from the repository, never from a thread."""
-router: Final = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.api_route("/docs", methods=READ)

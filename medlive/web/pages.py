@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 from urllib.parse import quote
 
 from fastapi import Request
@@ -161,7 +160,7 @@ _NAMED = ("reason", "stage", "kind")
 """Columns whose values are names, not texts."""
 _LONGEST = 240
 
-TEMPLATES: Final = environment("medlive.web")
+TEMPLATES = environment("medlive.web")
 TEMPLATES.globals |= {
     "static_url": static_url,
     "most_of_reply": REPLY_CHARS_SHOWN,

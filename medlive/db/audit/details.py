@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.curation.cases import criteria_of
@@ -37,7 +36,7 @@ async def list_revisions(session: AsyncSession, case_id: str) -> list[CaseRevisi
 async def list_memberships(session: AsyncSession, case_id: str) -> Sequence[Record]:
     """The snapshots that hold a case, the newest first: version, revision, first_release (the first snapshot that
     shows it; None: it is held out), frozen_at."""
-    query = text(
+    query = (
         "SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)"
         " WHERE case_id = :case_id ORDER BY version DESC"
     )

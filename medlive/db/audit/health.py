@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,7 +12,7 @@ from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
 from medlive.db.mapping import Record, dump_json, read_records
 from medlive.db.schema.rights import expected_rights
 
-_QUEUES = text("""
+_QUEUES = """
     WITH ready AS (
         SELECT job.id, queue_name, scheduled_at FROM procrastinate_jobs AS job
         WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())
@@ -31,8 +30,8 @@ _QUEUES = text("""
         ) AS worked
     FROM oldest LEFT JOIN procrastinate_events AS event ON event.job_id = oldest.id
     GROUP BY 1, 2, oldest.id ORDER BY 1
-""")
-_FAILED_JOBS = text("""
+"""
+_FAILED_JOBS = """
     SELECT queue_name AS queue, count(*) AS jobs, min(job.id) AS example
     FROM procrastinate_jobs AS job
     WHERE status = 'failed' AND NOT EXISTS (
@@ -40,8 +39,8 @@ _FAILED_JOBS = text("""
         AND coalesce(later.lock, later.queueing_lock) = coalesce(job.lock, job.queueing_lock)
     )
     GROUP BY 1 ORDER BY 1
-""")
-_FAILURES = text("""
+"""
+_FAILURES = """
     SELECT curations.revision_id AS revision_pk, threads.source, threads.thread_id, curations.stage,
         curations.reason, curations.detail, curations.attempt, curations.finished_at
     FROM (
@@ -51,7 +50,7 @@ _FAILURES = text("""
     JOIN curations ON curations.id = standing.curation_id
     JOIN threads ON threads.id = standing.thread_id
     ORDER BY curations.id DESC
-""")
+"""
 _DECIDED = text(
     "SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'"
 )
@@ -61,18 +60,18 @@ _IN_USE = text(
 )
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
 _ROLES = text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)")
-_WITHOUT = text("""
+_WITHOUT = """
     SELECT wanted.role, wanted.tab AS table, wanted.privilege
     FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(role text, tab text, privilege text, col text)
     WHERE to_regclass(quote_ident(wanted.tab)) IS NOT NULL AND NOT CASE WHEN col IS NULL
         THEN has_table_privilege(wanted.role, quote_ident(wanted.tab), wanted.privilege)
         ELSE has_column_privilege(wanted.role, quote_ident(wanted.tab), col, wanted.privilege) END
     ORDER BY 1, 2, 3
-""")
+"""
 _RIGHT = re.compile(r"(\w+)(?: \(([^)]*)\))?")
 """A privilege of a GRANT, with its columns where it is for columns only."""
-MOST_FAILURES: Final = 2000
-MOST_DECISIONS: Final = 500
+MOST_FAILURES = 2000
+MOST_DECISIONS = 500
 """How many of the latest failures and decisions are read."""
 
 

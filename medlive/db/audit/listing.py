@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -33,7 +33,7 @@ from medlive.guard.bounds import CURSOR_CHARS
 Columns = Mapping[str, Any]  # Name → SQL expression
 Rows = Select[*tuple[Any, ...]]
 
-MOST_COUNTED: Final = 2_000
+MOST_COUNTED = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
 _HAN = re.compile(r"[\u3400-\u9fff]+")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")

@@ -11,7 +11,7 @@ from medlive.db.iso_weeks import week_bounds
 from medlive.db.mapping import Record, read_records
 from medlive.snapshot.manifest import WeekCost
 
-_SPENT = text("""
+_SPENT = """
     SELECT CASE grouping(task, engine, source, stage) WHEN 7 THEN 'task' WHEN 11 THEN 'engine'
             WHEN 13 THEN 'source' WHEN 14 THEN 'stage' ELSE 'all' END AS by,
         coalesce(task, engine, source, stage, '') AS name, count(*) AS replies,
@@ -33,14 +33,14 @@ _SPENT = text("""
         FROM replies WHERE created_at >= :since AND created_at < :until
     ) AS paid
     GROUP BY GROUPING SETS ((task), (engine), (source), (stage), ()) ORDER BY by, known_usd DESC, name
-""")
+"""
 
 
-_WEEK = text("""
+_WEEK = """
     SELECT split_part(task, '.', 1) AS stage, coalesce(sum(cost_usd), 0)::float AS known_usd,
         count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated
     FROM replies WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
-""")
+"""
 _ENDED = text("""
     SELECT count(DISTINCT revision_id) FROM curations
     WHERE outcome = :outcome AND finished_at >= :since AND finished_at < :until

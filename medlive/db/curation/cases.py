@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -255,12 +254,12 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
 
 async def list_overruled(session: AsyncSession) -> list[Mapping[str, Any]]:
     """The cases whose confirmed veto people overruled, by id: case_id, revision, status, query, overruled (why)."""
-    query = text("""
+    query = """
         SELECT case_id, revision, status, query, overruled FROM case_revisions AS r JOIN cases ON cases.id = case_id
         WHERE overruled IS NOT NULL AND NOT EXISTS (
             SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
         ) ORDER BY case_id
-    """)
+    """
     return list(map(vars, await read_records(session, query)))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -32,7 +32,7 @@ from medlive.llm.ask import CallOutcome
 
 T = TypeVar("T")
 _Rows = list[dict[str, Any]]
-_PARTS: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
+_PARTS: Mapping[str, tuple[type[Any], type[Any]]] = {
     "elements": (model.Element, tables.ElementRow),
     "requirements": (model.Requirement, tables.RequirementRow),
     "checks": (model.ControllerCheck, tables.ControllerCheckRow),

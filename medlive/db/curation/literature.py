@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import Final
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import func, text
 from sqlalchemy.dialects.postgresql import insert
 
+from medlive.db.mapping import find_rows, run_sql
 from medlive.db.session import Database
 from medlive.db.tables.literature import LiteratureAnswerRow
 
@@ -24,7 +24,7 @@ _HOLD_BACK = text("""
     ON CONFLICT (service) DO UPDATE SET next_at =
         greatest(literature_turns.next_at, clock_timestamp() + make_interval(secs => :wait_s))
 """)
-BATCH: Final = 1000
+BATCH = 1000
 """Answers that are deleted at once."""
 
 
@@ -38,12 +38,13 @@ class PostgresAnswers:
 
     async def load(self, keys: Collection[str]) -> dict[str, bytes]:
         """See AnswerStore."""
-        recent = select(LiteratureAnswerRow).where(
-            LiteratureAnswerRow.key.in_(keys),
-            LiteratureAnswerRow.fetched_at > func.now() - self._age,
+        recent = (
+            "WHERE key = ANY (:keys) AND fetched_at > now() - CAST(:age AS interval)"
         )
+        values = {"keys": list(keys), "age": self._age}
         async with self._database.read() as session:
-            return {answer.key: answer.body for answer in await session.scalars(recent)}
+            answers = await find_rows(session, LiteratureAnswerRow, recent, **values)
+        return {answer.key: answer.body for answer in answers}
 
     async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
@@ -73,20 +74,16 @@ class PostgresAnswers:
 
     async def delete_old(self) -> int:
         """Delete the answers that are no longer used, a batch at a time; return how many."""
-        old = (
-            select(LiteratureAnswerRow.key)
-            .where(LiteratureAnswerRow.fetched_at <= func.now() - self._age)
-            .limit(BATCH)
-        )
+        old = """
+            DELETE FROM literature_answers WHERE key IN (
+                SELECT key FROM literature_answers WHERE fetched_at <= now() - CAST(:age AS interval) LIMIT :batch
+            ) RETURNING key
+        """
         count = 0
         while True:
             async with self._database.begin() as session:
-                statement = (
-                    delete(LiteratureAnswerRow)
-                    .where(LiteratureAnswerRow.key.in_(old))
-                    .returning(LiteratureAnswerRow.key)
-                )
-                deleted = len((await session.scalars(statement)).all())
-            count += deleted
-            if deleted < BATCH:
+                deleted = await run_sql(session, old, age=self._age, batch=BATCH)
+                batch = len(deleted.all())
+            count += batch
+            if batch < BATCH:
                 return count

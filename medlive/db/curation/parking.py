@@ -32,13 +32,9 @@ _PARKED = """
     WHERE standing.outcome IN ('parked', 'failed')
         AND NOT EXISTS (SELECT FROM overrules WHERE overrules.curation_id = last.id)
 """
-_LIST = text(
-    f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most"
-)
-_COUNT = text(
-    f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
-)
-_ONE = text(f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision")
+_LIST = f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most"
+_COUNT = f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
+_ONE = f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision"
 # What failed in this pipeline is tried again as every failure is, so many times.
 _DUE = text(f"""
     SELECT revision_id FROM ({_PARKED}) AS parked
@@ -49,7 +45,7 @@ _DUE = text(f"""
     )
     ORDER BY revision_id
 """)
-_UNANSWERED = text(f"""
+_UNANSWERED = f"""
     SELECT parked.source, parked.thread_id, claim.element_id, claim.claim, claim.queries,
         passage.passage_id, passage.title
     FROM ({_PARKED}) AS parked
@@ -63,7 +59,7 @@ _UNANSWERED = text(f"""
         LIMIT 1
     ) AS passage ON true
     ORDER BY parked.since, parked.curation_id, claim.position
-""")
+"""
 
 
 async def count_parked(session: AsyncSession) -> Record:

@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import (
@@ -51,7 +50,7 @@ async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
 
 async def unproved_since(session: AsyncSession, case_id: str) -> int | None:
     """The revision since which a case's rubric is not proved; None where the latest one is."""
-    query = text(
+    query = (
         "SELECT max(revision) FILTER (WHERE ceiling IS NOT NULL) AS proved, max(revision) AS latest"
         " FROM case_revisions WHERE case_id = :case_id"
     )
@@ -59,7 +58,7 @@ async def unproved_since(session: AsyncSession, case_id: str) -> int | None:
     return None if row.proved == row.latest else (row.proved or 0) + 1
 
 
-_MADE = text("""
+_MADE = """
     SELECT count(*) FILTER (WHERE passed) AS passed, count(*) FILTER (WHERE NOT passed) AS failed,
         avg(ceiling) FILTER (WHERE passed) AS ceiling, avg(floor) FILTER (WHERE passed) AS floor,
         avg(separation) FILTER (WHERE passed) AS separation,
@@ -72,7 +71,7 @@ _MADE = text("""
         FROM rubric_proofs AS proof JOIN curations AS made ON made.id = proof.curation_id
         WHERE started_at >= :since AND started_at < :until AND proof.revision = 0
     ) AS proofs
-""")
+"""
 
 
 async def proofs_made(

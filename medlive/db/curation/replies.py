@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -131,7 +131,7 @@ async def find_request(
     ), row
 
 
-_ANSWERS = text("""
+_ANSWERS = """
     SELECT coalesce(stage, 'all') AS name,
         count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget')) AS calls,
         count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget') AND attempt = 2) AS repairs,
@@ -143,7 +143,7 @@ _ANSWERS = text("""
         count(*) FILTER (WHERE replayed) AS replayed
     FROM (SELECT *, split_part(task, '.', 1) AS stage, NOT replayed AS asked FROM agent_calls) AS calls
     GROUP BY ROLLUP (stage) HAVING count(*) > 0 ORDER BY stage NULLS LAST
-""")
+"""
 
 
 async def count_answers(session: AsyncSession) -> Sequence[Record]:

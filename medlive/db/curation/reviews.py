@@ -25,7 +25,7 @@ from medlive.db.tables.release import (
 )
 from medlive.errors import CheckFailed, UsageError
 
-_HELD = text("""
+_HELD = """
     SELECT case_id, revision, curation_id, r.language, r.source, query, cases.status_reason, r.created_at AS held_since,
         ARRAY(SELECT reason FROM holds WHERE holds.curation_id = r.curation_id ORDER BY position) AS reasons
     FROM cases JOIN case_revisions AS r ON case_id = cases.id
@@ -37,12 +37,12 @@ _HELD = text("""
             SELECT FROM holds WHERE holds.curation_id = r.curation_id AND reason = :reason
         ))
     ORDER BY r.created_at, case_id LIMIT :most
-""")
+"""
 _DECIDED_SINCE = """EXISTS (
     SELECT FROM curations AS later WHERE later.revision_id = o.revision_id AND outcome <> 'failed'
         AND later.id > coalesce(o.curation_id, 0)
 )"""
-_WAITING = text(f"""
+_WAITING = f"""
     SELECT source, threads.thread_id, o.reason, o.decided_by, o.decided_at FROM overrules AS o
     JOIN thread_revisions AS r ON r.id = o.revision_id JOIN threads ON threads.id = r.thread_id
     WHERE NOT {_DECIDED_SINCE} AND people > (
@@ -50,7 +50,7 @@ _WAITING = text(f"""
         WHERE others.revision_id = o.revision_id AND others.curation_id IS NOT DISTINCT FROM o.curation_id
     )
     ORDER BY o.id
-""")
+"""
 _OVERRULED = text(f"""
     SELECT DISTINCT revision_id FROM overrules AS o WHERE NOT {_DECIDED_SINCE}
     GROUP BY revision_id, curation_id HAVING count(DISTINCT coalesce(decided_by, '')) >= max(people)

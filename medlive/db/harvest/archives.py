@@ -17,14 +17,14 @@ _MOVE = """
     WHERE archive_id = :archive_id AND archive_offset = moved.origin
 """
 
-_LIST = text("""
+_LIST = """
     SELECT a.id AS archive_id, source, iso_week, path, bytes
     FROM archives AS a JOIN harvest_runs AS run ON run.id = run_id
     WHERE (removed_at IS NOT NULL) = :removed AND (CAST(:source AS text) IS NULL OR source = :source)
         AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
         AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
     ORDER BY a.id
-""")
+"""
 
 
 async def start_archive(

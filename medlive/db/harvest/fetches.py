@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
@@ -130,7 +129,7 @@ async def read_threads_after(
         SELECT DISTINCT thread_id FROM fetches WHERE {_IS_PAGE} AND thread_id > :after ORDER BY 1 LIMIT :limit
     """
     values = {"source": source, "after": after, "limit": limit}
-    return [row.thread_id for row in await read_records(session, text(query), values)]
+    return [row.thread_id for row in await read_records(session, query, values)]
 
 
 async def latest_readings(
@@ -166,12 +165,12 @@ async def latest_readings(
 
 _IS_PAGE = "source = :source AND kind = 'thread' AND body_digest IS NOT NULL"
 """That a fetch brought a page of a thread of a source."""
-_FETCHED = text(f"""
+_FETCHED = f"""
     SELECT fetches.id AS fetch_id, thread_id, url, page_number, archive_offset, archive_length, etag, last_modified,
         path
     FROM fetches LEFT JOIN archives ON archives.id = archive_id
     WHERE {_IS_PAGE} AND thread_id = ANY (:thread_ids) ORDER BY thread_id, fetches.id DESC
-""")
+"""
 
 
 async def _fetched_pages(

@@ -44,44 +44,44 @@ _ADD_COUNTS = text("""
     '{}') WHERE id = :run_id AND starts = :start RETURNING id
 """)
 # A median: one endless thread must not make a week's threads long.
-_FIELDS = text("""
+_FIELDS = """
     SELECT f.key, count(*) AS n, coalesce(
         avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END), percentile_cont(0.5) WITHIN GROUP
             (ORDER BY CASE WHEN f.value NOT IN ('true', 'false') THEN f.value::float END)
     ) AS share
     FROM frontier, jsonb_each_text(fields) AS f WHERE run_id = :run_id AND state = 'read' GROUP BY f.key
-""")
-_ENDS = text("""
+"""
+_ENDS = """
     SELECT coalesce(reason, state) AS name, count(*) AS n FROM frontier WHERE run_id = :run_id GROUP BY 1
     UNION ALL SELECT 'listed', coalesce((counts ->> 'listed')::int, 0) FROM harvest_runs WHERE id = :run_id
-""")
-_EARLIER = text("""
+"""
+_EARLIER = """
     SELECT max(newest_at) AS seen, max(run_id) AS read_by
     FROM list_cursors AS c JOIN harvest_runs ON harvest_runs.id = run_id
     WHERE source = :source AND list_key = :key AND run_id <> :run AND c.finished_at IS NOT NULL
-""")
-_PAST = text("""
+"""
+_PAST = """
     SELECT run.id AS run_id, measure, value, n FROM (
         SELECT harvest_runs.id, iso_week FROM harvest_runs JOIN sources ON name = source
         WHERE source = :source AND harvest_runs.id <> :before AND outcome = 'done'
             AND started_at >= coalesce(compared_since, started_at)
         ORDER BY iso_week DESC LIMIT :runs
     ) AS run LEFT JOIN harvest_measures ON run_id = run.id ORDER BY iso_week DESC
-""")
-_MEASURED = text("""
+"""
+_MEASURED = """
     SELECT (array_agg(id ORDER BY iso_week DESC))[1] AS id, max(iso_week) AS week FROM harvest_runs
     WHERE source = :source AND EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id)
-""")
-_LATEST = text("""
+"""
+_LATEST = """
     SELECT id, EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id) AS is_measured FROM harvest_runs
     WHERE source = :source AND outcome <> 'running' ORDER BY iso_week DESC LIMIT 1
-""")
-_SOURCES = text("""
+"""
+_SOURCES = """
     SELECT name, kind, quarantined_at, quarantine_reason, latest.iso_week AS last_run, latest.outcome AS last_outcome
     FROM sources LEFT JOIN LATERAL (
         SELECT iso_week, outcome FROM harvest_runs WHERE source = name ORDER BY iso_week DESC LIMIT 1
     ) AS latest ON true ORDER BY name
-""")
+"""
 
 
 class StartedRun(NamedTuple):

@@ -7,7 +7,7 @@ own by the thread that writes. What is read is one state of the database, howeve
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event
-from typing import Any, Final, LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
@@ -21,7 +21,7 @@ from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 # What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the
 # texts would read the whole release first. OFFSET 0 and LATERAL leave the database no other way.)
-_TEXTS: Final[LiteralString] = """
+_TEXTS: LiteralString = """
     CROSS JOIN LATERAL (
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
             r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register,
@@ -36,21 +36,21 @@ _TEXTS: Final[LiteralString] = """
         FROM case_revisions AS r WHERE r.case_id = m.case_id AND r.revision = m.revision OFFSET 0
     ) AS r
 """
-_SHOWN: Final[LiteralString] = f"""
+_SHOWN: LiteralString = f"""
     SELECT m.case_id, m.revision, m.first_release, r.* FROM (
         SELECT case_id, revision, first_release FROM snapshot_members
         WHERE version = %(version)s AND first_release IS NOT NULL ORDER BY case_id COLLATE "C" OFFSET 0
     ) AS m {_TEXTS}
 """
-_ASKED: Final[LiteralString] = f"""
+_ASKED: LiteralString = f"""
     SELECT m.case_id, m.revision, to_char(r.posted_at, 'IYYY".W"IW') AS first_release, r.*
     FROM unnest(%(case_ids)s::text[], %(revisions)s::int[]) AS m (case_id, revision) {_TEXTS}
 """
-_CHANGES: Final[LiteralString] = (
+_CHANGES: LiteralString = (
     "SELECT case_id, reason, from_revision, to_revision FROM snapshot_changes"
     ' WHERE version = %(version)s AND kind = %(kind)s ORDER BY case_id COLLATE "C"'
 )
-_HOLDOUTS: Final[Mapping[str, LiteralString]] = {
+_HOLDOUTS: Mapping[str, LiteralString] = {
     "held": (
         "SELECT commitment, held_since FROM snapshot_members"
         ' WHERE version = %(version)s AND first_release IS NULL ORDER BY commitment COLLATE "C"'

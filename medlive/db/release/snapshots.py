@@ -4,11 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import select, text, update
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import Record, add_row, find_rows, read_records, run_sql
+from medlive.db.mapping import (
+    Record,
+    add_row,
+    dump_json,
+    find_rows,
+    read_records,
+    run_sql,
+)
 from medlive.db.tables.release import (
     SnapshotKeptOutRow,
     SnapshotRow,
@@ -72,7 +79,7 @@ _HELD_WEEKS = text("""
     SELECT DISTINCT held_since FROM snapshot_members
     WHERE version = :version AND first_release IS NULL AND held_since IS NOT NULL ORDER BY 1
 """)
-_NUMBERS = text("""
+_NUMBERS = """
     SELECT count(*) FILTER (WHERE first_release IS NOT NULL) AS cases,
         count(*) FILTER (WHERE first_release IS NULL) AS held,
         count(*) FILTER (WHERE first_release IS NOT NULL AND held_since IS NOT NULL) AS revealed,
@@ -80,37 +87,37 @@ _NUMBERS = text("""
             FILTER (WHERE first_release IS NOT NULL), 0)::bigint AS criteria,
         (SELECT count(*) FROM snapshot_changes WHERE version = :version AND kind = 'dropped') AS dropped
     FROM snapshot_members AS m WHERE version = :version
-""")
+"""
 _MADE = """
     SELECT r.case_id, r.language, r.curation_id, m.first_release FROM snapshot_members AS m
     JOIN case_revisions AS r ON r.case_id = m.case_id AND r.revision = m.revision WHERE m.version = :version
 """
 _SHOWN = f"SELECT curation_id FROM ({_MADE}) AS made WHERE first_release IS NOT NULL"
-_REVISIONS = text(f"""
+_REVISIONS = f"""
     SELECT case_id, revision_id FROM ({_MADE}) AS made JOIN curations ON curations.id = curation_id
     WHERE case_id = ANY (CAST(:case_ids AS text[]))
-""")
-_LANGUAGES = text(f"""
+"""
+_LANGUAGES = f"""
     SELECT language, count(*) AS cases FROM ({_MADE}) AS made WHERE first_release IS NOT NULL GROUP BY 1
-""")
-_ENGINES = text(f"""
+"""
+_ENGINES = f"""
     SELECT DISTINCT role COLLATE "C" AS role, used ->> 'engine' COLLATE "C" AS engine,
         used ->> 'model' COLLATE "C" AS model
     FROM curations, jsonb_each(engines) AS each (role, used) WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2, 3
-""")
-_PROMPTS = text(f"""
+"""
+_PROMPTS = f"""
     SELECT DISTINCT task AS name, prompt_digest AS value FROM agent_calls WHERE curation_id IN ({_SHOWN}) ORDER BY 1, 2
-""")
-_THRESHOLDS = text(f"""
+"""
+_THRESHOLDS = f"""
     SELECT DISTINCT used.name, used.value, threshold_sufficiency, threshold_alignment FROM curations
     CROSS JOIN LATERAL (VALUES ('sufficiency', threshold_sufficiency), ('alignment', threshold_alignment))
         AS used (name, value)
     WHERE curations.id IN ({_SHOWN}) ORDER BY threshold_sufficiency, threshold_alignment
-""")
-_EVIDENCE = text(f"""
+"""
+_EVIDENCE = f"""
     SELECT retriever, digest AS index_digest, corpora, passages FROM evidence_indexes
     WHERE digest IN (SELECT index_digest FROM curations WHERE curations.id IN ({_SHOWN})) ORDER BY digest
-""")
+"""
 
 
 async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
@@ -142,8 +149,11 @@ _DROP_BEGUN = (
 
 async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) -> None:
     """Keep what a snapshot says of itself, in the transaction that adds its members."""
-    statement = update(SnapshotRow).where(SnapshotRow.version == version)
-    await session.execute(statement.values(meta=meta.model_dump(mode="json")))
+    settled = (
+        "UPDATE snapshots SET meta = CAST(:meta AS jsonb) WHERE version = :version"
+    )
+    stored = dump_json(meta.model_dump(mode="json"))
+    await run_sql(session, settled, version=version, meta=stored)
 
 
 async def load_fixed(session: AsyncSession, version: str) -> FixedMeta | None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -17,10 +17,10 @@ from medlive.db.mapping import int_array
 from medlive.db.release.snapshots import load_fixed
 from medlive.snapshot.manifest import Partial
 
-FAILURE_SHARE: Final = 0.5
+FAILURE_SHARE = 0.5
 """A week more than this share of whose threads failed is not whole: the cause is one for all of them."""
-NOT_BEGUN: Final = "not begun"
-NOT_QUEUED: Final = "not queued"
+NOT_BEGUN = "not begun"
+NOT_QUEUED = "not queued"
 
 _NOTE = text("""
     INSERT INTO week_threads (revision_id, week) SELECT id, CAST(:week AS text) FROM thread_revisions

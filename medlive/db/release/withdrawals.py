@@ -77,22 +77,22 @@ _HOLDS = text(f"""
         WHERE m.version = :version AND closed_at IS NULL
     )
 """)
-_CRITERIA = text(f"""
+_CRITERIA = f"""
     SELECT criterion_digest, criterion FROM withdrawals AS w LEFT JOIN criteria AS c
         ON c.case_id = w.case_id AND c.revision = w.revision AND c.criterion_id = w.criterion_id
     WHERE w.case_id = :case_id AND criterion_digest IS NOT NULL AND {_STANDS}
-""")
+"""
 # Of a criterion: a later revision lacks it.
 _NOT_GIVEN_OUT = text(f"""
     SELECT DISTINCT version FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
     WHERE kind IN ('takedown', 'privacy') AND first_release IS NOT NULL AND {_STANDS}
         AND (criterion_id IS NULL OR new_revision IS NULL OR m.revision < new_revision)
 """)
-_REASONS = text(f"""
+_REASONS = f"""
     SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole
     FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
     WHERE (criterion_id IS NULL OR m.revision < new_revision) AND {_STANDS} ORDER BY is_whole, w.id
-""")
+"""
 
 
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:

@@ -5,14 +5,13 @@ not read. All else is listed here by table, and by column where rows are changed
 """
 
 from types import MappingProxyType
-from typing import Final
 
 from sqlalchemy import Connection, text
 
-WEB: Final = "medlive_web"
-WORKER: Final = "medlive_worker"
+WEB = "medlive_web"
+WORKER = "medlive_worker"
 
-IMMUTABLE: Final = (
+IMMUTABLE = (
     "thread_revisions",
     "prompts",
     "replies",

@@ -1,9 +1,7 @@
 """Tables of who may use the private pages: accounts, their sessions, and counts of attempts to sign in."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped
@@ -28,7 +26,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-GRANTS: Final[Mapping[Role, frozenset[Role]]] = {
+GRANTS = {
     Role.VIEWER: frozenset({Role.VIEWER}),
     Role.REVIEWER: frozenset({Role.VIEWER, Role.REVIEWER}),
     Role.PUBLISHER: frozenset({Role.VIEWER, Role.PUBLISHER}),

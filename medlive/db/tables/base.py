@@ -1,7 +1,7 @@
 """What every table is made of: the registry, and columns whose type says what may stand in them."""
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, get_args
@@ -78,22 +78,18 @@ class Base(DeclarativeBase):
         typed: list[CheckConstraint] = []
         for name, annotation in inspect.get_annotations(cls).items():
             column = vars(cls)[name].column.name or name
-            typed += cls._type_checks(column, annotation)
+            [kind_held] = get_args(annotation)  # Of Mapped[…]
+            for kind in (kind_held, *get_args(kind_held)):
+                if kind == Digest:
+                    digest = f"{column} ~ '^sha256:[0-9a-f]{{64}}$'"
+                    typed += checks(**{f"{column}_is_digest": digest})
+                elif isinstance(kind, type) and issubclass(kind, StrEnum):
+                    cls.registry.update_type_annotation_map({kind: EnumText(kind)})
+                    typed.append(one_of(column, kind))
         comment = {"comment": (cls.__doc__ or "").removesuffix(".")}
         others = getattr(cls, "__table_args__", ())
         cls.__table_args__ = (*others, *typed, comment)
         super().__init_subclass__(**options)
-
-    @classmethod
-    def _type_checks(cls, name: str, annotation: Any) -> Iterator[CheckConstraint]:
-        [kind_held] = get_args(annotation)  # Of Mapped[…]
-        for kind in (kind_held, *get_args(kind_held)):
-            if kind == Digest:
-                digest = f"{name} ~ '^sha256:[0-9a-f]{{64}}$'"
-                yield CheckConstraint(digest, name=f"{name}_is_digest")
-            elif isinstance(kind, type) and issubclass(kind, StrEnum):
-                cls.registry.update_type_annotation_map({kind: EnumText(kind)})
-                yield one_of(name, kind)
 
 
 def column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:

@@ -6,7 +6,6 @@ comparison. A look-up reads a bounded number of rows, however many threads there
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -14,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from medlive.db.mapping import Record, add_row, int_array, read_records, run_sql
 from medlive.db.tables.intake import BandSchemeRow
 
-NEWEST: Final = 64
+NEWEST = 64
 """Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
 for it. What repeats a text shares its other bands too."""
-CANDIDATES: Final = 32
+CANDIDATES = 32
 """Threads that one text is compared with: those that share the most and the rarest bands with it."""
 _LOCK = 0x6D656464  # "medd": one number for every filter run of this database
 
@@ -115,7 +114,7 @@ async def accepted_revisions(
 ) -> Sequence[Record]:
     """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk,
     revision_pk."""
-    query = text(
+    query = (
         "SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS"
         " (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most"
     )

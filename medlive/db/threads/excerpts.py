@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Integer, text
 from sqlalchemy.dialects.postgresql import JSONB
@@ -15,7 +15,7 @@ from medlive.errors import MedliveError
 from medlive.guard.bounds import TITLE_CHARS_SHOWN
 from medlive.threads.model import Thread
 
-AROUND: Final = 1_000
+AROUND = 1_000
 """Characters before and after a part of a message that are read with it, so that no identifier is cut in two."""
 _OPENING = {"messages": 200, "chars": 40_000}
 """Characters of a thread that decide its language: twice what `dominant_language` reads."""

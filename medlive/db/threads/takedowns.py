@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from json import JSONDecodeError
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -30,7 +30,7 @@ from medlive.db.threads.bands import take_turn
 from medlive.errors import CheckFailed
 from medlive.threads.model import Thread
 
-TAKEN_DOWN: Final = "taken_down"
+TAKEN_DOWN = "taken_down"
 """Why a thread is passed over, and a case kept out."""
 _LOCK = 0x6D656474  # "medt": one number for every takedown of this database
 
@@ -166,12 +166,12 @@ _UNDER_WAY = text(f"""
     AND worker.last_heartbeat > now() - make_interval(secs => :alive_s)
     AND CAST(job.args ->> 'revision' AS bigint) IN ({_REVISIONS}))
 """)
-_FROZEN = text("""
+_FROZEN = """
     SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)
     JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id
     WHERE snapshots.state = 'frozen' AND threads.source = :source AND threads.thread_id = :thread_id
     AND member.first_release IS NOT NULL ORDER BY member.version
-""")
+"""
 
 
 async def find_takedown(

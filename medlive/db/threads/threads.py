@@ -213,14 +213,14 @@ async def pending_revisions(
 ) -> Sequence[Record]:
     """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk,
     revision_pk."""
-    query = text("""
+    query = """
         SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
         WHERE id > :after AND NOT EXISTS (
             SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
         )
         AND NOT EXISTS (SELECT FROM filter_results WHERE revision_id = r.id AND chain_digest = :chain)
         ORDER BY id LIMIT :most
-    """)
+    """
     values = {"after": after, "chain": chain_digest, "most": limit}
     return await read_records(session, query, values)
 
@@ -277,9 +277,7 @@ async def save_identifiers(
 
 async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
     """Kind → how many the revision's raw text has."""
-    query = text(
-        "SELECT kind, count(*) AS n FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1"
-    )
+    query = "SELECT kind, count(*) AS n FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1"
     counted = await read_records(session, query, {"revision": revision_pk})
     return {row.kind: row.n for row in counted}
 

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import httpx2
 from authlib.integrations.starlette_client import OAuth, OAuthError, StarletteOAuth2App
@@ -28,7 +28,7 @@ _UNREADABLE = (
     ValueError,
 )
 """What authlib raises, without a class of its own, of documents that are not as OpenID Connect has them."""
-BACK: Final = "/sign-in/provider/back"
+BACK = "/sign-in/provider/back"
 
 
 async def leave(request: Request, site: Site) -> Response:

@@ -2,7 +2,6 @@
 
 import unicodedata
 from functools import cache, partial
-from typing import Final
 
 from anyio import CapacityLimiter, to_thread
 from argon2 import PasswordHasher
@@ -10,7 +9,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from medlive.guard.bounds import PASSWORD_CHARS
 
-SHORTEST: Final = 12
+SHORTEST = 12
 """Characters of a password, at least."""
 _LEAST_DISTINCT = 6
 """Different characters of a password, at least."""

@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
-from typing import Final
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -21,16 +20,16 @@ from medlive.web.accounts.access import SIGN_IN, TOKEN, Viewer, check_form
 from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
-router: Final = APIRouter(include_in_schema=False)
-ACCOUNTS: Final = Room(False, router, (Section("Account", "/account"),))
-ACCOUNT_ATTEMPTS: Final = 10
-ADDRESS_ATTEMPTS: Final = 50
+router = APIRouter(include_in_schema=False)
+ACCOUNTS = Room(False, router, (Section("Account", "/account"),))
+ACCOUNT_ATTEMPTS = 10
+ADDRESS_ATTEMPTS = 50
 """Attempts to sign in within `accounts.ATTEMPTS_WINDOW` from one address, of one account and of all."""
-SLOW_ATTEMPTS: Final = 30
-SLOW_S: Final = 2.0
+SLOW_ATTEMPTS = 30
+SLOW_S = 2.0
 """After so many attempts on an account from anywhere each further one takes so many seconds longer. It is refused
 to nobody: a stranger at another address keeps no owner out."""
-HOME: Final = "/account"
+HOME = "/account"
 
 _FORM = [Depends(check_form)]
 _log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from medlive.config import Settings
 from medlive.db.accounts import Account
@@ -14,7 +14,7 @@ from medlive.errors import UsageError
 from medlive.web.pages import TEMPLATES
 from medlive.web.site import Site
 
-LABELS: Final[Mapping[Act, str]] = {
+LABELS = {
     Act.APPROVE: "Approve for the next freeze",
     Act.REJECT: "Reject",
     Act.OVERRULE: "Overrule the rejection",

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -21,11 +20,11 @@ from medlive.web.accounts.access import Admin
 from medlive.web.pages import render, sentence
 from medlive.web.site import Site, SiteOf, Text
 
-router: Final = APIRouter()
-KINDS: Final = tuple(
+router = APIRouter()
+KINDS = tuple(
     kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN
 )
-LOG: Final = "/acts/log"
+LOG = "/acts/log"
 
 
 @dataclass(frozen=True)

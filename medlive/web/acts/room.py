@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -38,10 +38,10 @@ from medlive.web.site import Room, Section, Site, SiteOf, Text
 if TYPE_CHECKING:
     from medlive.service.curation.editing import StaleEdit
 
-router: Final = APIRouter(prefix="/acts", include_in_schema=False)
+router = APIRouter(prefix="/acts", include_in_schema=False)
 router.include_router(final.router)
-ACTS: Final = Room(False, router, (Section("Log", "/acts/log"),))
-NEW_ROWS: Final = 2  # Empty rows for further criteria
+ACTS = Room(False, router, (Section("Log", "/acts/log"),))
+NEW_ROWS = 2  # Empty rows for further criteria
 
 Kind = Literal["case", "thread", "source", "step", "dispute"]
 
@@ -60,7 +60,7 @@ _CRITERION = (
 """The fields of a criterion in the form to edit a case."""
 _ROW = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
 """The name of a field of a criterion."""
-_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+_KINDS: Mapping[str, tuple[str, ...]] = {
     "theme": tuple(Theme),
     "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES),
     "difficulty": tuple(Difficulty),

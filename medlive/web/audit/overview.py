@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
@@ -16,7 +16,7 @@ from medlive.service.watch.status import read_health
 from medlive.web.audit.pages import Link, OverviewPage
 from medlive.web.site import Site
 
-OUTCOMES: Final = (
+OUTCOMES = (
     "pending",
     "rejected",
     "parked",

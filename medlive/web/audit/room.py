@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -30,12 +30,12 @@ from medlive.web.audit.window import Place
 from medlive.web.pages import csv_file, render, sentence
 from medlive.web.site import Room, Section, SiteOf
 
-router: Final = APIRouter(
+router = APIRouter(
     prefix="/audit",
     include_in_schema=False,
     dependencies=[Depends(require(Role.VIEWER))],
 )
-AUDIT: Final = Room(False, router, (Section("Audit", "/audit"),))
+AUDIT = Room(False, router, (Section("Audit", "/audit"),))
 PlaceOf = Annotated[Place, Depends()]
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""

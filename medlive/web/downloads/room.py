@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from typing import Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request
@@ -45,7 +44,7 @@ _WITHHELD = (
     " verdicts, is shown again when their study is closed."
 )
 _CARD = "README.md"
-router: Final = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.api_route("/snapshots", methods=READ)
@@ -186,7 +185,7 @@ async def snapshot_file(
 
 
 router.include_router(public_site.router)
-DOWNLOADS: Final = Room(
+DOWNLOADS = Room(
     True,
     router,
     (

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     # Loads numpy, as do the imports in the routes
     from medlive.service.studies import Results
 
-router: Final = APIRouter(prefix="/review", include_in_schema=False)
-REVIEW: Final = Room(False, router, (Section("Review", "/review", Role.REVIEWER),))
+router = APIRouter(prefix="/review", include_in_schema=False)
+REVIEW = Room(False, router, (Section("Review", "/review", Role.REVIEWER),))
 
 
-SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
+SCALES: Mapping[str, Sequence[tuple[int, str]]] = {
     "narrative_and_query": (
         (2, "coherent and a real clinical question"),
         (1, "with small faults"),
