@@ -10,7 +10,7 @@ from enum import StrEnum
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read_records
+from medlive.db.mapping import Record, read_column, read_records, read_value, run_sql
 from medlive.db.session import Connection
 
 
@@ -44,7 +44,7 @@ _SERVERS = f"""
     WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND granted
     AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext({{}}) AS bigint) & 4294967295
 """
-_COUNT_SERVERS = text(_SERVERS.format(":queue"))
+_COUNT_SERVERS = _SERVERS.format(":queue")
 _JOBS = f"""
     SELECT queue, coalesce(status, 'todo') AS status, coalesce(jobs, 0) AS jobs, coalesce(delayed, 0) AS delayed,
         coalesce(servers, 0) AS servers
@@ -71,41 +71,39 @@ async def announce_serving(connection: Connection, queues: Sequence[str]) -> Non
 
 async def count_servers(session: AsyncSession | Connection, queue: str) -> int:
     """How many processes serve a queue now."""
-    return await session.scalar(_COUNT_SERVERS, {"queue": queue}) or 0
+    return await session.scalar(text(_COUNT_SERVERS), {"queue": queue}) or 0
 
 
 async def count_open(session: AsyncSession, queue: str) -> int:
     """How many jobs of a queue are being done or wait, also for their time after a failure."""
     query = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
-    return await session.scalar(text(query), {"queue": queue}) or 0
+    return await read_value(session, query, queue=queue) or 0
 
 
 async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
     """Those of the queueing locks whose job waits or is being done."""
     # Procrastinate's queueing lock holds while a job waits, and no longer; each half reads a partial index.
-    query = text("""
+    query = """
         SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = ANY (:locks)
         UNION ALL
         SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'doing' AND queueing_lock = ANY (:locks)
-    """)
-    return set(await session.scalars(query, {"locks": list(locks)}))
+    """
+    return set(await read_column(session, query, locks=list(locks)))
 
 
 async def defer_alone(session: AsyncSession, lock: str) -> None:
     """Wait for whoever defers the job of this queueing lock, and let nobody else until the transaction ends."""
-    query = text("SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))")
-    await session.execute(query, {"lock": lock})
+    query = "SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))"
+    await run_sql(session, query, lock=lock)
 
 
 async def hurry(session: AsyncSession, queue: str) -> None:
     """Make jobs that wait after a failure ready now."""
-    await session.execute(
-        text(
-            "UPDATE procrastinate_jobs SET scheduled_at = NULL"
-            " WHERE queue_name = :queue AND status = 'todo' AND scheduled_at > now()"
-        ),
-        {"queue": queue},
-    )
+    ready = """
+        UPDATE procrastinate_jobs SET scheduled_at = NULL
+        WHERE queue_name = :queue AND status = 'todo' AND scheduled_at > now()
+    """
+    await run_sql(session, ready, queue=queue)
 
 
 async def count_jobs(session: AsyncSession) -> Sequence[Record]:

@@ -113,7 +113,21 @@ async def find_row(
     return next(iter(await find_rows(session, table, which, **values)), None)
 
 
-async def run_sql(session: AsyncSession, sql: str, /, **values: Any) -> Result[Any]:
+async def read_value(session: AsyncSession, sql: str, /, **values: Any) -> Any:
+    """The first value of a query's first row; None without a row."""
+    value = (await run_sql(session, sql, **values)).scalar()
+    return _walk(value, from_stored)
+
+
+async def read_column(session: AsyncSession, sql: str, /, **values: Any) -> list[Any]:
+    """The first value of each of a query's rows."""
+    rows = await run_sql(session, sql, **values)
+    return [_walk(value, from_stored) for value in rows.scalars()]
+
+
+async def run_sql(
+    session: AsyncSession, sql: str, /, **values: Any
+) -> Result[*tuple[Any, ...]]:
     """Run a statement; the texts of `values` may hold any character."""
     return await session.execute(text(sql), _walk(values, to_stored))
 
@@ -234,11 +248,15 @@ def int_array(values: Iterable[int]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+class StoredText(str):
+    """Text as a column can hold it."""
+
+
 def to_stored(text: str) -> str:
     """The text as a column can hold it; nearly always the text itself."""
-    if text.isascii() and "\x00" not in text:
+    if isinstance(text, StoredText) or (text.isascii() and "\x00" not in text):
         return text
-    return _UNSTORABLE.sub(lambda m: f"{_MARK}{ord(m[0]):04x};", text)
+    return StoredText(_UNSTORABLE.sub(lambda m: f"{_MARK}{ord(m[0]):04x};", text))
 
 
 def from_stored(text: str) -> str:
@@ -246,13 +264,13 @@ def from_stored(text: str) -> str:
     return _STORED.sub(lambda m: chr(int(m[1], 16)), text) if _MARK in text else text
 
 
-def dump_json(value: Any) -> str:
+def dump_json(value: Any) -> StoredText:
     """JSON for a jsonb column. Raises ValueError for NaN and infinities."""
     dumped = _ENCODER.encode(value)
     # json writes NUL as an escape, which may also stand for the six characters; walking decides.
     if "\\u0000" in dumped or (not dumped.isascii() and _UNSTORABLE.search(dumped)):
         dumped = _ENCODER.encode(_walk(json.loads(dumped), to_stored))
-    return dumped
+    return StoredText(dumped)
 
 
 def load_json(stored: str | bytes) -> Any:

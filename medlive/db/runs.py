@@ -18,7 +18,10 @@ from medlive.db.mapping import (
     insert_rows,
     put_row,
     read,
+    read_column,
+    read_value,
     row_of,
+    run_sql,
 )
 from medlive.db.session import Database
 from medlive.db.tables.intake import (
@@ -239,16 +242,14 @@ class History:
     )
 
 
-_FAILURES = text(
-    "SELECT command, iso_week, count(*) FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
-)
-_FROZEN = text(
+_FAILURES = "SELECT command, iso_week, count(*) FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
+_FROZEN = (
     "SELECT version, frozen_at FROM snapshots WHERE state = 'frozen' ORDER BY version"
 )
-_WEEKS = text("""
+_WEEKS = """
     SELECT iso_week FROM harvest_runs WHERE iso_week <= :week
     UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week
-""")
+"""
 
 
 async def load_history(
@@ -270,7 +271,7 @@ async def load_history(
     commands = commands.order_by(run.command, run.id.desc())
     latest = await _read_runs(session, commands)
     failures = {}
-    for command, failed_week, times in await session.execute(_FAILURES):
+    for command, failed_week, times in await run_sql(session, _FAILURES):
         if command in latest and latest[command].week == failed_week:
             failures[command] = times
     newest = select(harvest).ext(distinct_on(harvest.source))
@@ -291,7 +292,7 @@ async def load_history(
         )
         harvests[source] = HarvestHistory(first_at[source], last, *week_done)
     frozen_week = frozen_at = frozen_ahead = None
-    for version, frozen in await session.execute(_FROZEN):
+    for version, frozen in await run_sql(session, _FROZEN):
         if version <= week:
             frozen_week, frozen_at = version, frozen
         else:
@@ -302,7 +303,7 @@ async def load_history(
         harvests=harvests,
         latest=latest,
         done=await _read_runs(session, commands.where(run.outcome == RunOutcome.DONE)),
-        weeks=frozenset(await session.scalars(_WEEKS, {"week": week})),
+        weeks=frozenset(await read_column(session, _WEEKS, week=week)),
         frozen_week=frozen_week,
         frozen_at=frozen_at,
         quarantined={
@@ -367,9 +368,9 @@ async def _clear(session: AsyncSession, query: Select[Any]) -> int:
 
 async def is_scheduler_active(session: AsyncSession) -> bool:
     """Whether a scheduler works on this database."""
-    query = text("""
+    query = """
         SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
         WHERE datname = current_database() AND locktype = 'advisory' AND granted
         AND classid = 0 AND objid = :key AND objsubid = 1
-    """)
-    return bool(await session.scalar(query, {"key": SCHEDULER_LOCK}))
+    """
+    return bool(await read_value(session, query, key=SCHEDULER_LOCK))

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import select, text, tuple_
+from sqlalchemy import select, tuple_
 
 from medlive.curation.model import CaseText
 from medlive.db.mapping import (
@@ -13,7 +13,9 @@ from medlive.db.mapping import (
     find_row,
     find_rows,
     read,
+    read_column,
     read_records,
+    read_value,
     run_sql,
 )
 from medlive.db.session import Session
@@ -44,9 +46,7 @@ class RatedCase(NamedTuple):
 _BLIND = """FROM study_items WHERE study IN (
     SELECT name FROM studies WHERE kind = 'grader_check' AND closed_at IS NULL AND blinding <> 'open'
 )"""
-_BLIND_VERSIONS = text(
-    f"SELECT DISTINCT version FROM snapshot_members WHERE case_id IN (SELECT case_id {_BLIND})"
-)
+_BLIND_VERSIONS = f"SELECT DISTINCT version FROM snapshot_members WHERE case_id IN (SELECT case_id {_BLIND})"
 
 
 _READY = """
@@ -101,24 +101,24 @@ async def has_open_study(session: Session, account: str) -> bool:
 
 async def blind_versions(session: Session) -> frozenset[str]:
     """The snapshots that hold a case whose verdicts people check blind now: no report on them may be shown."""
-    return frozenset(await session.scalars(_BLIND_VERSIONS))
+    return frozenset(await read_column(session, _BLIND_VERSIONS))
 
 
 async def blind_items(session: Session) -> frozenset[str]:
     """The items of grader checks whose verdicts people check blind now: no page may show them."""
-    return frozenset(await session.scalars(text(f"SELECT item {_BLIND}")))
+    return frozenset(await read_column(session, f"SELECT item {_BLIND}"))
 
 
 async def is_checked_blind(session: Session, case_id: str) -> bool:
     """Whether people check the verdicts on a case blind now."""
-    query = text(f"SELECT EXISTS (SELECT {_BLIND} AND case_id = :case_id)")
-    return bool(await session.scalar(query, {"case_id": case_id}))
+    query = f"SELECT EXISTS (SELECT {_BLIND} AND case_id = :case_id)"
+    return bool(await read_value(session, query, case_id=case_id))
 
 
 async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
     """The snapshots that hold one of these cases."""
-    query = text("SELECT version FROM snapshot_members WHERE case_id = ANY (:case_ids)")
-    return frozenset(await session.scalars(query, {"case_ids": list(case_ids)}))
+    query = "SELECT version FROM snapshot_members WHERE case_id = ANY (:case_ids)"
+    return frozenset(await read_column(session, query, case_ids=list(case_ids)))
 
 
 async def close_study(session: Session, name: str) -> bool:

@@ -5,16 +5,21 @@ Every thread that waits has a job or a reason why not. One that has neither is l
 
 from collections.abc import Sequence
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read_records, to_stored
+from medlive.db.mapping import (
+    Record,
+    read_column,
+    read_records,
+    read_value,
+    run_sql,
+)
 
 SAVE_FAILURE = (
     "INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)"
     " ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, failed_at = now()"
 )
-_FORGET_FAILURES = text(
+_FORGET_FAILURES = (
     "DELETE FROM job_failures"
     " WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')"
 )
@@ -22,10 +27,8 @@ _FORGET_FAILURES = text(
 
 async def find_lost(session: AsyncSession) -> list[int]:
     """The revisions of threads that wait and that nothing will take up, oldest first."""
-    query = text(
-        "SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL ORDER BY 1"
-    )
-    return list(await session.scalars(query))
+    query = "SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL ORDER BY 1"
+    return await read_column(session, query)
 
 
 async def count_waits(session: AsyncSession) -> Sequence[Record]:
@@ -60,22 +63,20 @@ async def list_failed_jobs(session: AsyncSession) -> Sequence[Record]:
 
 async def find_failed_jobs(session: AsyncSession, reason: str = "") -> list[int]:
     """The numbers of failed jobs whose reason contains `reason`, whatever its case, oldest first."""
-    query = text(
+    query = (
         "SELECT id FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id"
         " WHERE status = 'failed' AND (:reason = '' OR strpos(lower(reason), lower(:reason)) > 0) ORDER BY id"
     )
-    return list(await session.scalars(query, {"reason": to_stored(reason)}))
+    return await read_column(session, query, reason=reason)
 
 
 async def forget_failures(session: AsyncSession) -> None:
     """Remove the reasons of jobs that were tried again or are gone."""
-    await session.execute(_FORGET_FAILURES)
+    await run_sql(session, _FORGET_FAILURES)
 
 
 async def take_turn(session: AsyncSession, key: int) -> bool:
     """Whether this transaction alone has the lock of this number, until it ends; it does not wait."""
     return bool(
-        await session.scalar(
-            text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": key}
-        )
+        await read_value(session, "SELECT pg_try_advisory_xact_lock(:key)", key=key)
     )

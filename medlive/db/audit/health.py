@@ -5,11 +5,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import Record, dump_json, read_records
+from medlive.db.mapping import (
+    Record,
+    dump_json,
+    read_column,
+    read_records,
+    read_value,
+    run_sql,
+)
 from medlive.db.schema.rights import expected_rights
 
 _QUEUES = """
@@ -51,15 +57,11 @@ _FAILURES = """
     JOIN threads ON threads.id = standing.thread_id
     ORDER BY curations.id DESC
 """
-_DECIDED = text(
-    "SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'"
-)
-_DECISIONS = text("SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most")
-_IN_USE = text(
-    "SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs)"
-)
-_TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
-_ROLES = text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)")
+_DECIDED = "SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'"
+_DECISIONS = "SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most"
+_IN_USE = "SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs)"
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+_ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"
 _WITHOUT = """
     SELECT wanted.role, wanted.tab AS table, wanted.privilege
     FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(role text, tab text, privilege text, col text)
@@ -108,33 +110,33 @@ async def failed_threads(
 
 async def count_decided(session: AsyncSession, since: datetime) -> int:
     """How many threads engines decided, or failed, since a moment."""
-    return await session.scalar(_DECIDED, {"since": since}) or 0
+    return await read_value(session, _DECIDED, since=since) or 0
 
 
 async def latest_decisions(session: AsyncSession) -> list[datetime]:
     """When the latest attempts ended, newest first, MOST_DECISIONS at most."""
-    return list(await session.scalars(_DECISIONS, {"most": MOST_DECISIONS}))
+    return await read_column(session, _DECISIONS, most=MOST_DECISIONS)
 
 
 async def is_in_use(session: AsyncSession) -> bool:
     """Whether anything was ever harvested or imported."""
-    return bool(await session.scalar(_IN_USE))
+    return bool(await read_value(session, _IN_USE))
 
 
 async def data_directory(session: AsyncSession) -> str | None:
     """Where the server keeps its data, on its own machine; None where this user may not know."""
     may = "SELECT pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')"
-    if not await session.scalar(text(may)):
+    if not await read_value(session, may):
         return None
-    place: str = (await session.execute(text("SHOW data_directory"))).scalar_one()
+    place: str = (await run_sql(session, "SHOW data_directory")).scalar_one()
     return place
 
 
 async def missing_rights(session: AsyncSession) -> Sequence[Record]:
     """The rights that `medlive db roles` gives and that somebody has taken away, from the roles that exist: role,
     table, privilege."""
-    rights = expected_rights(set(await session.scalars(_TABLES)))
-    existing = set(await session.scalars(_ROLES, {"roles": list(rights)}))
+    rights = expected_rights(set(await read_column(session, _TABLES)))
+    existing = set(await read_column(session, _ROLES, roles=list(rights)))
     wanted = []
     for role in sorted(existing):
         for table, privileges in rights[role].items():

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
 from medlive.db.iso_weeks import week_bounds
-from medlive.db.mapping import Record, read_records
+from medlive.db.mapping import Record, read_records, read_value
 from medlive.snapshot.manifest import WeekCost
 
 _SPENT = """
@@ -41,15 +40,15 @@ _WEEK = """
         count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated
     FROM replies WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
 """
-_ENDED = text("""
+_ENDED = """
     SELECT count(DISTINCT revision_id) FROM curations
     WHERE outcome = :outcome AND finished_at >= :since AND finished_at < :until
-""")
-_CURATED = text("""
+"""
+_CURATED = """
     SELECT count(DISTINCT thread_id) FROM curations
     JOIN thread_revisions ON thread_revisions.id = curations.revision_id
     WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
-""")
+"""
 
 
 async def stage_spending(
@@ -63,7 +62,7 @@ async def stage_spending(
 
 async def mean_thread_cost(session: AsyncSession) -> float | None:
     """US dollars for a thread that engines were asked about; None without any, or where a reply has no price."""
-    curated = await session.scalar(_CURATED)
+    curated = await read_value(session, _CURATED)
     always = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     known = 0.0
     for stage in await stage_spending(session, *always):
@@ -78,7 +77,7 @@ async def count_ended(
 ) -> int:
     """The threads that came to an outcome in that time, also those that have gone on since."""
     values = {"outcome": outcome.value, "since": since, "until": until}
-    return await session.scalar(_ENDED, values) or 0
+    return await read_value(session, _ENDED, **values) or 0
 
 
 async def week_cost(session: AsyncSession, week: str) -> WeekCost:

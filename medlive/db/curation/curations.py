@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
 
@@ -19,6 +19,7 @@ from medlive.db.mapping import (
     insert_parts,
     insert_rows,
     read,
+    read_column,
     row_of,
     run_sql,
 )
@@ -123,15 +124,15 @@ async def _latest_attempt(
 _IS_LATEST = """NOT EXISTS (
     SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
 )"""
-_UNTRIED = text(f"""
+_UNTRIED = f"""
     SELECT r.id FROM thread_revisions AS r JOIN filter_results AS result ON result.revision_id = r.id
     WHERE chain_digest = :chain AND passed AND {_IS_LATEST} AND NOT EXISTS (
         SELECT FROM curations WHERE curations.revision_id = r.id
             AND (CAST(:pipeline AS text) IS NULL OR pipeline_digest = :pipeline)
     )
     ORDER BY r.id
-""")
-_FAILED = text(f"""
+"""
+_FAILED = f"""
     SELECT r.id FROM thread_revisions AS r JOIN curations ON revision_id = r.id WHERE {_IS_LATEST}
     GROUP BY r.id
     HAVING coalesce(
@@ -141,7 +142,7 @@ _FAILED = text(f"""
             WHERE pipeline_digest = :pipeline AND reason NOT IN ('endpoint_unavailable', 'budget_spent')
         ) < :most)
     ORDER BY r.id
-""")
+"""
 
 
 async def untried_revisions(
@@ -150,7 +151,7 @@ async def untried_revisions(
     """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
     oldest first."""
     values = {"chain": chain_digest, "pipeline": pipeline_digest}
-    return list(await session.scalars(_UNTRIED, values))
+    return await read_column(session, _UNTRIED, **values)
 
 
 async def failed_revisions(
@@ -163,7 +164,7 @@ async def failed_revisions(
     an endpoint that is away, or a budget that is spent, says nothing about a thread.
     """
     values = {"pipeline": pipeline_digest, "most": max_attempts}
-    return list(await session.scalars(_FAILED, values))
+    return await read_column(session, _FAILED, **values)
 
 
 async def load_curation(session: AsyncSession, curation_id: int) -> model.Curation:

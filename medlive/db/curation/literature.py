@@ -3,27 +3,27 @@
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from sqlalchemy import func, text
+from sqlalchemy import func
 from sqlalchemy.dialects.postgresql import insert
 
-from medlive.db.mapping import find_rows, run_sql
+from medlive.db.mapping import find_rows, read_value, run_sql
 from medlive.db.session import Database
 from medlive.db.tables.literature import LiteratureAnswerRow
 
-_TAKE_TURN = text("""
+_TAKE_TURN = """
     INSERT INTO literature_turns (service, next_at)
     VALUES (:service, clock_timestamp() + make_interval(secs => :interval_s))
     ON CONFLICT (service) DO UPDATE SET next_at =
         greatest(literature_turns.next_at, clock_timestamp()) + make_interval(secs => :interval_s)
     RETURNING extract(epoch FROM next_at - clock_timestamp())
-""")
+"""
 
-_HOLD_BACK = text("""
+_HOLD_BACK = """
     INSERT INTO literature_turns (service, next_at)
     VALUES (:service, clock_timestamp() + make_interval(secs => :wait_s))
     ON CONFLICT (service) DO UPDATE SET next_at =
         greatest(literature_turns.next_at, clock_timestamp() + make_interval(secs => :wait_s))
-""")
+"""
 BATCH = 1000
 """Answers that are deleted at once."""
 
@@ -64,13 +64,13 @@ class PostgresAnswers:
         """See AnswerStore; the database's clock counts."""
         values = {"service": service, "interval_s": interval_s}
         async with self._database.begin() as session:
-            until_next = await session.scalar(_TAKE_TURN, values)
+            until_next = await read_value(session, _TAKE_TURN, **values)
         return max(0.0, float(until_next) - interval_s)
 
     async def hold_back(self, service: str, wait_s: float) -> None:
         """See AnswerStore; the database's clock counts."""
         async with self._database.begin() as session:
-            await session.execute(_HOLD_BACK, {"service": service, "wait_s": wait_s})
+            await run_sql(session, _HOLD_BACK, service=service, wait_s=wait_s)
 
     async def delete_old(self) -> int:
         """Delete the answers that are no longer used, a batch at a time; return how many."""

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read_records
+from medlive.db.mapping import Record, read_column, read_records
 
 # A thread whose latest search failed is still parked: a failure is no decision. One whose
 # parking a person overruled goes on by itself.
@@ -36,7 +35,7 @@ _LIST = f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT 
 _COUNT = f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
 _ONE = f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision"
 # What failed in this pipeline is tried again as every failure is, so many times.
-_DUE = text(f"""
+_DUE = f"""
     SELECT revision_id FROM ({_PARKED}) AS parked
     WHERE NOT EXISTS (
         SELECT FROM curations AS tried WHERE tried.revision_id = parked.revision_id
@@ -44,7 +43,7 @@ _DUE = text(f"""
                 OR tried.outcome <> 'failed' AND tried.index_digest = :library)
     )
     ORDER BY revision_id
-""")
+"""
 _UNANSWERED = f"""
     SELECT parked.source, parked.thread_id, claim.element_id, claim.claim, claim.queries,
         passage.passage_id, passage.title
@@ -97,7 +96,7 @@ async def list_due(
         pipeline_digest: What failed in this pipeline is left to its retries.
     """
     values = {"library": library, "pipeline": pipeline_digest}
-    return list(await session.scalars(_DUE, values))
+    return await read_column(session, _DUE, **values)
 
 
 async def list_unanswered(session: AsyncSession) -> Sequence[Record]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, text, update
+from sqlalchemy import func, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Reason
@@ -13,6 +13,7 @@ from medlive.db.mapping import (
     find_row,
     find_rows,
     insert_rows,
+    read_column,
     read_records,
 )
 from medlive.db.tables.decisions import OverruleRow
@@ -51,12 +52,12 @@ _WAITING = f"""
     )
     ORDER BY o.id
 """
-_OVERRULED = text(f"""
+_OVERRULED = f"""
     SELECT DISTINCT revision_id FROM overrules AS o WHERE NOT {_DECIDED_SINCE}
     GROUP BY revision_id, curation_id HAVING count(DISTINCT coalesce(decided_by, '')) >= max(people)
     ORDER BY revision_id
-""")
-_UNSCANNED = text("""
+"""
+_UNSCANNED = """
     SELECT case_id FROM cases JOIN case_revisions AS r ON case_id = cases.id
     WHERE status = 'ready' AND NOT EXISTS (
             SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
@@ -66,7 +67,7 @@ _UNSCANNED = text("""
             WHERE scan.case_id = r.case_id AND scan.revision = r.revision AND scanner = :scanner
         )
     ORDER BY case_id
-""")
+"""
 
 
 async def list_held(
@@ -191,7 +192,7 @@ async def list_waiting_overrules(session: AsyncSession) -> Sequence[Record]:
 
 async def overruled_revisions(session: AsyncSession) -> list[int]:
     """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
-    return list(await session.scalars(_OVERRULED))
+    return await read_column(session, _OVERRULED)
 
 
 async def save_scan(
@@ -209,7 +210,7 @@ async def save_scan(
 
 async def unscanned_cases(session: AsyncSession, scanner: str) -> list[str]:
     """The ready cases whose latest revision this scanner has not scanned, by id."""
-    return list(await session.scalars(_UNSCANNED, {"scanner": scanner}))
+    return await read_column(session, _UNSCANNED, scanner=scanner)
 
 
 async def open_dispute(

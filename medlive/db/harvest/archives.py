@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row, read_records, run_sql
+from medlive.db.mapping import Record, add_row, read_column, read_records, run_sql
 from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.sources.ledger import Place
 
@@ -76,7 +76,7 @@ async def list_archives(
 async def archived_sources(session: AsyncSession) -> list[str]:
     """The sources that have or had files, by name."""
     query = "SELECT DISTINCT source FROM archives JOIN harvest_runs AS run ON run.id = run_id ORDER BY 1"
-    return list(await session.scalars(text(query)))
+    return await read_column(session, query)
 
 
 async def fetches_in(session: AsyncSession, archive_id: int) -> Sequence[Record]:

@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json, find_rows, read, row_of, run_sql
+from medlive.db.mapping import dump_json, find_rows, read, read_value, row_of, run_sql
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.sources.ledger import KnownThread
@@ -37,7 +36,7 @@ class Settled:
     fields: Mapping[str, Any] | None = None
 
 
-_LIST = text("""
+_LIST = """
     INSERT INTO frontier AS f (source, thread_id, run_id, first_run_id, list_key, url, posted_at, active_at,
     state, reason, attempts, after_fetch)
     SELECT :source, thread_id, :run_id, :run_id, :list_key, url, posted_at, active_at, state, reason, 0,
@@ -50,8 +49,8 @@ _LIST = text("""
     active_at = coalesce(excluded.active_at, f.active_at),
     state = excluded.state, reason = excluded.reason, attempts = 0, after_fetch = excluded.after_fetch,
     changed_at = now()
-""")
-_SETTLE = text("""
+"""
+_SETTLE = """
     UPDATE frontier f SET state = r.state, reason = r.reason, run_id = :run_id, changed_at = now(),
     attempts = CASE WHEN r.state = 'failed' THEN f.attempts + 1 ELSE 0 END,
     etag = CASE WHEN r.state = 'read' THEN r.etag ELSE f.etag END,
@@ -61,7 +60,7 @@ _SETTLE = text("""
     FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, state text, reason text, etag text,
     last_modified text, page_count int, posted_at timestamptz, fields jsonb)
     WHERE f.source = :source AND f.thread_id = r.thread_id
-""")
+"""
 # Asked for again: pages of this reading are those fetched from now on, unless this very run began it.
 _TAKE = """
     UPDATE frontier SET state = 'waiting', reason = NULL, changed_at = now(), run_id = :run_id, after_fetch =
@@ -74,23 +73,21 @@ _IS_LEFT_OVER = (
     # A thread at which the host turns everybody away would end every start of this run.
     " AND (reason <> 'blocked' OR attempts < 2 OR run_id <> :run_id)))"
 )
-_LEFT_OVER = text(_TAKE.format(which=_IS_LEFT_OVER))
-_COUNT_LEFT_OVER = text(
+_LEFT_OVER = _TAKE.format(which=_IS_LEFT_OVER)
+_COUNT_LEFT_OVER = (
     f"SELECT count(*) FROM frontier WHERE source = :source AND {_IS_LEFT_OVER}"
 )
-_NOT_LISTED = text(
-    _TAKE.format(
-        which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known')"
-        # A list that this run did not read (a board that was left out of the settings) misses nothing.
-        " AND EXISTS (SELECT FROM list_cursors c WHERE c.run_id = :run_id AND c.list_key = frontier.list_key"
-        " AND c.finished_at IS NOT NULL)"
-        # It was read down to what earlier runs saw, less the overlap; to its very end where none had read it.
-        " AND coalesce(active_at, posted_at, (SELECT started_at FROM harvest_runs WHERE id = first_run_id))"
-        " >= coalesce((SELECT CASE WHEN active_at IS NULL THEN max(c.finished_at) ELSE max(c.newest_at) END"
-        " FROM list_cursors c JOIN harvest_runs h ON h.id = c.run_id"
-        " WHERE c.list_key = frontier.list_key AND h.source = :source AND c.run_id <> :run_id"
-        " AND c.finished_at IS NOT NULL) - CAST(:overlap AS interval), '-infinity')"
-    )
+_NOT_LISTED = _TAKE.format(
+    which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known')"
+    # A list that this run did not read (a board that was left out of the settings) misses nothing.
+    " AND EXISTS (SELECT FROM list_cursors c WHERE c.run_id = :run_id AND c.list_key = frontier.list_key"
+    " AND c.finished_at IS NOT NULL)"
+    # It was read down to what earlier runs saw, less the overlap; to its very end where none had read it.
+    " AND coalesce(active_at, posted_at, (SELECT started_at FROM harvest_runs WHERE id = first_run_id))"
+    " >= coalesce((SELECT CASE WHEN active_at IS NULL THEN max(c.finished_at) ELSE max(c.newest_at) END"
+    " FROM list_cursors c JOIN harvest_runs h ON h.id = c.run_id"
+    " WHERE c.list_key = frontier.list_key AND h.source = :source AND c.run_id <> :run_id"
+    " AND c.finished_at IS NOT NULL) - CAST(:overlap AS interval), '-infinity')"
 )
 
 
@@ -118,7 +115,7 @@ async def save_listed(
         rows.append(row | {"reason": reason})
     if rows:
         named = {"source": source, "run_id": run_id, "list_key": list_key}
-        await session.execute(_LIST, named | {"rows": dump_json(rows)})
+        await run_sql(session, _LIST, **named, rows=dump_json(rows))
 
 
 async def settle(
@@ -128,7 +125,7 @@ async def settle(
     if settled:
         rows = dump_json([row_of(FrontierRow, s) for s in settled])
         values = {"source": source, "run_id": run_id, "rows": rows}
-        await session.execute(_SETTLE, values)
+        await run_sql(session, _SETTLE, **values)
 
 
 async def look_up(
@@ -163,14 +160,14 @@ async def take_left_over(
     waiting.
     """
     values = {"source": source, "run_id": run_id} | _RETRY
-    rows = (await session.execute(_LEFT_OVER, values)).all()
+    rows = (await run_sql(session, _LEFT_OVER, **values)).all()
     return [_entry(entry) for entry in sorted(rows, key=attrgetter("attempts"))]
 
 
 async def count_left_over(session: AsyncSession, source: str) -> int:
     """How many threads `take_left_over` would find."""
     values = {"source": source, "run_id": 0} | _RETRY
-    return await session.scalar(_COUNT_LEFT_OVER, values) or 0
+    return await read_value(session, _COUNT_LEFT_OVER, **values) or 0
 
 
 async def take_not_listed(
@@ -183,7 +180,7 @@ async def take_not_listed(
     was last read to its end.
     """
     named = {"source": source, "run_id": run_id, "overlap": overlap}
-    return [_entry(entry) for entry in await session.execute(_NOT_LISTED, named)]
+    return [_entry(entry) for entry in await run_sql(session, _NOT_LISTED, **named)]
 
 
 async def reading_began(session: AsyncSession, source: str, thread_id: str) -> int:

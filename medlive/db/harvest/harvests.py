@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, text, update
+from sqlalchemy import func, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import record
@@ -17,9 +17,9 @@ from medlive.db.mapping import (
     insert_rows,
     read,
     read_records,
+    read_value,
     row_of,
     run_sql,
-    to_stored,
 )
 from medlive.db.tables.intake import (
     HarvestMeasureRow,
@@ -37,12 +37,12 @@ from medlive.sources.fetching.policy import Robots
 from medlive.sources.ledger import Listed, ListState
 from medlive.sources.source import PageRequest
 
-_ADD_COUNTS = text("""
+_ADD_COUNTS = """
     UPDATE harvest_runs SET counts = coalesce((SELECT jsonb_object_agg(name, total) FROM
     (SELECT name, sum(n::bigint) AS total FROM (SELECT * FROM jsonb_each_text(counts)
     UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),
     '{}') WHERE id = :run_id AND starts = :start RETURNING id
-""")
+"""
 # A median: one endless thread must not make a week's threads long.
 _FIELDS = """
     SELECT f.key, count(*) AS n, coalesce(
@@ -92,15 +92,13 @@ class StartedRun(NamedTuple):
     started_at: datetime
 
 
-_WAS_DONE = text(
-    "SELECT outcome = 'done' FROM harvest_runs WHERE source = :source AND iso_week = :week FOR UPDATE"
-)
-_START = text("""
+_WAS_DONE = "SELECT outcome = 'done' FROM harvest_runs WHERE source = :source AND iso_week = :week FOR UPDATE"
+_START = """
     INSERT INTO harvest_runs AS run (source, iso_week, outcome) VALUES (:source, :week, 'running')
     ON CONFLICT (source, iso_week) DO UPDATE
     SET outcome = 'running', finished_at = NULL, problem = NULL, starts = run.starts + 1
     RETURNING id, starts, started_at
-""")
+"""
 """A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1),
 started_at."""
 
@@ -117,11 +115,11 @@ async def start_harvest(
     With `again` a run that is done is repeated from its lists' beginning.
     """
     await ensure_sources(session, [source], SourceKind.SITE)
-    named = {"source": to_stored(source), "week": iso_week}
-    was_done = await session.scalar(_WAS_DONE, named)
+    named = {"source": source, "week": iso_week}
+    was_done = await read_value(session, _WAS_DONE, **named)
     if was_done and not again:
         return None
-    started = StartedRun(*(await session.execute(_START, named)).one())
+    started = StartedRun(*(await run_sql(session, _START, **named)).one())
     if was_done:
         # What its lists show is counted anew, as they are read anew.
         own = {"run": started.run_id}
@@ -141,7 +139,7 @@ async def add_counts(
     Raises MedliveError where one has: what this process would write belongs to that one now.
     """
     named = {"run_id": run.run_id, "start": run.start, "added": dump_json(dict(counts))}
-    if await session.scalar(_ADD_COUNTS, named) is None:
+    if await read_value(session, _ADD_COUNTS, **named) is None:
         raise MedliveError(
             "another process has taken this harvest over, as the connection that held its lock was lost",
             hint="nothing is lost; the other process goes on with it",
@@ -169,12 +167,12 @@ async def finish_harvest(
     await run_sql(session, ended, id=run.run_id, **values)
 
 
-_SAVE_CURSOR = text("""
+_SAVE_CURSOR = """
     INSERT INTO list_cursors AS known (run_id, list_key, next_url, pages, newest_at, finished_at)
     VALUES (:run, :key, :next, 1, :newest, CASE WHEN :finished THEN now() END)
     ON CONFLICT (run_id, list_key) DO UPDATE SET next_url = excluded.next_url, pages = known.pages + 1,
         newest_at = greatest(known.newest_at, excluded.newest_at), finished_at = excluded.finished_at
-""")
+"""
 
 
 async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> None:
@@ -192,7 +190,7 @@ async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> Non
         "newest": listed.newest_at,
         "finished": listed.finished,
     }
-    await session.execute(_SAVE_CURSOR, values)
+    await run_sql(session, _SAVE_CURSOR, **values)
 
 
 async def list_state(

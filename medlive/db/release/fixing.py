@@ -9,10 +9,9 @@ newly held out pass through this process.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json
+from medlive.db.mapping import dump_json, read_value, run_sql
 from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
 from medlive.snapshot.gates import Gate, GateHit
@@ -35,16 +34,14 @@ _UNCHECKED = f"""
         WHERE g.case_id = judged.case_id AND g.revision = judged.revision AND g.gates_digest = :digest
     )
 """
-_MISSING = text(
-    f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most"
-)
-_COUNT = text(f"SELECT count(*) {_UNCHECKED}")
-_SAVE = text("""
+_MISSING = f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most"
+_COUNT = f"SELECT count(*) {_UNCHECKED}"
+_SAVE = """
     INSERT INTO case_gates (case_id, revision, gates_digest, hits)
     SELECT case_id, revision, v.gates_digest, v.hits
     FROM json_populate_recordset(NULL::case_gates, CAST(:rows AS json)) AS v
     JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING
-""")
+"""
 
 _TABLE = """
     CREATE TEMP TABLE judged (
@@ -253,7 +250,8 @@ async def unchecked(
     these gates have not read."""
     values = {"parent": parent, "digest": digest, "after": after, "most": most}
     return [
-        (row.case_id, row.revision) for row in await session.execute(_MISSING, values)
+        (row.case_id, row.revision)
+        for row in await run_sql(session, _MISSING, **values)
     ]
 
 
@@ -261,7 +259,7 @@ async def count_unchecked(
     session: AsyncSession, parent: str | None, digest: str
 ) -> int:
     """How many there are of them."""
-    return await session.scalar(_COUNT, {"parent": parent, "digest": digest}) or 0
+    return await read_value(session, _COUNT, parent=parent, digest=digest) or 0
 
 
 async def save_verdicts(
@@ -277,7 +275,7 @@ async def save_verdicts(
         found = [[hit.gate.value, hit.detail] for hit in hits]
         rows.append(row | {"hits": found})
     await no_takedown(session)
-    await session.execute(_SAVE, {"rows": dump_json(rows)})
+    await run_sql(session, _SAVE, rows=dump_json(rows))
 
 
 async def judge(
@@ -291,23 +289,23 @@ async def judge(
 ) -> int:
     """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
     them the gates have yet to read, and 0 when all is decided."""
-    await session.execute(text(_TABLE))
+    await run_sql(session, _TABLE)
     values = {"version": version, "parent": parent, "digest": gates_digest}
     settings = {"publishable_only": publishable_only, "hold_unproved": hold_unproved}
-    await session.execute(text(_JUDGE), values | settings)
-    await session.execute(text("ANALYZE judged"))
-    return await session.scalar(text(_UNREAD)) or 0
+    await run_sql(session, _JUDGE, **values, **settings)
+    await run_sql(session, "ANALYZE judged")
+    return await read_value(session, _UNREAD) or 0
 
 
 async def never_shown(session: AsyncSession) -> list[tuple[str, int]]:
     """(case id, revision) of those that were judged, may go in, and were never in a snapshot that is frozen."""
-    rows = await session.execute(text(_NEVER_SHOWN))
+    rows = await run_sql(session, _NEVER_SHOWN)
     return [(row.case_id, row.revision) for row in rows]
 
 
 async def keep_kept_out(session: AsyncSession, version: str) -> None:
     """Keep why ready cases that were judged are not in the snapshot."""
-    await session.execute(text(_KEPT_OUT), {"version": version})
+    await run_sql(session, _KEPT_OUT, version=version)
 
 
 async def add_members(
@@ -323,8 +321,8 @@ async def add_members(
         case.version = case.held_since = version
         session.add(case)
     await session.flush()
-    await session.execute(text(_CARRY), {"version": version, "due": list(due)})
-    await session.execute(text(_SHOW), {"version": version})
+    await run_sql(session, _CARRY, version=version, due=list(due))
+    await run_sql(session, _SHOW, version=version)
 
 
 async def keep_changes(
@@ -333,4 +331,4 @@ async def keep_changes(
     """Keep what changed since the parent; `reasons`, case id to a public reason, speak first."""
     values = {"version": version, "reasons": dump_json(dict(reasons))}
     for statement in _CHANGES:
-        await session.execute(text(statement), values)
+        await run_sql(session, statement, **values)

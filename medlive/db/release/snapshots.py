@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
@@ -13,7 +13,9 @@ from medlive.db.mapping import (
     add_row,
     dump_json,
     find_rows,
+    read_column,
     read_records,
+    read_value,
     run_sql,
 )
 from medlive.db.tables.release import (
@@ -70,15 +72,15 @@ class FixedMeta(BaseModel):
     """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
 
 
-_WAITING = text("""
+_WAITING = """
     SELECT count(*) FROM cases WHERE status = 'ready'
         AND NOT EXISTS (SELECT FROM snapshot_members WHERE case_id = cases.id)
         AND NOT EXISTS (SELECT FROM snapshot_kept_out WHERE case_id = cases.id)
-""")
-_HELD_WEEKS = text("""
+"""
+_HELD_WEEKS = """
     SELECT DISTINCT held_since FROM snapshot_members
     WHERE version = :version AND first_release IS NULL AND held_since IS NOT NULL ORDER BY 1
-""")
+"""
 _NUMBERS = """
     SELECT count(*) FILTER (WHERE first_release IS NOT NULL) AS cases,
         count(*) FILTER (WHERE first_release IS NULL) AS held,
@@ -248,12 +250,12 @@ async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
 
 async def count_waiting(session: AsyncSession) -> int:
     """The ready cases that no snapshot holds, nor its gates kept out."""
-    return await session.scalar(_WAITING) or 0
+    return await read_value(session, _WAITING) or 0
 
 
 async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:
     """Since which snapshots the cases that a snapshot holds out have been so."""
-    return list(await session.scalars(_HELD_WEEKS, {"version": version}))
+    return await read_column(session, _HELD_WEEKS, version=version)
 
 
 async def count_members(session: AsyncSession, version: str) -> Numbers:

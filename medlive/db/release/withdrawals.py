@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
@@ -15,7 +15,9 @@ from medlive.db.mapping import (
     find_row,
     find_rows,
     is_one_of,
+    read_column,
     read_records,
+    read_value,
 )
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
@@ -64,7 +66,7 @@ def too_thin(rubric: Rubric) -> str | None:
 
 
 _STANDS = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
-_HOLDS = text(f"""
+_HOLDS = f"""
     SELECT EXISTS (
         SELECT FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
         WHERE m.version = :version AND {_STANDS} AND (w.criterion_id IS NULL OR EXISTS (
@@ -76,18 +78,18 @@ _HOLDS = text(f"""
         SELECT FROM snapshot_members AS m JOIN disputes AS d ON d.case_id = m.case_id
         WHERE m.version = :version AND closed_at IS NULL
     )
-""")
+"""
 _CRITERIA = f"""
     SELECT criterion_digest, criterion FROM withdrawals AS w LEFT JOIN criteria AS c
         ON c.case_id = w.case_id AND c.revision = w.revision AND c.criterion_id = w.criterion_id
     WHERE w.case_id = :case_id AND criterion_digest IS NOT NULL AND {_STANDS}
 """
 # Of a criterion: a later revision lacks it.
-_NOT_GIVEN_OUT = text(f"""
+_NOT_GIVEN_OUT = f"""
     SELECT DISTINCT version FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
     WHERE kind IN ('takedown', 'privacy') AND first_release IS NOT NULL AND {_STANDS}
         AND (criterion_id IS NULL OR new_revision IS NULL OR m.revision < new_revision)
-""")
+"""
 _REASONS = f"""
     SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole
     FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
@@ -98,7 +100,7 @@ _REASONS = f"""
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
     """Whether a snapshot's members hold what was withdrawn, or a case with an open dispute: since it was fixed,
     for nothing of that is fixed."""
-    return bool(await session.scalar(_HOLDS, {"version": version}))
+    return bool(await read_value(session, _HOLDS, version=version))
 
 
 async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
@@ -161,7 +163,7 @@ async def add_withdrawal(
 
 async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
     """The frozen snapshots that show what was withdrawn as a takedown or for privacy."""
-    return frozenset(await session.scalars(_NOT_GIVEN_OUT))
+    return frozenset(await read_column(session, _NOT_GIVEN_OUT))
 
 
 async def find_withdrawal(

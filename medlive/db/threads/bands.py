@@ -7,7 +7,6 @@ comparison. A look-up reads a bounded number of rows, however many threads there
 
 from collections.abc import Sequence
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import Record, add_row, int_array, read_records, run_sql
@@ -26,8 +25,7 @@ _SAVE = """
     SELECT * FROM unnest(CAST(:keys AS bigint[]), CAST(:threads AS int[])) ON CONFLICT DO NOTHING
 """
 # The result is asked for as a value: with EXISTS the planner may read every result first.
-_CANDIDATES = text(
-    """
+_CANDIDATES = """
     WITH met AS MATERIALIZED (
         SELECT asked.place, found.thread_id, 1.0 / count(*) OVER (PARTITION BY asked.place, asked.key) AS weight
         FROM unnest(CAST(:places AS int[]), CAST(:keys AS bigint[])) AS asked (place, key)
@@ -53,7 +51,6 @@ _CANDIDATES = text(
     )
     SELECT DISTINCT thread_id AS thread_pk, revision_id AS revision_pk FROM ranked WHERE rank <= :candidates
     """
-)
 
 
 async def take_turn(session: AsyncSession) -> None:
@@ -85,14 +82,14 @@ async def find_candidates(
         return []
     places, keys = zip(*rows, strict=True)
     # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
-    await session.execute(text("SET LOCAL jit = off"))
+    await run_sql(session, "SET LOCAL jit = off")
     asked = {
         "places": int_array(places),
         "keys": int_array(keys),
         "chain": chain_digest,
     }
     most = {"newest": NEWEST, "candidates": CANDIDATES}
-    return (await session.execute(_CANDIDATES, asked | most)).all()
+    return (await run_sql(session, _CANDIDATES, **asked, **most)).all()
 
 
 async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:

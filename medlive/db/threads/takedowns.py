@@ -11,7 +11,7 @@ from itertools import product
 from json import JSONDecodeError
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, text
+from sqlalchemy import func
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import erase_reasons, record
@@ -20,7 +20,9 @@ from medlive.db.mapping import (
     dump_json,
     find_rows,
     load_json,
+    read_column,
     read_records,
+    read_value,
     run_sql,
     to_stored,
 )
@@ -110,12 +112,12 @@ _BY_NAME = {
     "import_problems": f"UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'"
     " WHERE position(:quoted_id in excerpt) > 0 AND position(:quoted_source in excerpt) > 0",
 }
-_URLS = text("""
+_URLS = """
     SELECT url FROM threads WHERE source = :source AND thread_id = :thread_id UNION
     SELECT url FROM frontier WHERE source = :source AND thread_id = :thread_id UNION
     SELECT url FROM fetches WHERE source = :source AND thread_id = :thread_id
-""")
-_TITLES = text(
+"""
+_TITLES = (
     "SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id"
     " WHERE threads.source = :source AND threads.thread_id = :thread_id"
 )
@@ -132,15 +134,15 @@ _FORGET_PLACES = (
     "UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL "
     "WHERE id = ANY (:ids)"
 )
-_OWN_ARCHIVES = text(
+_OWN_ARCHIVES = (
     "SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL"
     " AND ((source = :source AND thread_id = :thread_id) OR id = ANY (:ids))"
 )
-_OWN_REPLIES = text(
+_OWN_REPLIES = (
     "SELECT DISTINCT reply_digest FROM agent_calls"
     f" WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})"
 )
-_LOOSE_REPLIES = text(
+_LOOSE_REPLIES = (
     "SELECT request_digest, task, CAST(inputs AS text), text FROM replies AS reply"
     " WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)"
 )
@@ -152,20 +154,18 @@ _JOBS = (
     "DELETE FROM procrastinate_jobs WHERE status = 'todo'"
     f" AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})"
 )
-_LOCK_THREAD = text(
-    "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
-)
+_LOCK_THREAD = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
 # Written again, so that the transaction may erase; the first reason and moment stay.
-_TAKE_DOWN = text("""
+_TAKE_DOWN = """
     INSERT INTO takedowns AS known (source, thread_id, reason) VALUES (:source, :thread_id, :reason)
     ON CONFLICT (source, thread_id) DO UPDATE SET counts = known.counts, lifted_at = NULL
-""")
-_UNDER_WAY = text(f"""
+"""
+_UNDER_WAY = f"""
     SELECT EXISTS (SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker
     ON worker.id = job.worker_id WHERE job.status = 'doing'
     AND worker.last_heartbeat > now() - make_interval(secs => :alive_s)
     AND CAST(job.args ->> 'revision' AS bigint) IN ({_REVISIONS}))
-""")
+"""
 _FROZEN = """
     SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)
     JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id
@@ -242,9 +242,9 @@ class Traces(NamedTuple):
 
 async def traces_of(session: AsyncSession, source: str, thread_id: str) -> Traces:
     """The addresses and titles that a thread has had here; both empty when nothing is known of it."""
-    named = {"source": source, "thread_id": to_stored(thread_id)}
-    urls = frozenset(await session.scalars(_URLS, named))
-    titles = frozenset(await session.scalars(_TITLES, named))
+    named = {"source": source, "thread_id": thread_id}
+    urls = frozenset(await read_column(session, _URLS, **named))
+    titles = frozenset(await read_column(session, _TITLES, **named))
     return Traces(urls - {""}, titles - {""})
 
 
@@ -278,28 +278,28 @@ async def erase_thread(
     # Neither filters nor imports have its rows in hand meanwhile.
     await take_turn(session)
     await take_down_alone(session)
-    named = {"source": source, "thread_id": to_stored(thread_id)}
-    pk = await session.scalar(_LOCK_THREAD, named)
+    named = {"source": source, "thread_id": thread_id}
+    pk = await read_value(session, _LOCK_THREAD, **named)
     # Whoever stores a decision about a revision has locked it.
-    await session.execute(text(f"{_REVISIONS} FOR UPDATE"), {"pk": pk})
+    await run_sql(session, f"{_REVISIONS} FOR UPDATE", pk=pk)
     # First no worker can take it up any more, then none has it.
     counts: Counter[str] = Counter()
     await _erase(session, counts, {"jobs": _JOBS}, pk=pk)
-    if await session.scalar(_UNDER_WAY, {"pk": pk, "alive_s": alive_s}):
+    if await read_value(session, _UNDER_WAY, pk=pk, alive_s=alive_s):
         raise CheckFailed(
             f"{source}/{thread_id} is being curated at this moment",
             hint="try again when the worker is done with it",
         )
-    await session.execute(_TAKE_DOWN, named | {"reason": to_stored(reason)})
+    await run_sql(session, _TAKE_DOWN, **named, reason=reason)
     traces = await traces_of(session, source, thread_id)
     ids = list(showing)
-    archives = list(await session.scalars(_OWN_ARCHIVES, {**named, "ids": ids}))
-    digests = set(await session.scalars(_OWN_REPLIES, {"pk": pk}))
+    archives = await read_column(session, _OWN_ARCHIVES, **named, ids=ids)
+    digests = set(await read_column(session, _OWN_REPLIES, pk=pk))
     digests |= await _loose_replies(session, texts)
     erased = await erase_reasons(
         session,
         f"thread:{source}/{thread_id}",
-        list(await session.scalars(text(_CASES), {"pk": pk})),
+        await read_column(session, _CASES, pk=pk),
     )
     if pk is not None:
         await _erase(session, counts, _ERASURES, pk=pk)
@@ -341,7 +341,7 @@ async def _erase(
 ) -> None:
     """Run each statement, and add its rows to the counts."""
     for name, sql in statements.items():
-        erased = await session.execute(text(sql.format(name)), values)
+        erased = await run_sql(session, sql.format(name), **values)
         counts[name] += erased.rowcount  # type: ignore[attr-defined]
 
 
@@ -352,7 +352,7 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     """
     if not texts:
         return set()
-    rows = await session.execute(_LOOSE_REPLIES)
+    rows = await run_sql(session, _LOOSE_REPLIES)
     loose = {}
     for digest, task, inputs, reply in rows:
         loose[digest] = (task, _long_texts(load_json(inputs)), reply)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import (
     select,
-    text,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -57,13 +56,13 @@ class StoredThread(NamedTuple):
 
 
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
-_UPSERT_THREADS = text("""
+_UPSERT_THREADS = """
     INSERT INTO threads (source, thread_id, url)
     SELECT * FROM unnest(CAST(:sources AS text[]), CAST(:ids AS text[]), CAST(:urls AS text[]))
     ON CONFLICT (source, thread_id) DO UPDATE
     SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at)
     RETURNING id, source, thread_id
-""")
+"""
 
 
 async def save_threads(
@@ -318,7 +317,7 @@ async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> lis
     rows = [(*key, urls[key]) for key in sorted(urls)]
     columns = map(list, zip(*rows, strict=True))
     values = dict(zip(("sources", "ids", "urls"), columns, strict=True))
-    returned = await session.execute(_UPSERT_THREADS, values)
+    returned = await run_sql(session, _UPSERT_THREADS, **values)
     pks = {(source, thread_id): pk for pk, source, thread_id in returned}
     return [pks[key] for key in keys]
 
