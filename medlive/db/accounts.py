@@ -63,7 +63,7 @@ async def invite(
     return token
 
 
-async def reset(session: Session, name: str, *, by: str | None = None) -> str:
+async def reset(session: Session, name: str) -> str:
     """Forget an account's password, sessions, count of attempts and disabling; return a new link's token.
 
     Raises:
@@ -78,27 +78,25 @@ async def reset(session: Session, name: str, *, by: str | None = None) -> str:
     token = _give_link(account)
     await end_sessions(session, account)
     await forget_attempts(session, account)
-    await record(session, Act.RESET, f"account:{account.name}", by=by)
+    await record(session, Act.RESET, f"account:{account.name}", by=None)
     return token
 
 
-async def set_role(
-    session: Session, name: str, role: Role, *, by: str | None = None
-) -> None:
+async def set_role(session: Session, name: str, role: Role) -> None:
     """Give an account another role, from its next request on. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
     account.role = role
     subject = f"account:{account.name}"
-    await record(session, Act.SET_ROLE, subject, by=by, role=role.value)
+    await record(session, Act.SET_ROLE, subject, by=None, role=role.value)
 
 
-async def disable(session: Session, name: str, *, by: str | None = None) -> None:
+async def disable(session: Session, name: str) -> None:
     """End an account's sessions and links; it cannot sign in. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
     account.disabled_at = now()
     account.link_digest = account.link_expires_at = None
     await end_sessions(session, account)
-    await record(session, Act.DISABLE, f"account:{account.name}", by=by)
+    await record(session, Act.DISABLE, f"account:{account.name}", by=None)
 
 
 async def list_accounts(session: Session) -> list[Account]:

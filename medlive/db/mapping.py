@@ -189,7 +189,7 @@ async def insert_parts(
     session: AsyncSession,
     parts: Mapping[type[DeclarativeBase], Sequence[Mapping[str, Any]]],
     *,
-    known: Collection[type[DeclarativeBase]] = (),
+    known: Collection[type[DeclarativeBase]],
 ) -> None:
     """Insert the rows of several tables, each as `insert_rows` does, in one statement; of the tables `known` those
     that they do not have."""
@@ -208,7 +208,7 @@ def _insertion(
     row: Mapping[str, Any],
     parameter: str,
     *,
-    skip_known: bool = False,
+    skip_known: bool,
 ) -> str:
     name, names = table.__tablename__, ", ".join(f'"{column}"' for column in row)
     return (

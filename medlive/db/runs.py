@@ -207,10 +207,10 @@ _FORGET_AHEAD = (
     text(
         f"UPDATE harvest_runs SET outcome = 'partial' {_AHEAD} RETURNING 'harvest ' || source, iso_week"
     ),
-    text(
-        "UPDATE pipeline_runs SET outcome = 'partial', counts = counts || CAST(:note AS jsonb)"
-        f" {_AHEAD} AND command LIKE 'scheduler %' RETURNING substr(command, 11), iso_week"
-    ).bindparams(note='{"again": "recorded before its week"}'),
+    text(f"""
+        UPDATE pipeline_runs SET outcome = 'partial', counts = counts || CAST(:note AS jsonb)
+        {_AHEAD} AND command LIKE 'scheduler %' RETURNING substr(command, 11), iso_week
+    """).bindparams(note='{"again": "recorded before its week"}'),
 )
 
 

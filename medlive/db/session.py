@@ -51,10 +51,10 @@ _AWAY = {"3D000", "25006"}
 """No such database; a server that only reads, as a standby does."""
 _FULL = {"53000", "53100", "53200"}
 _FORBIDDEN = "42501"
-_PROBE = (
-    "INSERT INTO job_failures (job_id, queue, reason)"
-    " SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number"
-)
+_PROBE = """
+    INSERT INTO job_failures (job_id, queue, reason)
+    SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number
+"""
 """About a megabyte of rows and of log, which are never committed."""
 
 

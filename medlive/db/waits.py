@@ -15,14 +15,14 @@ from medlive.db.mapping import (
     run_sql,
 )
 
-SAVE_FAILURE = (
-    "INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)"
-    " ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, failed_at = now()"
-)
-_FORGET_FAILURES = (
-    "DELETE FROM job_failures"
-    " WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')"
-)
+SAVE_FAILURE = """
+    INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)
+    ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, failed_at = now()
+"""
+_FORGET_FAILURES = """
+    DELETE FROM job_failures
+    WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')
+"""
 
 
 async def find_lost(session: AsyncSession) -> list[int]:
@@ -63,10 +63,10 @@ async def list_failed_jobs(session: AsyncSession) -> Sequence[Record]:
 
 async def find_failed_jobs(session: AsyncSession, reason: str = "") -> list[int]:
     """The numbers of failed jobs whose reason contains `reason`, whatever its case, oldest first."""
-    query = (
-        "SELECT id FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id"
-        " WHERE status = 'failed' AND (:reason = '' OR strpos(lower(reason), lower(:reason)) > 0) ORDER BY id"
-    )
+    query = """
+        SELECT id FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id
+        WHERE status = 'failed' AND (:reason = '' OR strpos(lower(reason), lower(:reason)) > 0) ORDER BY id
+    """
     return await read_column(session, query, reason=reason)
 
 

@@ -1,12 +1,13 @@
 """Pages: a typed context for each template, rendered with everything escaped."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from fastapi import Request
+from fastapi import HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 from jinja2.filters import do_truncate
 from markupsafe import Markup
@@ -70,6 +71,15 @@ def local_path(place: str) -> str:
 def sentence(error: MedliveError) -> str:
     """An error with what to do about it."""
     return error.message + (f" ({error.hint})" if error.hint else "")
+
+
+@contextmanager
+def refusing(status: int, *kinds: type[MedliveError]) -> Iterator[None]:
+    """What is refused for errors of these kinds, as HTTP says it."""
+    try:
+        yield
+    except kinds as error:
+        raise HTTPException(status, sentence(error)) from error
 
 
 def csv_file(name: str, text: str) -> Response:

@@ -36,8 +36,8 @@ async def list_revisions(session: AsyncSession, case_id: str) -> list[CaseRevisi
 async def list_memberships(session: AsyncSession, case_id: str) -> Sequence[Record]:
     """The snapshots that hold a case, the newest first: version, revision, first_release (the first snapshot that
     shows it; None: it is held out), frozen_at."""
-    query = (
-        "SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)"
-        " WHERE case_id = :case_id ORDER BY version DESC"
-    )
+    query = """
+        SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)
+        WHERE case_id = :case_id ORDER BY version DESC
+    """
     return await read_records(session, query, {"case_id": case_id})

@@ -258,41 +258,32 @@ def _evidence_rows(
     Raises MedliveError when the claim cites a passage that was not retrieved for it.
     """
     second = claim.second
-    quotes = {
-        "quote": _quotes(claim.citations),
-        "second_quote": _quotes(second.citations if second else ()),
-        "harm_quote": _quotes(second.harm_citations if second else ()),
+    cited = {
+        "quote": claim.citations,
+        "second_quote": second.citations if second else (),
+        "harm_quote": second.harm_citations if second else (),
     }
-    places = {cited.passage_id: n for n, cited in enumerate(claim.citations, start=1)}
-    retrieved = {hit.passage.id for hit in claim.hits}
-    if unknown := sorted(set[str]().union(*quotes.values()) - retrieved):
-        raise MedliveError(
-            f"claim {claim.element_id} cites passages that were not retrieved: "
-            + ", ".join(unknown)
-        )
     rows = []
+    row_by_passage: dict[str, dict[str, Any]] = {}
     for position, hit in enumerate(claim.hits, start=1):
         values = row_of(tables.PassageRow, hit.passage, digest=hit.passage.digest)
         key = digest_json({**values, "published": str(values["published"])})
         passages[key] = {"key": key, **values}
-        row = row_of(
-            tables.ClaimEvidenceRow,
-            hit,
-            curation_id=curation_id,
-            element_id=claim.element_id,
-            position=position,
-            passage_key=key,
-            cited_as=places.pop(hit.passage.id, None),
-        )
-        for column, quoted in quotes.items():
-            row[column] = quoted.pop(hit.passage.id, None)
-        rows.append(row)
+        about = {"curation_id": curation_id, "element_id": claim.element_id}
+        about |= {"position": position, "passage_key": key, "cited_as": None}
+        empty = dict.fromkeys(cited)
+        rows.append(row_of(tables.ClaimEvidenceRow, hit, **about, **empty))
+        row_by_passage.setdefault(hit.passage.id, rows[-1])
+    for column, citations in cited.items():
+        for place, citation in enumerate(citations, start=1):
+            if (row := row_by_passage.get(citation.passage_id)) is None:
+                raise MedliveError(
+                    f"claim {claim.element_id} cites a passage that was not retrieved: {citation.passage_id}"
+                )
+            row[column] = citation.quote
+            if column == "quote":
+                row["cited_as"] = place
     return rows
-
-
-def _quotes(citations: Sequence[model.Citation]) -> dict[str, str]:
-    """Passage's id → the words that are cited of it."""
-    return {cited.passage_id: cited.quote for cited in citations}
 
 
 async def _load_claims(

@@ -94,7 +94,7 @@ async def add_review(
     reason: str,
     *,
     element_id: str | None = None,
-    decided_by: str | None = None,
+    decided_by: str | None,
     act: Act | None = None,
 ) -> ReviewRow:
     """Record a person's decision, logged as `act` (default: the action); its effect is `apply_review`'s."""
@@ -218,8 +218,8 @@ async def open_dispute(
     case_id: str,
     reason: str,
     *,
-    criterion_id: str | None = None,
-    opened_by: str | None = None,
+    criterion_id: str | None,
+    opened_by: str | None,
 ) -> DisputeRow:
     """Dispute an existing case, or a criterion of it; the same objection that is open already is returned.
 
@@ -246,7 +246,7 @@ async def open_dispute(
 
 
 async def close_dispute(
-    session: AsyncSession, number: int, resolution: str, *, closed_by: str | None = None
+    session: AsyncSession, number: int, resolution: str, *, closed_by: str | None
 ) -> DisputeRow:
     """Close a dispute with its resolution. Raises UsageError for no dispute and CheckFailed for a closed one."""
     row = await session.scalar(

@@ -27,10 +27,10 @@ _NOTE = """
     SET week = excluded.week, queued_at = excluded.queued_at, frozen_in = NULL
     WHERE week_threads.frozen_in IS NOT NULL
 """
-_JOBS = (
-    "SELECT queueing_lock FROM procrastinate_jobs "
-    "WHERE queue_name = 'curate' AND status IN ('todo', 'doing')"
-)
+_JOBS = """
+    SELECT queueing_lock FROM procrastinate_jobs
+    WHERE queue_name = 'curate' AND status IN ('todo', 'doing')
+"""
 # Only of a thread's latest revision: an earlier one is superseded.
 _MEMBERS = f"""
     WITH jobs AS ({_JOBS})

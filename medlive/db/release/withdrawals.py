@@ -133,9 +133,9 @@ async def add_withdrawal(
     revision: int,
     kind: WithdrawalKind,
     reason: str,
-    criterion: Criterion | None = None,
-    new_revision: int | None = None,
-    withdrawn_by: str | None = None,
+    criterion: Criterion | None,
+    new_revision: int | None,
+    withdrawn_by: str | None,
 ) -> Withdrawal:
     """Record a withdrawal; the session has locked the case's row and found none of its kind."""
     row = WithdrawalRow(
@@ -170,7 +170,7 @@ async def find_withdrawal(
     session: AsyncSession,
     case_id: str,
     kind: WithdrawalKind,
-    criterion_digest: str | None = None,
+    criterion_digest: str | None,
 ) -> Withdrawal | None:
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
     own = f"""

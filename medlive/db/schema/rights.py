@@ -163,14 +163,14 @@ _OWN_FUNCTIONS = ("medlive_%", "procrastinate_%")
 _NAMED_TABLES = text(
     "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename"
 )
-_NAMED_FUNCTIONS = text(
-    "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = to_regnamespace(current_schema())"
-    " AND prokind = 'f' AND proname LIKE ANY (:patterns) AND (:triggers OR prorettype <> 'trigger'::regtype)"
-)
-_HAS_RIGHTS = text(
-    "SELECT EXISTS (SELECT FROM pg_class, aclexplode(relacl) AS acl"
-    " WHERE relnamespace = to_regnamespace(current_schema()) AND acl.grantee = to_regrole(:role))"
-)
+_NAMED_FUNCTIONS = text("""
+    SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = to_regnamespace(current_schema())
+    AND prokind = 'f' AND proname LIKE ANY (:patterns) AND (:triggers OR prorettype <> 'trigger'::regtype)
+""")
+_HAS_RIGHTS = text("""
+    SELECT EXISTS (SELECT FROM pg_class, aclexplode(relacl) AS acl
+    WHERE relnamespace = to_regnamespace(current_schema()) AND acl.grantee = to_regrole(:role))
+""")
 
 
 _LARGE_OBJECTS = text(

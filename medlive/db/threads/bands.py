@@ -111,10 +111,10 @@ async def accepted_revisions(
 ) -> Sequence[Record]:
     """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk,
     revision_pk."""
-    query = (
-        "SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS"
-        " (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most"
-    )
+    query = """
+        SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS
+        (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most
+    """
     return await read_records(session, query, {"after": after, "most": limit})
 
 

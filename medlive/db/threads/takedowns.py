@@ -48,19 +48,23 @@ _WITHHELD = "(taken down)"
 _REVISIONS = "SELECT id FROM thread_revisions WHERE thread_id = :pk"
 _CURATIONS = f"SELECT id FROM curations WHERE revision_id IN ({_REVISIONS})"
 _CASES = "SELECT id FROM cases WHERE thread_id = :pk"
-_NOT_FROZEN = (
-    "NOT EXISTS (SELECT FROM snapshot_members AS member JOIN snapshots USING (version) WHERE state = 'frozen'"
-    " AND member.case_id = {0}.case_id AND member.revision = {0}.revision)"
-)
+_NOT_FROZEN = """
+    NOT EXISTS (SELECT FROM snapshot_members AS member JOIN snapshots USING (version) WHERE state = 'frozen'
+    AND member.case_id = {0}.case_id AND member.revision = {0}.revision)
+"""
 _OF_CASE = f"DELETE FROM {{0}} WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN}"
 _OF_CURATION = f"DELETE FROM {{0}} WHERE curation_id IN ({_CURATIONS})"
 _OF_REVISION = f"DELETE FROM {{0}} WHERE revision_id IN ({_REVISIONS})"
 # Table → the statement that erases a thread from it, children before parents. `:pk` is the thread's number.
 _ERASURES = {
-    "snapshot_members": f"DELETE FROM snapshot_members WHERE case_id IN ({_CASES})"
-    " AND version IN (SELECT version FROM snapshots WHERE state <> 'frozen')",
-    "study_ratings": "DELETE FROM study_ratings WHERE (study, item) IN"
-    f" (SELECT study, item FROM study_items WHERE case_id IN ({_CASES}))",
+    "snapshot_members": f"""
+        DELETE FROM snapshot_members WHERE case_id IN ({_CASES})
+        AND version IN (SELECT version FROM snapshots WHERE state <> 'frozen')
+    """,
+    "study_ratings": f"""
+        DELETE FROM study_ratings WHERE (study, item) IN
+        (SELECT study, item FROM study_items WHERE case_id IN ({_CASES}))
+    """,
     "study_items": f"DELETE FROM study_items WHERE case_id IN ({_CASES})",
     "reviews": _OF_CASE,
     "reviews_emptied": f"UPDATE reviews SET reason = '{_WITHHELD}', decided_by = NULL WHERE case_id IN ({_CASES})",
@@ -68,14 +72,22 @@ _ERASURES = {
     "criteria": _OF_CASE,
     "case_revisions": _OF_CASE,
     "disputes": f"DELETE FROM disputes WHERE case_id IN ({_CASES})",
-    "reinstatements": f"DELETE FROM reinstatements WHERE case_id IN ({_CASES})"
-    " AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = reinstatements.case_id)",
-    "withdrawals": f"DELETE FROM withdrawals WHERE case_id IN ({_CASES})"
-    " AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = withdrawals.case_id)",
-    "cases": "DELETE FROM cases WHERE thread_id = :pk"
-    " AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = cases.id)",
-    "cases_withdrawn": f"UPDATE cases SET status = 'withdrawn', status_reason = '{TAKEN_DOWN}'"
-    " WHERE thread_id = :pk",
+    "reinstatements": f"""
+        DELETE FROM reinstatements WHERE case_id IN ({_CASES})
+        AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = reinstatements.case_id)
+    """,
+    "withdrawals": f"""
+        DELETE FROM withdrawals WHERE case_id IN ({_CASES})
+        AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = withdrawals.case_id)
+    """,
+    "cases": """
+        DELETE FROM cases WHERE thread_id = :pk
+        AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = cases.id)
+    """,
+    "cases_withdrawn": f"""
+        UPDATE cases SET status = 'withdrawn', status_reason = '{TAKEN_DOWN}'
+        WHERE thread_id = :pk
+    """,
     "claim_evidence": _OF_CURATION,
     "claim_verdicts": _OF_CURATION,
     "requirements": _OF_CURATION,
@@ -89,71 +101,89 @@ _ERASURES = {
     "elements": _OF_CURATION,
     "agent_calls": _OF_CURATION,
     "overrules": _OF_REVISION,
-    "curations": f"DELETE FROM curations WHERE revision_id IN ({_REVISIONS})"
-    " AND NOT EXISTS (SELECT FROM case_revisions WHERE curation_id = curations.id)",
-    "curations_emptied": "UPDATE curations SET detail = '', narrative = '', query = '', advice = ''"
-    f" WHERE revision_id IN ({_REVISIONS})",
+    "curations": f"""
+        DELETE FROM curations WHERE revision_id IN ({_REVISIONS})
+        AND NOT EXISTS (SELECT FROM case_revisions WHERE curation_id = curations.id)
+    """,
+    "curations_emptied": f"""
+        UPDATE curations SET detail = '', narrative = '', query = '', advice = ''
+        WHERE revision_id IN ({_REVISIONS})
+    """,
     "filter_results": _OF_REVISION,
     "identifiers": _OF_REVISION,
     "week_threads": _OF_REVISION,
-    "thread_revisions": "DELETE FROM thread_revisions WHERE thread_id = :pk"
-    " AND NOT EXISTS (SELECT FROM curations WHERE revision_id = thread_revisions.id)",
-    "thread_revisions_emptied": "UPDATE thread_revisions SET title = '', tags = '{{}}', messages = '[]',"
-    " fetch_id = NULL, import_run_id = NULL WHERE thread_id = :pk",
+    "thread_revisions": """
+        DELETE FROM thread_revisions WHERE thread_id = :pk
+        AND NOT EXISTS (SELECT FROM curations WHERE revision_id = thread_revisions.id)
+    """,
+    "thread_revisions_emptied": """
+        UPDATE thread_revisions SET title = '', tags = '{{}}', messages = '[]',
+        fetch_id = NULL, import_run_id = NULL WHERE thread_id = :pk
+    """,
     "bands": "DELETE FROM bands WHERE thread_id = :pk",
-    "threads": "DELETE FROM threads WHERE id = :pk"
-    " AND NOT EXISTS (SELECT FROM thread_revisions WHERE thread_id = :pk)",
+    "threads": """
+        DELETE FROM threads WHERE id = :pk
+        AND NOT EXISTS (SELECT FROM thread_revisions WHERE thread_id = :pk)
+    """,
     "threads_emptied": "UPDATE threads SET url = '' WHERE id = :pk",
 }
 # What is found by the thread's name, whether or not it ever became a thread here.
 _BY_NAME = {
     "fetches": "DELETE FROM fetches WHERE source = :source AND thread_id = :thread_id",
     "frontier": "DELETE FROM frontier WHERE source = :source AND thread_id = :thread_id",
-    "import_problems": f"UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'"
-    " WHERE position(:quoted_id in excerpt) > 0 AND position(:quoted_source in excerpt) > 0",
+    "import_problems": f"""
+        UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'
+        WHERE position(:quoted_id in excerpt) > 0 AND position(:quoted_source in excerpt) > 0
+    """,
 }
 _URLS = """
     SELECT url FROM threads WHERE source = :source AND thread_id = :thread_id UNION
     SELECT url FROM frontier WHERE source = :source AND thread_id = :thread_id UNION
     SELECT url FROM fetches WHERE source = :source AND thread_id = :thread_id
 """
-_TITLES = (
-    "SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id"
-    " WHERE threads.source = :source AND threads.thread_id = :thread_id"
-)
+_TITLES = """
+    SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id
+    WHERE threads.source = :source AND threads.thread_id = :thread_id
+"""
 # Messages of a run or a quarantine name the page they are about.
 _MENTIONS = {
-    "harvest_runs": "UPDATE harvest_runs SET problem = replace(problem, :url, :withheld)"
-    " WHERE position(:url in problem) > 0",
-    "sources": "UPDATE sources SET quarantine_reason = replace(quarantine_reason, :url, :withheld)"
-    " WHERE position(:url in quarantine_reason) > 0",
-    "fetches_mentioning": "UPDATE fetches SET error = replace(error, :url, :withheld)"
-    " WHERE position(:url in error) > 0",
+    "harvest_runs": """
+        UPDATE harvest_runs SET problem = replace(problem, :url, :withheld)
+        WHERE position(:url in problem) > 0
+    """,
+    "sources": """
+        UPDATE sources SET quarantine_reason = replace(quarantine_reason, :url, :withheld)
+        WHERE position(:url in quarantine_reason) > 0
+    """,
+    "fetches_mentioning": """
+        UPDATE fetches SET error = replace(error, :url, :withheld)
+        WHERE position(:url in error) > 0
+    """,
 }
-_FORGET_PLACES = (
-    "UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL "
-    "WHERE id = ANY (:ids)"
-)
-_OWN_ARCHIVES = (
-    "SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL"
-    " AND ((source = :source AND thread_id = :thread_id) OR id = ANY (:ids))"
-)
-_OWN_REPLIES = (
-    "SELECT DISTINCT reply_digest FROM agent_calls"
-    f" WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})"
-)
-_LOOSE_REPLIES = (
-    "SELECT request_digest, task, CAST(inputs AS text), text FROM replies AS reply"
-    " WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)"
-)
-_ERASE_REPLIES = (
-    "DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)"
-    " AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)"
-)
-_JOBS = (
-    "DELETE FROM procrastinate_jobs WHERE status = 'todo'"
-    f" AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})"
-)
+_FORGET_PLACES = """
+    UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
+    WHERE id = ANY (:ids)
+"""
+_OWN_ARCHIVES = """
+    SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL
+    AND ((source = :source AND thread_id = :thread_id) OR id = ANY (:ids))
+"""
+_OWN_REPLIES = f"""
+    SELECT DISTINCT reply_digest FROM agent_calls
+    WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})
+"""
+_LOOSE_REPLIES = """
+    SELECT request_digest, task, CAST(inputs AS text), text FROM replies AS reply
+    WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
+"""
+_ERASE_REPLIES = """
+    DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)
+    AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
+"""
+_JOBS = f"""
+    DELETE FROM procrastinate_jobs WHERE status = 'todo'
+    AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})
+"""
 _LOCK_THREAD = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
 # Written again, so that the transaction may erase; the first reason and moment stay.
 _TAKE_DOWN = """

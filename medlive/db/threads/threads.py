@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import (
     Record,
+    dump_json,
     find_rows,
     insert_rows,
     is_one_of,
@@ -19,7 +20,6 @@ from medlive.db.mapping import (
     read_records,
     row_of,
     run_sql,
-    to_stored,
 )
 from medlive.db.tables.intake import (
     IdentifierRow,
@@ -58,7 +58,7 @@ class StoredThread(NamedTuple):
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
 _UPSERT_THREADS = """
     INSERT INTO threads (source, thread_id, url)
-    SELECT * FROM unnest(CAST(:sources AS text[]), CAST(:ids AS text[]), CAST(:urls AS text[]))
+    SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS given (source text, thread_id text, url text)
     ON CONFLICT (source, thread_id) DO UPDATE
     SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at)
     RETURNING id, source, thread_id
@@ -308,18 +308,17 @@ async def _stored(
 
 async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> list[int]:
     """The threads' numbers in their order; their rows are made where needed, and locked."""
-    # As the columns hold them: a key is compared with what comes back.
-    keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
-    urls = {}
-    for key, thread in zip(keys, threads, strict=True):
-        urls[key] = to_stored(thread.url)
+    urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
+    rows = []
     # In one order for everybody: who comes second waits, and sees what was added.
-    rows = [(*key, urls[key]) for key in sorted(urls)]
-    columns = map(list, zip(*rows, strict=True))
-    values = dict(zip(("sources", "ids", "urls"), columns, strict=True))
-    returned = await run_sql(session, _UPSERT_THREADS, **values)
-    pks = {(source, thread_id): pk for pk, source, thread_id in returned}
-    return [pks[key] for key in keys]
+    for source, thread_id in sorted(urls):
+        url = urls[source, thread_id]
+        rows.append({"source": source, "thread_id": thread_id, "url": url})
+    pks = {}
+    values = {"rows": dump_json(rows)}
+    for row in await read_records(session, _UPSERT_THREADS, values):
+        pks[row.source, row.thread_id] = row.id
+    return [pks[thread.source, thread.thread_id] for thread in threads]
 
 
 def _in_utc(thread: Thread) -> Thread:

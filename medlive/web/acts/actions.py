@@ -88,9 +88,9 @@ def thread_actions(
     thread_id: str,
     outcome: str,
     *,
-    waits: tuple[str, ...] = (),
-    veto: bool = False,
-    back: str = "",
+    waits: tuple[str, ...],
+    veto: bool,
+    back: str,
 ) -> Actions | None:
     """The acts on a thread of this outcome (`rejected`, `parked`, …); None for who may not act."""
     if not account.may(Role.ADMIN):
@@ -114,9 +114,9 @@ async def perform(
     subject: str,
     reason: str,
     *,
-    criterion: str = "",
-    words: str = "",
-    revision: int | None = None,
+    criterion: str,
+    words: str,
+    revision: int | None,
 ) -> None:
     """Do what a form asks.
 

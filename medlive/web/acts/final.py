@@ -17,7 +17,7 @@ from medlive.rubric.model import Criterion
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.text.html import Page
 from medlive.web.accounts.access import Admin
-from medlive.web.pages import render, sentence
+from medlive.web.pages import refusing, render, sentence
 from medlive.web.site import Site, SiteOf, Text
 
 router = APIRouter()
@@ -77,17 +77,13 @@ async def take_down(
             reason,
             by=account.name,
         )
-    except DatabaseForbidden as error:
-        command = ["medlive", "thread", "takedown", source, thread_id, "--reason"]
-        text = f"{error.message} (as the database's owner: {shlex.join(command)} …)"
-        return await _takedown_page(
-            request, site, source, thread_id, {"reason": reason}, text
-        )
     except MedliveError as error:
+        text = sentence(error)
+        if isinstance(error, DatabaseForbidden):
+            command = ["medlive", "thread", "takedown", source, thread_id, "--reason"]
+            text = f"{error.message} (as the database's owner: {shlex.join(command)} …)"
         values = {"reason": reason, "typed": typed}
-        return await _takedown_page(
-            request, site, source, thread_id, values, sentence(error)
-        )
+        return await _takedown_page(request, site, source, thread_id, values, text)
     return RedirectResponse(LOG, 303)
 
 
@@ -200,10 +196,8 @@ async def _withdrawal_page(
     error: str | None = None,
 ) -> Response:
     async with site.database.begin() as session:
-        try:
+        with refusing(404, UsageError):
             row = await find_case(session, case_id)
-        except UsageError as unknown:
-            raise HTTPException(404, sentence(unknown)) from unknown
         case = await latest_case(session, case_id)
         members = await list_memberships(session, case_id)
     if case is None:

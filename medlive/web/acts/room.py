@@ -32,7 +32,14 @@ from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Viewer
 from medlive.web.acts import final
 from medlive.web.acts.actions import Actions, case_actions, perform
-from medlive.web.pages import TEMPLATES, NoticePage, local_path, render, sentence
+from medlive.web.pages import (
+    TEMPLATES,
+    NoticePage,
+    local_path,
+    refusing,
+    render,
+    sentence,
+)
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 if TYPE_CHECKING:
@@ -259,10 +266,8 @@ async def _case_page(
     from medlive.service.curation.editing import StaleEdit
 
     async with site.database.begin() as session:
-        try:
+        with refusing(404, UsageError):
             row = await find_case(session, case_id)
-        except UsageError as unknown:
-            raise HTTPException(404, sentence(unknown)) from unknown
         case = await latest_case(session, case_id)
         if case is None:
             raise HTTPException(404)

@@ -1,8 +1,6 @@
 """The routes of the audit room."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
@@ -27,7 +25,7 @@ from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.audit.window import Place
-from medlive.web.pages import csv_file, render, sentence
+from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
 
 router = APIRouter(
@@ -75,7 +73,7 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
 async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
     """A request as it was rendered with its reply, or a prompt, by its digest or the beginning of it."""
     async with site.database.begin() as session:
-        with _missing():
+        with refusing(404, UsageError):
             prompt = await show_prompt(session, digest)
     return await asyncio.to_thread(render, request, RequestPage(prompt))
 
@@ -91,7 +89,7 @@ async def show_case(
 ) -> Response:
     """A case with its thread and every decision about it."""
     async with site.database.begin() as session:
-        with _missing():
+        with refusing(404, UsageError), refusing(410, ThreadTakenDown):
             record = await inspect_case(
                 session, case_id, decision=decision, window=place.window
             )
@@ -113,7 +111,7 @@ async def show_thread(
 ) -> Response:
     """A thread with every decision about it, and its case."""
     async with site.database.begin() as session:
-        with _missing():
+        with refusing(404, UsageError), refusing(410, ThreadTakenDown):
             record = await inspect_thread(
                 session, source, thread_id, decision=decision, window=place.window
             )
@@ -167,17 +165,6 @@ async def show_table(request: Request, site: SiteOf, table: str) -> Response:
         sorts={sort: state.resorted(sort) for sort in state.listing.sorts},
     )
     return render(request, shown)
-
-
-@contextmanager
-def _missing() -> Iterator[None]:
-    """What cannot be found, or was taken down, as HTTP says it."""
-    try:
-        yield
-    except UsageError as error:
-        raise HTTPException(404, sentence(error)) from None
-    except ThreadTakenDown as gone:
-        raise HTTPException(410, gone.message) from None
 
 
 def _state(request: Request, table: str) -> State:

@@ -2,8 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +27,14 @@ from medlive.errors import MedliveError
 from medlive.guard.bounds import HELD_SHOWN
 from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Reviewer
-from medlive.web.pages import TEMPLATES, NoticePage, csv_file, local_path, render
+from medlive.web.pages import (
+    TEMPLATES,
+    NoticePage,
+    csv_file,
+    local_path,
+    refusing,
+    render,
+)
 from medlive.web.site import Room, Section, SiteOf, Text, site_of
 
 if TYPE_CHECKING:
@@ -108,20 +114,11 @@ class ResultsPage(Page):
 async def find_study(site: SiteOf, name: str) -> Study:
     """The study of that name: a dependency of routes. Raises HTTPException 404."""
     async with site.database.begin() as session:
-        with _refusing(404):
+        with refusing(404, MedliveError):
             return await studies.find_study(session, name)
 
 
 TheStudy = Annotated[Study, Depends(find_study)]
-
-
-@contextmanager
-def _refusing(status: int) -> Iterator[None]:
-    """What is refused, as HTTP says it."""
-    try:
-        yield
-    except MedliveError as error:
-        raise HTTPException(status, error.message) from error
 
 
 @router.get("")
@@ -184,7 +181,7 @@ async def begin(
         size = int(sample)
     except ValueError as error:
         raise HTTPException(422, f"The form holds what it cannot: {error}.") from error
-    with _refusing(422):
+    with refusing(422, MedliveError):
         await start_study(
             site.database,
             site.settings,
@@ -257,7 +254,7 @@ async def give(
     from medlive.service.studies import rate
 
     takes_part = account.name in (*study.raters, study.adjudicator)
-    with _refusing(422 if takes_part else 403):
+    with refusing(422 if takes_part else 403, MedliveError):
         await rate(site.database, study, account.name, position, rating, comment)
     return RedirectResponse(local_path(back or f"/review/studies/{study.name}"), 303)
 
@@ -292,7 +289,7 @@ async def end(site: SiteOf, account: Admin, study: TheStudy) -> Response:
     """Let nobody rate any more."""
     from medlive.service.studies import close
 
-    with _refusing(422):
+    with refusing(422, MedliveError):
         await close(site.database, study, by=account.name)
     return RedirectResponse(f"/review/studies/{study.name}/results", 303)
 
