@@ -188,20 +188,20 @@ async def set_status(
 
 async def reopen_case(session: AsyncSession, case_id: str, reason: str) -> None:
     """Hold a withdrawn case for a person."""
-    held = """
+    hold = """
         UPDATE cases SET status = 'held', status_reason = :reason WHERE id = :case_id AND status = 'withdrawn'
     """
-    await run_sql(session, held, case_id=case_id, reason=reason)
+    await run_sql(session, hold, case_id=case_id, reason=reason)
 
 
 async def hold_case_of_thread(
     session: AsyncSession, thread_pk: int, reason: str
 ) -> None:
     """Take a thread's ready case back until a person looks."""
-    held = """
+    hold = """
         UPDATE cases SET status = 'held', status_reason = :reason WHERE thread_id = :thread AND status = 'ready'
     """
-    await run_sql(session, held, thread=thread_pk, reason=reason)
+    await run_sql(session, hold, thread=thread_pk, reason=reason)
 
 
 async def apply_review(

@@ -272,8 +272,8 @@ async def save_verdicts(
     rows = []
     for case_id, revision, hits in verdicts:
         row = {"case_id": case_id, "revision": revision, "gates_digest": digest}
-        found = [[hit.gate.value, hit.detail] for hit in hits]
-        rows.append(row | {"hits": found})
+        listed = [[hit.gate.value, hit.detail] for hit in hits]
+        rows.append(row | {"hits": listed})
     await no_takedown(session)
     await run_sql(session, _SAVE, rows=dump_json(rows))
 

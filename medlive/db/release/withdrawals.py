@@ -239,19 +239,19 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     if public:
         snapshots = snapshots.where(SnapshotRow.publishable.is_(True))
     frozen = list(await session.scalars(snapshots.order_by(SnapshotRow.version)))
-    row, member, held = WithdrawalRow, SnapshotMemberRow, CriterionRow
+    row, member, own = WithdrawalRow, SnapshotMemberRow, CriterionRow
     undone, withdrawn = ReinstatementRow, aliased(CriterionRow)
     was = (withdrawn.case_id == row.case_id) & (withdrawn.revision == row.revision)
     query = (
-        select(row, member.version, withdrawn.criterion, held, undone.reinstated_at)
+        select(row, member.version, withdrawn.criterion, own, undone.reinstated_at)
         .join(member, member.case_id == row.case_id)
         .outerjoin(undone, undone.withdrawal_id == row.number)
         .outerjoin(withdrawn, was & (withdrawn.criterion_id == row.criterion_id))
         .outerjoin(
-            held,
+            own,
             row.criterion_id.is_not(None)
-            & (held.case_id == member.case_id)
-            & (held.revision == member.revision),
+            & (own.case_id == member.case_id)
+            & (own.revision == member.revision),
         )
         .where(is_one_of(member.version, frozen), member.first_release.is_not(None))
     )

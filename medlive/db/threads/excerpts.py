@@ -87,14 +87,14 @@ async def load_excerpt(
     }
     end = before + window.chars
     messages: list[Record] = []
-    for found in await session.execute(_MESSAGES, part):
+    for stored in await session.execute(_MESSAGES, part):
         message = SimpleNamespace(
-            place=found.place,
-            message=message_of(found.about | {"text": found.text[before:end]}),
-            before=found.text[:before],
-            after=found.text[end:],
+            place=stored.place,
+            message=message_of(stored.about | {"text": stored.text[before:end]}),
+            before=stored.text[:before],
+            after=stored.text[end:],
             start=window.start,
-            length=found.length,
+            length=stored.length,
         )
         messages.append(message)
     return Excerpt(

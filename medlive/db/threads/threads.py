@@ -1,6 +1,6 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -90,6 +90,29 @@ async def save_threads(
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
     pks = await _lock_threads(session, threads)
+    origins = []
+    fetches = fetch_ids or [None] * len(threads)
+    assumed = assumed_posted_at or [False] * len(threads)
+    for thread, fetch_id, is_assumed in zip(threads, fetches, assumed, strict=True):
+        origin = {
+            "fetch_id": fetch_id,
+            "import_run_id": import_run_id,
+            "posted_at_assumed": is_assumed and thread.posted_at is not None,
+        }
+        origins.append(origin)
+    is_present = fetch_ids is not None
+    return await _add_revisions(session, pks, threads, origins, is_present=is_present)
+
+
+async def _add_revisions(
+    session: AsyncSession,
+    pks: Sequence[int],
+    threads: Sequence[Thread],
+    origins: Sequence[Mapping[str, Any]],
+    *,
+    is_present: bool,
+) -> list[SavedThread]:
+    """Add what differs from a thread's latest revision, of what is its present state, or else from all of them."""
     row = ThreadRevisionRow
     query = select(row.thread_id, row.revision, row.digest, row.id)
     query = query.where(is_one_of(row.thread_id, pks)).order_by(row.revision)
@@ -101,13 +124,9 @@ async def save_threads(
         revision_pks[pk, number] = revision_pk
     rows: list[dict[str, Any]] = []
     plan: list[tuple[int, int, Literal["new", "revised", "unchanged"]]] = []
-    fetches = fetch_ids or [None] * len(threads)
-    assumed = assumed_posted_at or [False] * len(threads)
-    for pk, thread, fetch_id, is_assumed in zip(
-        pks, threads, fetches, assumed, strict=True
-    ):
+    for pk, thread, origin in zip(pks, threads, origins, strict=True):
         digest = thread.digest
-        compared = known[pk] if fetch_ids is None else known[pk][-1:]
+        compared = known[pk][-1:] if is_present else known[pk]
         same = [number for number, other in compared if other == digest]
         if same:
             plan.append((pk, same[-1], "unchanged"))
@@ -121,9 +140,7 @@ async def save_threads(
             thread_id=pk,
             revision=number,
             digest=digest,
-            fetch_id=fetch_id,
-            import_run_id=import_run_id,
-            posted_at_assumed=is_assumed and thread.posted_at is not None,
+            **origin,
             messages=[{"id": m.id, **m.content()} for m in thread.messages],
         )
         rows.append(values)

@@ -93,12 +93,11 @@ async def load_thread_page(
             back=str(here),
         )
     else:
-        is_passed = all(verdict["passed"] for verdict in record["filters"])
         actions = thread_actions(
             account,
             thread["source"],
             thread["thread_id"],
-            curation.get("outcome", "pending") if is_passed else "rejected",
+            _outcome(record),
             waits=_waiting(record),
             veto=curation.get("reason") == Reason.CONTRADICTED,
             back=str(here),
@@ -158,6 +157,12 @@ def _waiting(record: _Record) -> tuple[str, ...]:
         if overrule["curation_id"] == latest:
             names[overrule["decided_by"]] = overrule["people"]
     return tuple(names) if len(names) < max(names.values(), default=0) else ()
+
+
+def _outcome(record: _Record) -> str:
+    if any(not verdict["passed"] for verdict in record["filters"]):
+        return "rejected"
+    return str(record["curation"]["outcome"]) if record["curation"] else "pending"
 
 
 async def _neighbour(

@@ -69,7 +69,7 @@ class DeskPage(Page):
 
     template = "review/index.html"
     shown: Sequence[Study]
-    held: Sequence[Record]  # Those that wait longest
+    waiting: Sequence[Record]  # Those that wait longest
     more_held: bool  # Whether there are others
     disputes: Sequence[DisputeRow]
     # Vetoes that a second person has to overrule
@@ -130,12 +130,12 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
         for study in await studies.list_studies(session):
             if is_admin or account.name in (*study.raters, study.adjudicator):
                 shown.append(study)
-        held = await list_held(session, limit=HELD_SHOWN + 1)
+        waiting = await list_held(session, limit=HELD_SHOWN + 1)
         sources = await list_sources(session)
         page = DeskPage(
             shown=shown,
-            held=held[:HELD_SHOWN],
-            more_held=len(held) > HELD_SHOWN,
+            waiting=waiting[:HELD_SHOWN],
+            more_held=len(waiting) > HELD_SHOWN,
             disputes=await list_disputes(session),
             overruled=await list_waiting_overrules(session),
             quarantined=[own for own in sources if own.quarantine_reason is not None],
