@@ -112,10 +112,11 @@ def now_column(comment: str) -> Mapped[datetime]:
     return column(comment, server_default=func.now())
 
 
-def checks(**conditions: str) -> tuple[CheckConstraint, ...]:
-    """CHECKs by their names."""
+def checks(*others: Any, **conditions: str) -> tuple[Any, ...]:
+    """A table's CHECKs by their names, and what else it has: keys and indexes."""
     named = conditions.items()
-    return tuple(CheckConstraint(condition, name=name) for name, condition in named)
+    own = (CheckConstraint(condition, name=name) for name, condition in named)
+    return (*others, *own)
 
 
 def one_of(column: str, values: Iterable[str]) -> CheckConstraint:

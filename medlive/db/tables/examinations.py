@@ -129,8 +129,7 @@ class CrossExaminationRow(Base):
     """Cross-examinations of threads and the cases written from them, in percent."""
 
     __tablename__ = "cross_examinations"
-    __table_args__ = (
-        *checks(conciseness_percent="conciseness <= 100"),
+    __table_args__ = checks(
         *(
             CheckConstraint(f"{name} BETWEEN 0 AND 100", name=f"{name}_percent")
             for name in (
@@ -142,6 +141,7 @@ class CrossExaminationRow(Base):
                 "stability",
             )
         ),
+        conciseness_percent="conciseness <= 100",
     )
     curation_id: Mapped[int] = curation_key()
     coverage: Mapped[float] = column("What of the thread the case speaks of")
