@@ -6,7 +6,15 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, get_args
 
-from sqlalchemy import ARRAY, CheckConstraint, DateTime, Identity, MetaData, Text
+from sqlalchemy import (
+    ARRAY,
+    CheckConstraint,
+    DateTime,
+    ForeignKeyConstraint,
+    Identity,
+    MetaData,
+    Text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -117,6 +125,14 @@ def checks(*others: Any, **conditions: str) -> tuple[Any, ...]:
     named = conditions.items()
     own = (CheckConstraint(condition, name=name) for name, condition in named)
     return (*others, *own)
+
+
+def refers_to(
+    table: str, *names: str, ondelete: str | None = None
+) -> ForeignKeyConstraint:
+    """The foreign key of columns that another table has by the same names."""
+    keys = [f"{table}.{name}" for name in names]
+    return ForeignKeyConstraint(names, keys, ondelete=ondelete)
 
 
 def one_of(column: str, values: Iterable[str]) -> CheckConstraint:

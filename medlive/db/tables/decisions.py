@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import (
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     Numeric,
     SmallInteger,
@@ -34,6 +33,7 @@ from medlive.db.tables.base import (
     key_column,
     now_column,
     number_column,
+    refers_to,
 )
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import Finish
@@ -358,10 +358,7 @@ class ClaimVerdictRow(Base):
 
     __tablename__ = "claim_verdicts"
     __table_args__ = checks(
-        ForeignKeyConstraint(
-            ["curation_id", "element_id"],
-            ["elements.curation_id", "elements.element_id"],
-        ),
+        refers_to("elements", "curation_id", "element_id"),
         value_of_verdict="value = CASE verdict WHEN 'supported' THEN 1.0 WHEN 'contradicted' THEN 0.0 ELSE 0.5 END",
         verdict_has_quote="verdict IN ('neutral', 'not_standard') OR cited > 0",
         queries_asked="cardinality(queries) > 0",
@@ -413,10 +410,7 @@ class ClaimEvidenceRow(Base):
 
     __tablename__ = "claim_evidence"
     __table_args__ = checks(
-        ForeignKeyConstraint(
-            ["curation_id", "element_id"],
-            ["claim_verdicts.curation_id", "claim_verdicts.element_id"],
-        ),
+        refers_to("claim_verdicts", "curation_id", "element_id"),
         Index(None, "passage_key"),
         positive="position >= 1 AND rank >= 1",
         cited_as_positive="cited_as >= 1",

@@ -8,7 +8,6 @@ from sqlalchemy import (
     BigInteger,
     FetchedValue,
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     UniqueConstraint,
 )
@@ -23,6 +22,7 @@ from medlive.db.tables.base import (
     key_column,
     now_column,
     number_column,
+    refers_to,
 )
 from medlive.integrity.digest import digest_json, digest_text
 
@@ -215,9 +215,7 @@ class StudyRatingRow(Base):
 
     __tablename__ = "study_ratings"
     __table_args__ = checks(
-        ForeignKeyConstraint(
-            ["study", "item"], ["study_items.study", "study_items.item"]
-        ),
+        refers_to("study_items", "study", "item"),
         Index(None, "study", "item", "rater", "id"),
         rating_range="rating BETWEEN 0 AND 2",
         comment_length="char_length(comment) <= 2000",

@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import (
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     SmallInteger,
     UniqueConstraint,
@@ -22,6 +21,7 @@ from medlive.db.tables.base import (
     now_column,
     number_column,
     one_of,
+    refers_to,
 )
 from medlive.db.tables.intake import RUN_ENDS, RunOutcome
 from medlive.rubric.model import (
@@ -145,10 +145,7 @@ class CaseRevisionRow(Base):
     created_at: Mapped[datetime] = now_column("When this content was made")
 
 
-def _of_case_revision(ondelete: str | None = None) -> ForeignKeyConstraint:
-    key = ("case_id", "revision")
-    referred = [f"case_revisions.{name}" for name in key]
-    return ForeignKeyConstraint(key, referred, ondelete=ondelete)
+_KEY = ("case_revisions", "case_id", "revision")
 
 
 class CriterionRow(Base):
@@ -156,7 +153,7 @@ class CriterionRow(Base):
 
     __tablename__ = "criteria"
     __table_args__ = checks(
-        _of_case_revision(),
+        refers_to(*_KEY),
         UniqueConstraint("case_id", "revision", "position"),
         points_range="points >= -10 AND points <= 10 AND points <> 0",
         criterion_not_empty="criterion <> ''",
@@ -247,7 +244,7 @@ class SnapshotMemberRow(Base):
 
     __tablename__ = "snapshot_members"
     __table_args__ = checks(
-        _of_case_revision(),
+        refers_to(*_KEY),
         Index(None, "case_id"),
         released_before="first_release <= version",
         held_whole="num_nonnulls(held_since, salt, commitment) IN (0, 3)",
@@ -322,7 +319,7 @@ class CaseGatesRow(Base):
 
     __tablename__ = "case_gates"
     __table_args__ = checks(
-        _of_case_revision(ondelete="CASCADE"),
+        refers_to(*_KEY, ondelete="CASCADE"),
         hits_listed="jsonb_typeof(hits) = 'array'",
     )
     case_id: Mapped[str] = key_column("The case")
@@ -411,7 +408,7 @@ class ReviewRow(Base):
 
     __tablename__ = "reviews"
     __table_args__ = checks(
-        _of_case_revision(),
+        refers_to(*_KEY),
         Index(None, "case_id", "revision"),
         element_is_named="(action = 'drop_element') = (element_id IS NOT NULL)",
         reason_length="char_length(reason) BETWEEN 1 AND 2000",
@@ -434,7 +431,7 @@ class IdentifierScanRow(Base):
     """Which case revisions were looked through for identifiers; rows are never changed."""
 
     __tablename__ = "identifier_scans"
-    __table_args__ = (_of_case_revision(),)
+    __table_args__ = (refers_to(*_KEY),)
     case_id: Mapped[str] = key_column("The case", ForeignKey("cases.id"))
     revision: Mapped[int] = key_column("Its revision")
     scanner: Mapped[Digest] = key_column("The instructions and the engine that looked")
