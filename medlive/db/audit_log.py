@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, insert, select
 
 from medlive.clock import now
-from medlive.db.mapping import find_row, read_records, run_sql
+from medlive.db.mapping import find_row, read_column, read_records
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 from medlive.guard.bounds import LOG_CHARS_SHOWN
@@ -79,7 +79,7 @@ async def erase_reasons(
         WHERE subject = ANY (:subjects) AND action <> 'take_down' AND reason IS NOT NULL RETURNING number
     """
     subjects = [thread, *map("case:{}".format, case_ids)]
-    return sorted((await run_sql(session, erased, subjects=subjects)).scalars())
+    return sorted(await read_column(session, erased, subjects=subjects))
 
 
 _ENTRIES = """

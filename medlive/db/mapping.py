@@ -181,7 +181,7 @@ async def insert_rows(
         return []
     statement = _insertion(table, rows[0], "rows", skip_known=skip_known)
     statement += f" RETURNING {', '.join(returning)}" if returning else ""
-    result = await session.execute(text(statement), {"rows": dump_json(rows)})
+    result = await run_sql(session, statement, rows=dump_json(rows))
     return result.all() if returning else []
 
 
@@ -200,7 +200,7 @@ async def insert_parts(
     ]
     if steps:
         values = {name: dump_json(rows) for name, (_, rows) in full.items()}
-        await session.execute(text(f"WITH {', '.join(steps)} SELECT"), values)
+        await run_sql(session, f"WITH {', '.join(steps)} SELECT", **values)
 
 
 def _insertion(

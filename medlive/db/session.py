@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import (
     create_async_engine,
 )
 
-from medlive.db.mapping import dump_json, load_json, run_sql
+from medlive.db.mapping import dump_json, load_json, read_value, run_sql
 from medlive.errors import (
     ConfigError,
     DatabaseForbidden,
@@ -341,7 +341,7 @@ async def ping(session: Session) -> None:
 
 async def read_clock(session: Session) -> datetime:
     """What the database's clock says now, or said when the session's transaction began."""
-    moment: datetime = (await run_sql(session, "SELECT now()")).scalar_one()
+    moment: datetime = await read_value(session, "SELECT now()")
     return moment
 
 

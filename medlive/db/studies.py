@@ -16,7 +16,6 @@ from medlive.db.mapping import (
     read_column,
     read_records,
     read_value,
-    run_sql,
 )
 from medlive.db.session import Session
 from medlive.db.tables.people import (
@@ -124,7 +123,7 @@ async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[
 async def close_study(session: Session, name: str) -> bool:
     """Let nobody rate any more; False for a study that is closed."""
     closed = "UPDATE studies SET closed_at = now() WHERE name = :name AND closed_at IS NULL RETURNING name"
-    return (await run_sql(session, closed, name=name)).scalar() is not None
+    return await read_value(session, closed, name=name) is not None
 
 
 async def items_of(session: Session, study: str) -> list[StudyItem]:

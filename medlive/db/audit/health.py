@@ -8,14 +8,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import (
-    Record,
-    dump_json,
-    read_column,
-    read_records,
-    read_value,
-    run_sql,
-)
+from medlive.db.mapping import Record, dump_json, read_column, read_records, read_value
 from medlive.db.schema.rights import expected_rights
 
 _QUEUES = """
@@ -128,7 +121,7 @@ async def data_directory(session: AsyncSession) -> str | None:
     may = "SELECT pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')"
     if not await read_value(session, may):
         return None
-    place: str = (await run_sql(session, "SHOW data_directory")).scalar_one()
+    place: str = await read_value(session, "SHOW data_directory")
     return place
 
 

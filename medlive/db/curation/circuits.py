@@ -3,10 +3,9 @@
 from collections.abc import Collection
 
 from sqlalchemy import delete, update
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import find_rows, read, row_of, run_sql
+from medlive.db.mapping import find_rows, insert_rows, read, read_column, row_of
 from medlive.db.session import Database
 from medlive.db.tables.release import CircuitRow
 from medlive.llm.circuit import Opening
@@ -32,8 +31,10 @@ class PostgresCircuits:
                 if new is None:
                     return True
                 row = row_of(CircuitRow, new, key=key)
-                added = upsert(CircuitRow).values(row).on_conflict_do_nothing()
-                return await session.scalar(added.returning(CircuitRow.key)) is not None
+                added = await insert_rows(
+                    session, CircuitRow, [row], skip_known=True, returning=("key",)
+                )
+                return bool(added)
             same = (CircuitRow.key == key, CircuitRow.retry_at == known.retry_at)
             if new is None:
                 removed = delete(CircuitRow).where(*same).returning(CircuitRow.key)
@@ -58,5 +59,5 @@ async def reset_circuits(
 ) -> list[str]:
     """Close the circuits of these endpoints, whatever their key; the endpoints of those that were open."""
     closed = "DELETE FROM circuits WHERE endpoint = ANY (:endpoints) RETURNING endpoint"
-    rows = await run_sql(session, closed, endpoints=list(endpoints))
-    return sorted(set(rows.scalars()))
+    names = await read_column(session, closed, endpoints=list(endpoints))
+    return sorted(set(names))

@@ -3,10 +3,7 @@
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from sqlalchemy import func
-from sqlalchemy.dialects.postgresql import insert
-
-from medlive.db.mapping import find_rows, read_value, run_sql
+from medlive.db.mapping import find_rows, read_column, read_value, run_sql
 from medlive.db.session import Database
 from medlive.db.tables.literature import LiteratureAnswerRow
 
@@ -23,6 +20,11 @@ _HOLD_BACK = """
     VALUES (:service, clock_timestamp() + make_interval(secs => :wait_s))
     ON CONFLICT (service) DO UPDATE SET next_at =
         greatest(literature_turns.next_at, clock_timestamp() + make_interval(secs => :wait_s))
+"""
+_SAVE = """
+    INSERT INTO literature_answers (key, service, body)
+    SELECT key, :service, body FROM unnest(CAST(:keys AS text[]), CAST(:bodies AS bytea[])) AS answer (key, body)
+    ON CONFLICT (key) DO UPDATE SET body = excluded.body, fetched_at = now()
 """
 BATCH = 1000
 """Answers that are deleted at once."""
@@ -49,16 +51,10 @@ class PostgresAnswers:
     async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
         # In order, so that two workers never wait for one another.
-        rows = [
-            {"key": key, "service": service, "body": body}
-            for key, body in sorted(answers.items())
-        ]
-        statement = insert(LiteratureAnswerRow).values(rows)
-        newer = {"body": statement.excluded.body, "fetched_at": func.now()}
+        keys = sorted(answers)
+        bodies = [answers[key] for key in keys]
         async with self._database.begin() as session:
-            await session.execute(
-                statement.on_conflict_do_update(index_elements=["key"], set_=newer)
-            )
+            await run_sql(session, _SAVE, service=service, keys=keys, bodies=bodies)
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """See AnswerStore; the database's clock counts."""
@@ -82,8 +78,7 @@ class PostgresAnswers:
         count = 0
         while True:
             async with self._database.begin() as session:
-                deleted = await run_sql(session, old, age=self._age, batch=BATCH)
-                batch = len(deleted.all())
-            count += batch
-            if batch < BATCH:
+                deleted = await read_column(session, old, age=self._age, batch=BATCH)
+            count += len(deleted)
+            if len(deleted) < BATCH:
                 return count

@@ -117,10 +117,10 @@ async def mark_removed(session: AsyncSession, archive_ids: Sequence[int]) -> int
         UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
         WHERE archive_id = ANY (:ids) RETURNING id
     """
-    gone = await run_sql(session, pages, ids=archive_ids)
+    gone = await read_column(session, pages, ids=archive_ids)
     files = """
         UPDATE archives SET removed_at = coalesce(removed_at, now()), sealed_at = coalesce(sealed_at, now()),
         unswept_at = NULL WHERE id = ANY (:ids)
     """
     await run_sql(session, files, ids=archive_ids)
-    return len(gone.all())
+    return len(gone)

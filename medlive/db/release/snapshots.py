@@ -160,9 +160,8 @@ async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) 
 
 async def load_fixed(session: AsyncSession, version: str) -> FixedMeta | None:
     """What a snapshot was fixed with; None when there is no such snapshot, or one of before format 2."""
-    meta = await session.scalar(
-        select(SnapshotRow.meta).where(SnapshotRow.version == version)
-    )
+    query = "SELECT meta FROM snapshots WHERE version = :version"
+    meta = await read_value(session, query, version=version)
     return None if meta is None else FixedMeta.model_validate(meta)
 
 
@@ -224,20 +223,20 @@ async def latest_frozen(session: AsyncSession) -> SnapshotRow | None:
 
 async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] | None:
     """The manifest as it was frozen; None while there is none."""
-    return await session.scalar(
-        select(SnapshotRow.manifest).where(SnapshotRow.version == version)
-    )
+    query = "SELECT manifest FROM snapshots WHERE version = :version"
+    manifest: dict[str, Any] | None = await read_value(session, query, version=version)
+    return manifest
 
 
 async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
-    query = select(SnapshotRow.version, SnapshotRow.meta["audit_log"]).where(
-        SnapshotRow.state == SnapshotState.FROZEN
-    )
+    query = """
+        SELECT version, meta -> 'audit_log' AS head FROM snapshots WHERE state = 'frozen' ORDER BY version
+    """
     heads: dict[str, AuditLogHead] = {}
-    for version, stated in await session.execute(query.order_by(SnapshotRow.version)):
-        if stated is not None:
-            heads[version] = AuditLogHead.model_validate(stated)
+    for snapshot in await read_records(session, query):
+        if snapshot.head is not None:
+            heads[snapshot.version] = AuditLogHead.model_validate(snapshot.head)
     return heads
 
 

@@ -17,7 +17,9 @@ from medlive.db.mapping import (
     insert_rows,
     is_one_of,
     read,
+    read_column,
     read_records,
+    read_value,
     row_of,
     run_sql,
 )
@@ -247,15 +249,15 @@ async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> li
         SELECT r.id FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id
         WHERE source = :source AND t.thread_id = :thread_id ORDER BY revision
     """
-    rows = await run_sql(session, query, source=source, thread_id=thread_id)
-    return list(rows.scalars())
+    return await read_column(session, query, source=source, thread_id=thread_id)
 
 
 async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
     """The number of a thread's row; None for no such thread."""
     query = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id"
-    rows = await run_sql(session, query, source=source, thread_id=thread_id)
-    return rows.scalar()
+    named = {"source": source, "thread_id": thread_id}
+    pk: int | None = await read_value(session, query, **named)
+    return pk
 
 
 async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]:
