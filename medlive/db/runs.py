@@ -335,35 +335,24 @@ async def clear_runs(
 
     `by_hand` is the command that does the same, whose runs from `since` on count as well.
     """
-    own = (PipelineRunRow.command == command) & (PipelineRunRow.week == week)
-    others = (
-        (PipelineRunRow.command == by_hand)
-        & PipelineRunRow.week.is_(None)
-        & (PipelineRunRow.started_at >= since)
-    )
-    return await _clear(session, select(PipelineRunRow).where(own | others))
+    cleared = """
+        UPDATE pipeline_runs SET outcome = 'partial', finished_at = coalesce(finished_at, now()),
+        counts = counts || '{"again": "cleared"}' WHERE outcome <> 'partial' AND (
+            command = :command AND iso_week = :week
+            OR command = :by_hand AND iso_week IS NULL AND started_at >= :since
+        ) RETURNING id
+    """
+    values = {"command": command, "week": week, "by_hand": by_hand, "since": since}
+    return len(await read_column(session, cleared, **values))
 
 
 async def clear_harvest(session: AsyncSession, source: str, week: str) -> int:
     """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
-    return await _clear(
-        session,
-        select(HarvestRunRow).where(
-            HarvestRunRow.source == source, HarvestRunRow.iso_week == week
-        ),
-    )
-
-
-async def _clear(session: AsyncSession, query: Select[Any]) -> int:
-    cleared = 0
-    for run in await session.scalars(query):
-        if run.outcome is not RunOutcome.PARTIAL:
-            run.outcome = RunOutcome.PARTIAL
-            run.finished_at = run.finished_at or func.now()
-            if isinstance(run, PipelineRunRow):
-                run.counts = {**run.counts, "again": "cleared"}
-            cleared += 1
-    return cleared
+    cleared = """
+        UPDATE harvest_runs SET outcome = 'partial', finished_at = coalesce(finished_at, now())
+        WHERE source = :source AND iso_week = :week AND outcome <> 'partial' RETURNING id
+    """
+    return len(await read_column(session, cleared, source=source, week=week))
 
 
 async def is_scheduler_active(session: AsyncSession) -> bool:

@@ -4,8 +4,6 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import select, tuple_
-
 from medlive.curation.model import CaseText
 from medlive.db.mapping import (
     Record,
@@ -150,19 +148,19 @@ async def read_revisions(
     session: Session, wanted: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], RatedCase]:
     """The texts of revisions of cases, by case id and revision."""
+    ids, revisions = [key[0] for key in wanted], [key[1] for key in wanted]
+    values = {"ids": ids, "revisions": revisions}
     criteria: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    query = select(CriterionRow).where(
-        tuple_(CriterionRow.case_id, CriterionRow.revision).in_(wanted)
-    )
-    for stored in await session.scalars(query.order_by(CriterionRow.position)):
-        criteria[stored.case_id, stored.revision][stored.criterion_id] = (
-            stored.criterion
-        )
-    cases = select(CaseRevisionRow).where(
-        tuple_(CaseRevisionRow.case_id, CaseRevisionRow.revision).in_(wanted)
-    )
+    in_order = f"{_WANTED} ORDER BY position"
+    for row in await find_rows(session, CriterionRow, in_order, **values):
+        criteria[row.case_id, row.revision][row.criterion_id] = row.criterion
     rated = {}
-    for case in await session.scalars(cases):
+    for case in await find_rows(session, CaseRevisionRow, _WANTED, **values):
         key = case.case_id, case.revision
         rated[key] = RatedCase(case.language, read(CaseText, case), criteria[key])
     return rated
+
+
+_WANTED = """
+    WHERE (case_id, revision) IN (SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:revisions AS int[])))
+"""
