@@ -113,6 +113,14 @@ async def find_row(
     return next(iter(await find_rows(session, table, which, **values)), None)
 
 
+async def read_as(
+    session: AsyncSession, kind: type[T], sql: str, /, **values: Any
+) -> list[T]:
+    """A query's rows as instances of a class, by its fields' names."""
+    rows = await read_records(session, sql, values)
+    return [read(kind, row) for row in rows]
+
+
 async def read_value(session: AsyncSession, sql: str, /, **values: Any) -> Any:
     """The first value of a query's first row; None without a row."""
     value = (await run_sql(session, sql, **values)).scalar()

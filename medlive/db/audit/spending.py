@@ -1,13 +1,14 @@
 """What engines cost in a time, by task, engine and source."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
 from medlive.db.iso_weeks import week_bounds
-from medlive.db.mapping import Record, read_records, read_value
+from medlive.db.mapping import Record, read_as, read_records, read_value
 from medlive.snapshot.manifest import WeekCost
 
 _SPENT = """
@@ -96,14 +97,29 @@ async def week_cost(session: AsyncSession, week: str) -> WeekCost:
     )
 
 
+@dataclass(frozen=True)
+class Spent:
+    """What the replies of a time cost that have one stage, task, engine or source; or all of them."""
+
+    by: str  # stage, task, engine, source or all
+    name: str  # "" for replies that no decision used
+    replies: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    unpriced: int  # Those whose price is unknown
+    estimated: (
+        int  # Those whose endpoint reported no usage: their tokens are an upper bound
+    )
+    known_usd: float  # What those with a price cost
+    cost_usd: float | None  # None with an unpriced one
+
+
 async def spending(
     session: AsyncSession, since: datetime, until: datetime
-) -> Sequence[Record]:
+) -> list[Spent]:
     """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all.
 
-    A reply counts once, when it was stored, for the thread that used it first. Each row has `by` (stage, task, engine,
-    source or all), `name` ("" for replies that no decision used), the numbers of replies and of their input_tokens,
-    cached_tokens and output_tokens, of those whose price is unknown (unpriced) and of those whose endpoint reported
-    no usage (estimated: an upper bound); known_usd, what those with a price cost; cost_usd, None with an unpriced one.
+    A reply counts once, when it was stored, for the thread that used it first.
     """
-    return await read_records(session, _SPENT, {"since": since, "until": until})
+    return await read_as(session, Spent, _SPENT, since=since, until=until)

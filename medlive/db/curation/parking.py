@@ -1,10 +1,12 @@
 """Parked threads: since when, which are due for another search, and what was searched for in vain."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read_column, read_records
+from medlive.db.mapping import Record, read_as, read_column, read_records
 
 # A thread whose latest search failed is still parked: a failure is no decision. One whose
 # parking a person overruled goes on by itself.
@@ -61,6 +63,19 @@ _UNANSWERED = f"""
 """
 
 
+@dataclass(frozen=True)
+class Parked:
+    """A parked thread."""
+
+    source: str
+    thread_id: str
+    name: str  # SOURCE/ID
+    revision_id: int
+    curation_id: int  # The latest decision that parked it
+    since: datetime  # When it was parked first, without another decision in between
+    libraries: int  # How many were searched since
+
+
 async def count_parked(session: AsyncSession) -> Record:
     """Return how many threads are parked, and since when the first of them is: threads, since (None: there is none)."""
     [count] = await read_records(session, _COUNT)
@@ -69,20 +84,15 @@ async def count_parked(session: AsyncSession) -> Record:
 
 async def list_parked(
     session: AsyncSession, *, limit: int | None = None
-) -> Sequence[Record]:
-    """Return the parked threads, the one that has waited longest first; at most `limit`.
-
-    Each has source, thread_id, name (SOURCE/ID), revision_id, curation_id (the latest decision that parked it),
-    since (when it was parked first, without another decision in between) and the number of libraries that were
-    searched since.
-    """
-    return await read_records(session, _LIST, {"most": limit})
+) -> list[Parked]:
+    """Return the parked threads, the one that has waited longest first; at most `limit`."""
+    return await read_as(session, Parked, _LIST, most=limit)
 
 
-async def find_parked(session: AsyncSession, revision_id: int) -> Record | None:
+async def find_parked(session: AsyncSession, revision_id: int) -> Parked | None:
     """Return what is known of a parked thread revision; None if it is not parked."""
-    parked = await read_records(session, _ONE, {"revision": revision_id})
-    return parked[0] if parked else None
+    parked = await read_as(session, Parked, _ONE, revision=revision_id)
+    return next(iter(parked), None)
 
 
 async def list_due(

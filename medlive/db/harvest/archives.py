@@ -1,12 +1,13 @@
 """WARC files: how much of each is committed, which pages are in them, and what retention and takedowns remove."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row, read_column, read_records, run_sql
+from medlive.db.mapping import Record, add_row, read_as, read_column, run_sql
 from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.sources.ledger import Place
 
@@ -48,6 +49,17 @@ async def mark_sealed(session: AsyncSession, archive_id: int) -> None:
     await run_sql(session, sealed, id=archive_id)
 
 
+@dataclass(frozen=True)
+class Archive:
+    """A file of a source's pages."""
+
+    archive_id: int
+    source: str
+    iso_week: str
+    path: str  # Below the archive's folder
+    bytes: int  # How much of it is committed
+
+
 async def list_archives(
     session: AsyncSession,
     source: str | None = None,
@@ -56,9 +68,8 @@ async def list_archives(
     unswept: bool = False,
     before: datetime | None = None,
     removed: bool = False,
-) -> Sequence[Record]:
-    """The files of a source (None: of all), oldest first: archive_id, source, iso_week, path (below the archive's
-    folder), bytes (how much of it is committed).
+) -> list[Archive]:
+    """The files of a source (None: of all), oldest first.
 
     Only those that are being written (`unsealed`), that hold pages of a takedown which no fetch names any more
     (`unswept`), that were begun before a moment, or that are marked as `removed`, whether or not they still exist.
@@ -70,7 +81,7 @@ async def list_archives(
         "before": before,
         "removed": removed,
     }
-    return await read_records(session, _LIST, values)
+    return await read_as(session, Archive, _LIST, **values)
 
 
 async def archived_sources(session: AsyncSession) -> list[str]:

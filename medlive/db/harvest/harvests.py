@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -11,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from medlive.db.audit_log import record
 from medlive.db.harvest.frontier import unsettle
 from medlive.db.mapping import (
-    Record,
     dump_json,
     find_rows,
     insert_rows,
     read,
+    read_as,
     read_records,
     read_value,
     row_of,
@@ -319,7 +320,18 @@ async def _set_source(session: AsyncSession, source: str, **values: Any) -> None
         raise UsageError(f"there is no source {source}")
 
 
-async def list_sources(session: AsyncSession) -> Sequence[Record]:
-    """Every source, by name: name, kind, quarantined_at, quarantine_reason, and of its latest harvest the ISO week
-    (last_run) and last_outcome; None when it was never harvested."""
-    return await read_records(session, _SOURCES)
+@dataclass(frozen=True)
+class SourceInfo:
+    """A source as it stands; its latest harvest is None where there was none."""
+
+    name: str
+    kind: SourceKind
+    quarantined_at: datetime | None
+    quarantine_reason: str | None
+    last_run: str | None  # The latest harvest's ISO week
+    last_outcome: RunOutcome | None
+
+
+async def list_sources(session: AsyncSession) -> list[SourceInfo]:
+    """Every source, by name."""
+    return await read_as(session, SourceInfo, _SOURCES)

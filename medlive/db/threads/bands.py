@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row, int_array, read_records, run_sql
+from medlive.db.mapping import add_row, int_array, read_as, run_sql
 from medlive.db.tables.intake import BandSchemeRow
+from medlive.db.threads.threads import Revision
 
 NEWEST = 64
 """Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
@@ -74,9 +75,9 @@ async def save_bands(
 
 async def find_candidates(
     session: AsyncSession, chain_digest: str, texts: Sequence[Sequence[int]]
-) -> Sequence[Record]:
-    """The threads (thread_pk) that any of these texts, each given by its keys, may repeat, with the latest revision
-    that this filter chain accepted (revision_pk). One statement; at most CANDIDATES a text."""
+) -> list[Revision]:
+    """The threads that any of these texts, each given by its keys, may repeat, with the latest revision that this
+    filter chain accepted. One statement; at most CANDIDATES a text."""
     rows = [(place, key) for place, keys in enumerate(texts) for key in keys]
     if not rows:
         return []
@@ -89,7 +90,7 @@ async def find_candidates(
         "chain": chain_digest,
     }
     most = {"newest": NEWEST, "candidates": CANDIDATES}
-    return (await run_sql(session, _CANDIDATES, **asked, **most)).all()
+    return await read_as(session, Revision, _CANDIDATES, **asked, **most)
 
 
 async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
@@ -108,14 +109,13 @@ async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
 
 async def accepted_revisions(
     session: AsyncSession, *, after: int, limit: int
-) -> Sequence[Record]:
-    """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk,
-    revision_pk."""
+) -> list[Revision]:
+    """Revisions that any filter chain accepted, from the one after that number on, oldest first."""
     query = """
         SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS
         (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most
     """
-    return await read_records(session, query, {"after": after, "most": limit})
+    return await read_as(session, Revision, query, after=after, most=limit)
 
 
 async def note_filled(session: AsyncSession, scheme: str, *, to: int | None) -> None:

@@ -11,12 +11,12 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import (
-    Record,
     dump_json,
     find_rows,
     insert_rows,
     is_one_of,
     read,
+    read_as,
     read_column,
     read_records,
     read_value,
@@ -36,6 +36,13 @@ from medlive.threads.model import Message, Role, Thread
 if TYPE_CHECKING:
     # Its word lists take a tenth of a second, which `medlive status` need not wait for.
     from medlive.threads.prepare import FoundIdentifier
+
+
+class Revision(NamedTuple):
+    """A thread's revision by its numbers."""
+
+    thread_pk: int
+    revision_pk: int
 
 
 class SavedThread(NamedTuple):
@@ -228,9 +235,8 @@ async def pending_revisions(
     chain_digest: str,
     after: int = 0,
     limit: int | None = None,
-) -> Sequence[Record]:
-    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk,
-    revision_pk."""
+) -> list[Revision]:
+    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first."""
     query = """
         SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
         WHERE id > :after AND NOT EXISTS (
@@ -240,7 +246,7 @@ async def pending_revisions(
         ORDER BY id LIMIT :most
     """
     values = {"after": after, "chain": chain_digest, "most": limit}
-    return await read_records(session, query, values)
+    return await read_as(session, Revision, query, **values)
 
 
 async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.harvest import archives
-from medlive.db.mapping import Record
 from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
 from medlive.instance.paths import archive_path
@@ -58,7 +57,7 @@ async def sweep(
     return len(unswept) - len(damaged), damaged
 
 
-async def _rewrite(database: Database, folder: Path, archive: Record) -> None:
+async def _rewrite(database: Database, folder: Path, archive: archives.Archive) -> None:
     old, name = folder / archive.path, next_name(archive.path)
     async with database.begin() as session:
         named = {
@@ -165,7 +164,7 @@ async def _retain(
 ) -> None:
     """Apply retention to one source; call it with the source's harvest lock held."""
     folder = archive_path(settings)
-    old: Sequence[Record] = []
+    old: Sequence[archives.Archive] = []
     if keep := settings.archive.keep_days:
         async with database.begin() as session:
             old = await archives.list_archives(

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
-from medlive.db.harvest.archives import fetches_in, list_archives
+from medlive.db.harvest.archives import Archive, fetches_in, list_archives
 from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.mapping import Record
 from medlive.db.session import Database, advisory_lock
@@ -162,7 +162,7 @@ async def _find_showing_fetches(
     """Find fetches of other pages that show the thread (lists, and threads that link to it); and damaged files."""
     pattern = _pattern(traces)
 
-    def search(archive: Record, kept: Collection[Record]) -> list[int]:
+    def search(archive: Archive, kept: Collection[Record]) -> list[int]:
         fetch_ids = []
         fetches = {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):

@@ -16,7 +16,7 @@ from medlive.db.curation.reviews import (
     list_held,
     list_waiting_overrules,
 )
-from medlive.db.harvest.harvests import list_sources
+from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.mapping import Record
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
@@ -74,7 +74,7 @@ class DeskPage(Page):
     disputes: Sequence[DisputeRow]
     # Vetoes that a second person has to overrule
     overruled: Sequence[Record]
-    quarantined: Sequence[Record]
+    quarantined: Sequence[SourceInfo]
     user: Account
     is_admin: bool
     # Whose grader may be checked; none but for admins
