@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row, read_as, read_column, run_sql
+from medlive.db.mapping import add_row, find_rows, read_as, read_column, run_sql
 from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.sources.ledger import Place
 
@@ -90,15 +89,10 @@ async def archived_sources(session: AsyncSession) -> list[str]:
     return await read_column(session, query)
 
 
-async def fetches_in(session: AsyncSession, archive_id: int) -> Sequence[Record]:
-    """The pages that rows name in a file, in the file's order: fetch_id, kind, thread_id, place."""
-    query = select(
-        FetchRow.id.label("fetch_id"), FetchRow.kind, FetchRow.thread_id, FetchRow.place
-    )
-    query = query.where(FetchRow.archive_id == archive_id).order_by(
-        FetchRow.archive_offset
-    )
-    return (await session.execute(query)).all()
+async def fetches_in(session: AsyncSession, archive_id: int) -> list[FetchRow]:
+    """The pages that rows name in a file, in the file's order."""
+    own = "WHERE archive_id = :id ORDER BY archive_offset"
+    return await find_rows(session, FetchRow, own, id=archive_id)
 
 
 async def replace_archive(

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 from medlive.config import Settings
 from medlive.db.harvest.archives import Archive, fetches_in, list_archives
 from medlive.db.jobs import STALLED_AFTER_S
-from medlive.db.mapping import Record
 from medlive.db.session import Database, advisory_lock
+from medlive.db.tables.intake import FetchRow
 from medlive.db.threads.takedowns import (
     Traces,
     erase_thread,
@@ -162,7 +162,7 @@ async def _find_showing_fetches(
     """Find fetches of other pages that show the thread (lists, and threads that link to it); and damaged files."""
     pattern = _pattern(traces)
 
-    def search(archive: Archive, kept: Collection[Record]) -> list[int]:
+    def search(archive: Archive, kept: Collection[FetchRow]) -> list[int]:
         fetch_ids = []
         fetches = {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):
@@ -172,7 +172,7 @@ async def _find_showing_fetches(
             if site is not None and fetch.kind is PageKind.LISTING:
                 shows = shows or _page_lists(site, page, thread_id)
             if shows:
-                fetch_ids.append(fetch.fetch_id)
+                fetch_ids.append(fetch.id)
         return fetch_ids
 
     fetch_ids: list[int] = []
