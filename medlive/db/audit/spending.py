@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -45,10 +45,12 @@ _ENDED = """
     SELECT count(DISTINCT revision_id) FROM curations
     WHERE outcome = :outcome AND finished_at >= :since AND finished_at < :until
 """
-_CURATED = """
-    SELECT count(DISTINCT thread_id) FROM curations
-    JOIN thread_revisions ON thread_revisions.id = curations.revision_id
-    WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
+_MEAN_COST = """
+    SELECT CASE WHEN count(cost_usd) = count(*) THEN CAST(coalesce(sum(cost_usd), 0) AS float) / nullif((
+        SELECT count(DISTINCT thread_id) FROM curations
+        JOIN thread_revisions ON thread_revisions.id = curations.revision_id
+        WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
+    ), 0) END FROM replies
 """
 
 
@@ -63,14 +65,8 @@ async def stage_spending(
 
 async def mean_thread_cost(session: AsyncSession) -> float | None:
     """US dollars for a thread that engines were asked about; None without any, or where a reply has no price."""
-    curated = await read_value(session, _CURATED)
-    always = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-    known = 0.0
-    for stage in await stage_spending(session, *always):
-        if stage.unpriced:
-            return None
-        known += stage.known_usd
-    return known / curated if curated else None
+    mean: float | None = await read_value(session, _MEAN_COST)
+    return mean
 
 
 async def count_ended(
