@@ -32,7 +32,7 @@ gc.disable()
 
 # No test measures time, so no example has a deadline. `make test` tries the same few examples each time, so that a
 # change is judged by itself; `make security` tries many new ones, and what it finds becomes an @example.
-settings.register_profile("brief", deadline=None, max_examples=40, derandomize=True)
+settings.register_profile("brief", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("security", deadline=None, max_examples=300, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "brief"))
 

@@ -82,6 +82,7 @@ async def import_english(
     await run(instance, "import", lines)
 
 
+@pytest.mark.thorough
 async def test_a_week_needs_no_index_and_afterwards_no_service(
     instance: Instance, served: LiteratureServer, samples: list[SampleThread]
 ) -> None:

@@ -48,6 +48,7 @@ def open_to_others(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("usual_umask")
 async def test_no_file_of_a_home_can_be_read_by_others(
     server: str,

@@ -34,7 +34,7 @@ _SETS = (
     ("corpus",),
     ("protocol",),
 )
-_LONG = {"first-release"}
+_LONG = {"first-release", "corpus", "protocol"}
 _MARK = "tutorial-step"
 _LIMIT_S = 300
 

@@ -412,6 +412,7 @@ def test_it_prints(opened: Callable[..., Any], site: Site) -> None:
                 assert 5 <= sheets < 20, "no sheet is left blank"
 
 
+@pytest.mark.thorough
 def test_the_keyboard_reaches_everything_and_every_control_has_a_name(
     opened: Callable[..., Any],
 ) -> None:

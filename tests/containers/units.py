@@ -18,7 +18,7 @@ from tests.containers.images import FILES, ROOT, base_images
 from tests.containers.shell import Broken, run, say, until
 
 NAME: Final = "medlive-units"
-STEPS: Final = ("installed", "running", "sandboxed", "secret", "restarted")
+STEPS: Final = ("installed", "running", "sandboxed", "secret", "restarted", "embedded")
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
@@ -71,8 +71,10 @@ def _keep_promises(folder: Path, kept: list[str]) -> None:
             say(f"kept {seconds:5.0f} s  units {step}: {said.splitlines()[-1]}")
             kept.append(step)
     except Broken as error:
-        journal = ("journalctl", "--no-pager", "--lines=30", "--unit=medlive@*")
-        raise Broken(f"{error}\n{run('docker', 'exec', NAME, *journal)}") from error
+        # Before the units are there journalctl knows none, and fails.
+        journal = "journalctl --no-pager --lines=30 --unit=medlive@* 2>&1 || true"
+        lines = run("docker", "exec", NAME, "sh", "-c", journal)
+        raise Broken(f"{error}\n{lines}") from error
 
 
 def _lay_out(folder: Path) -> None:

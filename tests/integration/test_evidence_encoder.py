@@ -397,6 +397,7 @@ def test_encoders_that_do_not_belong_together_are_refused(
         open_reranker(str(three), settings=damaged)
 
 
+@pytest.mark.thorough
 def test_a_cross_encoder_of_random_weights_loses_and_stays_off(
     models: Path, own: EncoderSettings, tmp_path: Path
 ) -> None:

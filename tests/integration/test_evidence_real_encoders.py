@@ -277,6 +277,7 @@ def test_a_model_folder_that_is_not_whole_is_refused_by_its_fault(
         assert caught.value.hint
 
 
+@pytest.mark.thorough
 def test_an_encoder_that_does_not_know_chinese_spoils_no_chinese_search(
     settings: EncoderSettings, corpus: Path, tmp_path: Path
 ) -> None:

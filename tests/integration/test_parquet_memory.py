@@ -110,6 +110,7 @@ def peak_kb(folder: Path) -> tuple[int, str]:
     return int(first), rest
 
 
+@pytest.mark.thorough
 def test_verify_stays_within_its_memory_where_a_footer_lies(forged: Path) -> None:
     seal(forged, None)
     peak, printed = peak_kb(forged)

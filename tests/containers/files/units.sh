@@ -29,7 +29,7 @@ running)
   printf '[Service]\nReadWritePaths=/backups\n' > /etc/systemd/system/medlive@backup.service.d/override.conf
   systemctl daemon-reload
   systemctl enable --quiet --now medlive@backup
-  for port in 8090 8091 8092 8093; do soon 120 is_ok "$port"; done
+  for port in 8090 8091 8092; do soon 120 is_ok "$port"; done
   for port in 8080 8081 9464; do soon 120 ask "$port" readyz; done
   for unit in "${units[@]}" medlive@backup; do
     [ "$(restarts "$unit")" = 0 ] || fail "$unit was restarted"
@@ -102,6 +102,23 @@ restarted)
   systemctl stop 'medlive@*'
   if systemctl --failed --no-legend 'medlive@*' | grep -q .; then fail "a unit failed as it was stopped"; fi
   echo "the worker after kill -9; nobody with PostgreSQL; all stopped in $((SECONDS - began)) s"
+  ;;
+embedded)
+  # As deploy/README.md says of machines without a server of their own.
+  systemctl disable --quiet --now 'medlive@*' 'postgresql*' 2> /dev/null
+  sed -i '/^MEDLIVE_DATABASE_/d' /etc/medlive/*.env
+  cp /srv/medlive/deploy/systemd/medlive-postgres.service /etc/systemd/system/
+  systemctl enable --quiet --now medlive-postgres
+  runuser -u medlive -- env MEDLIVE_HOME=/var/lib/medlive MEDLIVE_CONFIG=/etc/medlive /opt/medlive/bin/medlive db upgrade
+  systemctl enable --quiet --now medlive@worker
+  soon 120 is_ok 8091
+  kill -9 "$(systemctl show --property=MainPID --value medlive-postgres)"
+  soon 60 sh -c '[ "$(systemctl show --property=NRestarts --value medlive-postgres)" -gt 0 ]'
+  soon 120 systemctl is-active --quiet medlive-postgres
+  soon 120 is_ok 8091
+  systemctl stop medlive-postgres
+  if systemctl --failed --no-legend 'medlive*' | grep -q .; then fail "a unit failed as it was stopped"; fi
+  echo "the embedded PostgreSQL is there again after kill -9, and its worker with it"
   ;;
 *) fail "unknown step: $1" ;;
 esac
