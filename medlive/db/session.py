@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import URL, exc, make_url, text
 from sqlalchemy.ext.asyncio import (
@@ -28,7 +28,7 @@ from medlive.errors import (
 from medlive.guard.redaction import HIDDEN
 from medlive.guard.trust import authorities_file, is_loopback
 
-_log = logging.getLogger(__name__)
+_log: Final = logging.getLogger(__name__)
 Session = AsyncSession
 """What stores are given: a transaction that ends as a whole."""
 Connection = AsyncConnection

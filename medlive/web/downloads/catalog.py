@@ -69,6 +69,11 @@ class Catalog:
         """Those whose files may all be given out."""
         return tuple(shown for shown in self.snapshots if not shown.withdrawn)
 
+    @property
+    def releases(self) -> list[Release]:
+        """The releases whose files may all be given out."""
+        return [shown.release for shown in self.given_out]
+
 
 async def load_catalog(site: SiteOf) -> Catalog:
     """Load what the site shows. Raises DatabaseUnavailable."""

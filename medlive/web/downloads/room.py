@@ -79,8 +79,7 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
 @router.api_route(f"/{PUBLIC_KEY}", methods=READ)
 async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
-    name = request.url.path.removeprefix("/")
-    releases = [shown.release for shown in catalog.given_out]
+    name, releases = request.url.path.removeprefix("/"), catalog.releases
     place = Place()
     if name == FEED:
         data = feed_xml(releases, place, await load_public_errata(site, catalog))
