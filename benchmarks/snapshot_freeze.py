@@ -70,11 +70,11 @@ def write_lines(home: Path) -> int:
 
     number = 0
     with (
-        read_snapshots(make_url(embedded.start(home))) as reader,
+        read_snapshots(make_url(embedded.start(home)), version=WEEK) as reader,
         (home / "cases.jsonl").open("w", encoding="utf-8") as cases,
         (home / "criteria.jsonl").open("w", encoding="utf-8") as criteria,
     ):
-        for case in reader.cases(WEEK):
+        for case in reader.cases():
             number += 1
             cases.write(
                 json.dumps(case.row(), ensure_ascii=False, sort_keys=True) + "\n"

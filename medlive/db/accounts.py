@@ -6,33 +6,31 @@ Tokens are random and given out once; the database holds their digests. Password
 import re
 import secrets
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, select, text, update
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import InstrumentedAttribute
 
 from medlive.clock import now
 from medlive.db.audit_log import record
-from medlive.db.mapping import read_records
+from medlive.db.mapping import find_row, find_rows, read_records, run_sql
 from medlive.db.session import Session
 from medlive.db.tables.accounts import (
     AccountRow,
     Role,
     SessionRow,
-    SignInAttemptsRow,
 )
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.digest import digest_text
 
 Account = AccountRow
-LINK_LASTS: Final = timedelta(hours=48)
-SESSION_IDLE: Final = timedelta(hours=2)
-SESSION_LASTS: Final = timedelta(hours=12)
-ATTEMPTS_WINDOW: Final = timedelta(minutes=15)
-_TOUCHED_EVERY: Final = timedelta(minutes=1)
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+LINK_LASTS = timedelta(hours=48)
+SESSION_IDLE = timedelta(hours=2)
+SESSION_LASTS = timedelta(hours=12)
+ATTEMPTS_WINDOW = timedelta(minutes=15)
+_TOUCHED_EVERY = timedelta(minutes=1)
+_NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 
 
 def account_name(text: str) -> str | None:
@@ -65,7 +63,7 @@ async def invite(
     return token
 
 
-async def reset(session: Session, name: str, *, by: str | None = None) -> str:
+async def reset(session: Session, name: str) -> str:
     """Forget an account's password, sessions, count of attempts and disabling; return a new link's token.
 
     Raises:
@@ -80,54 +78,51 @@ async def reset(session: Session, name: str, *, by: str | None = None) -> str:
     token = _give_link(account)
     await end_sessions(session, account)
     await forget_attempts(session, account)
-    await record(session, Act.RESET, f"account:{account.name}", by=by)
+    await record(session, Act.RESET, f"account:{account.name}", by=None)
     return token
 
 
-async def set_role(
-    session: Session, name: str, role: Role, *, by: str | None = None
-) -> None:
+async def set_role(session: Session, name: str, role: Role) -> None:
     """Give an account another role, from its next request on. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
     account.role = role
     subject = f"account:{account.name}"
-    await record(session, Act.SET_ROLE, subject, by=by, role=role.value)
+    await record(session, Act.SET_ROLE, subject, by=None, role=role.value)
 
 
-async def disable(session: Session, name: str, *, by: str | None = None) -> None:
+async def disable(session: Session, name: str) -> None:
     """End an account's sessions and links; it cannot sign in. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
     account.disabled_at = now()
     account.link_digest = account.link_expires_at = None
     await end_sessions(session, account)
-    await record(session, Act.DISABLE, f"account:{account.name}", by=by)
+    await record(session, Act.DISABLE, f"account:{account.name}", by=None)
 
 
 async def list_accounts(session: Session) -> list[Account]:
     """Every account, by name."""
-    rows = await session.scalars(select(AccountRow).order_by(AccountRow.name))
-    return list(rows)
+    return await find_rows(session, AccountRow, "ORDER BY name")
 
 
 async def has_accounts(session: Session) -> bool:
     """Whether an account can sign in, or has a link with which it will."""
-    row = AccountRow
-    usable = row.password_hash.is_not(None) | row.subject.is_not(None)
-    usable |= row.link_expires_at > func.now()
-    query = select(row.id).where(row.disabled_at.is_(None), usable)
-    return await session.scalar(query.limit(1)) is not None
+    usable = """
+        WHERE disabled_at IS NULL
+        AND (password_hash IS NOT NULL OR subject IS NOT NULL OR link_expires_at > now()) LIMIT 1
+    """
+    return await find_row(session, AccountRow, usable) is not None
 
 
 async def find_invited(session: Session, token: str) -> Account | None:
     """The account that a one-time link is for; None for a link that is used, expired or unknown."""
-    return await session.scalar(select(AccountRow).where(_has_link(token)))
+    digest = digest_text(token)
+    return await find_row(session, AccountRow, _HAS_LINK, digest=digest)
 
 
 async def use_link(session: Session, token: str, password_hash: str) -> Account | None:
     """Set the password by a one-time link, which ends with it; None for one that is used, expired or unknown."""
-    account = await session.scalar(
-        select(AccountRow).where(_has_link(token)).with_for_update()
-    )
+    locked = f"{_HAS_LINK} FOR UPDATE"
+    account = await find_row(session, AccountRow, locked, digest=digest_text(token))
     if account is not None:
         account.password_hash = password_hash
         account.link_digest = account.link_expires_at = None
@@ -136,14 +131,13 @@ async def use_link(session: Session, token: str, password_hash: str) -> Account 
     return account
 
 
-async def find_password(session: Session, name: str) -> tuple[Account, str] | None:
-    """An account that signs in by password, and its hash; None where there is none, or it is disabled."""
-    row = AccountRow
-    query = select(row).where(row.name == name, row.disabled_at.is_(None))
-    account = await session.scalar(query)
-    if account is None or account.password_hash is None:
-        return None
-    return account, account.password_hash
+_HAS_LINK = "WHERE link_digest = :digest AND link_expires_at > now()"
+
+
+async def find_with_password(session: Session, name: str) -> Account | None:
+    """An account that signs in by password; None where there is none, or it is disabled."""
+    own = "WHERE name = :name AND disabled_at IS NULL AND password_hash IS NOT NULL"
+    return await find_row(session, AccountRow, own, name=name)
 
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
@@ -178,12 +172,27 @@ async def save_external(
     return None if account.disabled_at is not None else account
 
 
+# What another transaction works on is left to the next time, so that none waits.
+_REMOVE_EXPIRED = (
+    """
+    DELETE FROM account_sessions WHERE digest IN (
+        SELECT digest FROM account_sessions
+        WHERE used_at <= now() - CAST(:idle AS interval) OR created_at <= now() - CAST(:lasts AS interval)
+        FOR UPDATE SKIP LOCKED
+    )
+    """,
+    """
+    DELETE FROM sign_in_attempts WHERE subject IN (
+        SELECT subject FROM sign_in_attempts WHERE until < now() FOR UPDATE SKIP LOCKED
+    )
+    """,
+)
+
+
 async def start_session(session: Session, account: Account) -> str:
     """Begin a session; return its token. What has expired, of whomever, is removed."""
-    await _remove(session, SessionRow.digest, ~_is_current())
-    await _remove(
-        session, SignInAttemptsRow.subject, SignInAttemptsRow.until < func.now()
-    )
+    for expired in _REMOVE_EXPIRED:
+        await run_sql(session, expired, idle=SESSION_IDLE, lasts=SESSION_LASTS)
     await _change(session, account, signed_in_at=func.now())
     token = secrets.token_urlsafe(32)
     session.add(SessionRow(digest=digest_text(token), account_id=account.id))
@@ -192,39 +201,46 @@ async def start_session(session: Session, account: Account) -> str:
 
 async def find_session(session: Session, token: str) -> Account | None:
     """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
-    is_session = SessionRow.digest == digest_text(token)
+    row, moment = SessionRow, func.now()
     query = (
-        select(AccountRow, SessionRow.used_at < func.now() - _TOUCHED_EVERY)
-        .join(SessionRow, SessionRow.account_id == AccountRow.id)
-        .where(is_session, _is_current(), AccountRow.disabled_at.is_(None))
+        select(AccountRow, row.used_at < moment - _TOUCHED_EVERY)
+        .join(row, row.account_id == AccountRow.id)
+        .where(
+            row.digest == digest_text(token),
+            row.used_at > moment - SESSION_IDLE,
+            row.created_at > moment - SESSION_LASTS,
+            AccountRow.disabled_at.is_(None),
+        )
     )
-    if (row := (await session.execute(query)).one_or_none()) is None:
-        return None
-    account, is_old = row
-    if is_old:
-        touched = update(SessionRow).where(is_session).values(used_at=func.now())
-        await session.execute(touched)
-    return account
+    for account, is_old in await session.execute(query):
+        if is_old:
+            touched = (
+                "UPDATE account_sessions SET used_at = now() WHERE digest = :digest"
+            )
+            await run_sql(session, touched, digest=digest_text(token))
+        return account
+    return None
 
 
 async def end_session(session: Session, token: str) -> None:
     """Sign out one browser."""
-    ended = delete(SessionRow).where(SessionRow.digest == digest_text(token))
-    await session.execute(ended)
+    ended = "DELETE FROM account_sessions WHERE digest = :digest"
+    await run_sql(session, ended, digest=digest_text(token))
 
 
 async def end_sessions(session: Session, account: Account) -> None:
     """Sign out every browser of an account."""
-    await session.execute(delete(SessionRow).where(SessionRow.account_id == account.id))
+    ended = "DELETE FROM account_sessions WHERE account_id = :id"
+    await run_sql(session, ended, id=account.id)
 
 
-_COUNT_ATTEMPT: Final = text("""
+_COUNT_ATTEMPT = """
     INSERT INTO sign_in_attempts AS known (subject, attempts, until)
     VALUES (:subject, 1, now() + CAST(:window AS interval))
     ON CONFLICT (subject) DO UPDATE SET attempts = CASE WHEN known.until < now() THEN 1 ELSE known.attempts + 1 END,
         until = CASE WHEN known.until < now() THEN excluded.until ELSE known.until END
     RETURNING attempts, until
-""")
+"""
 
 
 async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
@@ -247,16 +263,19 @@ async def forget_attempts(
     session: Session, account: Account, network: str | None = None
 ) -> None:
     """Begin an account's counts anew; with `network` that network's alone, after the password was given there."""
-    row, own = SignInAttemptsRow, attempts_subject(account.name)
-    which: ColumnElement[bool] = row.subject == attempts_subject(account.name, network)
-    if network is None:
-        which |= row.subject.startswith(f"{own} from ", autoescape=True)
-    await session.execute(delete(row).where(which))
+    forgotten = """
+        DELETE FROM sign_in_attempts WHERE subject = :subject
+        OR (:everywhere AND starts_with(subject, concat(:subject, ' from ')))
+    """
+    subject = attempts_subject(account.name, network)
+    everywhere = network is None
+    await run_sql(session, forgotten, subject=subject, everywhere=everywhere)
 
 
 async def _find(session: Session, name: str) -> Account:
-    named = select(AccountRow).where(AccountRow.name == name.strip().lower())
-    if (account := await session.scalar(named)) is None:
+    spelled = name.strip().lower()
+    account = await find_row(session, AccountRow, "WHERE name = :name", name=spelled)
+    if account is None:
         raise UsageError(
             f"there is no account {name}", hint="medlive user list shows them"
         )
@@ -279,28 +298,9 @@ async def _change(session: Session, account: Account, **values: Any) -> None:
     )
 
 
-async def _remove(
-    session: Session, key: InstrumentedAttribute[str], which: ColumnElement[bool]
-) -> None:
-    """Delete rows; those that another transaction works on are left to the next time, so that none waits."""
-    unlocked = select(key).where(which).with_for_update(skip_locked=True)
-    await session.execute(delete(key.class_).where(key.in_(unlocked)))
-
-
 def _give_link(account: Account) -> str:
     """Give an account a one-time link instead of the one that it has; return its token."""
     token = secrets.token_urlsafe(32)
     account.link_digest = digest_text(token)
     account.link_expires_at = now() + LINK_LASTS
     return token
-
-
-def _has_link(token: str) -> ColumnElement[bool]:
-    row = AccountRow
-    return (row.link_digest == digest_text(token)) & (row.link_expires_at > func.now())
-
-
-def _is_current() -> ColumnElement[bool]:
-    row, moment = SessionRow, func.now()
-    is_used = row.used_at > moment - SESSION_IDLE
-    return is_used & (row.created_at > moment - SESSION_LASTS)

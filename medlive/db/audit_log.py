@@ -7,12 +7,12 @@ entries with the digest of the last, that was noted outside the database, as eac
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import func, insert, select
 
 from medlive.clock import now
-from medlive.db.mapping import is_one_of, read_records
+from medlive.db.mapping import find_row, read_column, read_records
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 from medlive.guard.bounds import LOG_CHARS_SHOWN
@@ -63,8 +63,7 @@ async def record(
 
 async def read_head(session: Session) -> tuple[int, str | None]:
     """The number of entries, and the last one's digest (None without any)."""
-    query = select(AuditLogRow).order_by(AuditLogRow.number.desc()).limit(1)
-    latest = await session.scalar(query)
+    latest = await find_row(session, AuditLogRow, "ORDER BY number DESC LIMIT 1")
     return (0, None) if latest is None else (latest.number, latest.digest)
 
 
@@ -75,17 +74,15 @@ async def erase_reasons(
 
     Returns the numbers of the entries.
     """
-    row, subjects = AuditLogRow, [thread, *map("case:{}".format, case_ids)]
-    erased = update(row).where(
-        is_one_of(row.subject, subjects),
-        row.action != Act.TAKE_DOWN,
-        row.reason.is_not(None),
-    )
-    numbers = erased.values(reason=None).returning(row.number)
-    return sorted(await session.scalars(numbers))
+    erased = """
+        UPDATE audit_log SET reason = NULL
+        WHERE subject = ANY (:subjects) AND action <> 'take_down' AND reason IS NOT NULL RETURNING number
+    """
+    subjects = [thread, *map("case:{}".format, case_ids)]
+    return sorted(await read_column(session, erased, subjects=subjects))
 
 
-_ENTRIES: Final = text("""
+_ENTRIES = """
     SELECT number, at, left("by", :chars) AS "by", action, left(subject, :chars) AS subject,
         left(reason, :chars) AS reason, reason_digest, previous, digest, salt,
         CASE WHEN length(details::text) <= :chars THEN details ELSE '{}' END AS details
@@ -93,7 +90,7 @@ _ENTRIES: Final = text("""
     WHERE number < coalesce(CAST(:before AS bigint), 9223372036854775807)
         AND (CAST(:subject AS text) IS NULL OR subject = :subject)
     ORDER BY number DESC LIMIT :most
-""")
+"""
 
 
 async def list_entries(

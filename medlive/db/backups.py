@@ -2,70 +2,65 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
-from sqlalchemy import quoted_name, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.mapping import find_rows, read_column, read_value, run_sql
 from medlive.db.session import Database
 from medlive.db.tables.intake import TakedownRow
 from medlive.errors import CheckFailed
 
-SCRATCH_SUFFIX: Final = "_restore_check"
+SCRATCH_SUFFIX = "_restore_check"
 """The scratch database is named after the instance's own."""
-SCRATCH_NOTE: Final = (
+SCRATCH_NOTE = (
     "scratch database of medlive: backups are tried in it, and it may be dropped"
 )
-_MAY_CREATE: Final = text(
+_MAY_CREATE = (
     "SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user"
 )
-_SIZE: Final = text("SELECT pg_database_size(current_database())")
-_NOTE_OF: Final = text(
-    "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = :name"
-)
+_SIZE = "SELECT pg_database_size(current_database())"
+_NOTE_OF = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = :name"
 
-_TABLES = text(
+_TABLES = (
     "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1"
 )
 
 
 async def export_snapshot(session: AsyncSession) -> str:
     """Fix what this session sees, before its first query, and return the name by which pg_dump sees the same."""
-    await session.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-    return str(await session.scalar(text("SELECT pg_export_snapshot()")))
+    await run_sql(session, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    return str(await read_value(session, "SELECT pg_export_snapshot()"))
 
 
 async def count_rows(session: AsyncSession) -> dict[str, int]:
     """Table → its rows; empty for a database without tables."""
-    names = [quoted_name(name, True) for name in await session.scalars(_TABLES)]
-    return {
-        str(n): await session.scalar(text(f'SELECT count(*) FROM "{n}"')) or 0
-        for n in names
-    }
+    counts = {}
+    for name in await read_column(session, _TABLES):
+        query = f'SELECT count(*) FROM "{name}"'
+        counts[name] = await read_value(session, query) or 0
+    return counts
 
 
 async def list_takedowns(session: AsyncSession) -> dict[tuple[str, str], str]:
     """(source, thread id) → the reason, of every erased thread that must not come back."""
-    row = TakedownRow
-    query = select(row.source, row.thread_id, row.reason).where(row.lifted_at.is_(None))
-    query = query.order_by(row.source, row.thread_id)
-    rows = await session.execute(query)
+    standing = "WHERE lifted_at IS NULL ORDER BY source, thread_id"
+    rows = await find_rows(session, TakedownRow, standing)
     return {(row.source, row.thread_id): row.reason for row in rows}
 
 
 async def server_version(session: AsyncSession) -> int:
     """The server's major version."""
-    return int(await session.scalar(text("SHOW server_version_num"))) // 10_000
+    return int(await read_value(session, "SHOW server_version_num")) // 10_000
 
 
 async def may_create_databases(session: AsyncSession) -> bool:
     """Whether this user may create databases."""
-    return bool(await session.scalar(_MAY_CREATE))
+    return bool(await read_value(session, _MAY_CREATE))
 
 
 async def database_size(session: AsyncSession) -> int:
     """The bytes of the session's database on disk."""
-    return int(await session.scalar(_SIZE) or 0)
+    return int(await read_value(session, _SIZE) or 0)
 
 
 @asynccontextmanager
@@ -80,20 +75,20 @@ async def scratch_database(database: Database) -> AsyncIterator[str]:
     url = database.engine.url
     name = f"{(url.database or '')[: 63 - len(SCRATCH_SUFFIX)]}{SCRATCH_SUFFIX}"
     quoted = '"' + name.replace('"', '""') + '"'
-    drop = text(f"DROP DATABASE IF EXISTS {quoted} WITH (FORCE)")
+    drop = f"DROP DATABASE IF EXISTS {quoted} WITH (FORCE)"
     async with database.read() as session:
-        existing = (await session.execute(_NOTE_OF, {"name": name})).first()
+        existing = (await run_sql(session, _NOTE_OF, name=name)).first()
         if existing is not None and existing[0] != SCRATCH_NOTE:
             raise CheckFailed(
                 f"the database {name} exists, and medlive did not make it",
                 hint="rename or drop it: backups are tried in a database of that name, which is then dropped",
             )
-        await session.execute(drop)  # one that a kill left behind
-        await session.execute(text(f"CREATE DATABASE {quoted} TEMPLATE template0"))
-        await session.execute(text(f"COMMENT ON DATABASE {quoted} IS '{SCRATCH_NOTE}'"))
-        await session.execute(text(f"REVOKE CONNECT ON DATABASE {quoted} FROM PUBLIC"))
+        await run_sql(session, drop)  # one that a kill left behind
+        await run_sql(session, f"CREATE DATABASE {quoted} TEMPLATE template0")
+        await run_sql(session, f"COMMENT ON DATABASE {quoted} IS '{SCRATCH_NOTE}'")
+        await run_sql(session, f"REVOKE CONNECT ON DATABASE {quoted} FROM PUBLIC")
     try:
         yield url.set(database=name).render_as_string(hide_password=False)
     finally:
         async with database.read() as session:
-            await session.execute(drop)
+            await run_sql(session, drop)

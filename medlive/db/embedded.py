@@ -135,13 +135,11 @@ def find_program(name: str, server: int) -> Path:
     An older pg_dump refuses the server, and a newer pg_restore sets what the server does not know. Raises
     MissingExtra.
     """
-    package, fitting = _wheel(), {}
-    for version, folder in (_versions(package) if package else {}).items():
+    package = _wheel()
+    for version, folder in sorted(_versions(package).items() if package else ()):
         program = folder / "bin" / name
         if version >= server and os.access(program, os.X_OK):
-            fitting[version] = program
-    if fitting:
-        return fitting[min(fitting)]
+            return program
     if path := shutil.which(name):
         return Path(path)
     raise MissingExtra(
@@ -150,12 +148,17 @@ def find_program(name: str, server: int) -> Path:
     )
 
 
+def _short_digest(text: object) -> str:
+    """Twelve digits that stand for a path, or another text, in a file's name."""
+    return hashlib.sha256(os.fsencode(str(text))).hexdigest()[:12]
+
+
 def _find_place(home: Path) -> _Place:
     home = Path(os.path.abspath(home))
     folder = home / DATABASE_FOLDER
     if os.geteuid() != 0:
         return _Place(folder, None)
-    elsewhere = _ROOT_PLACE / hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
+    elsewhere = _ROOT_PLACE / _short_digest(home)
     for candidate in (folder, elsewhere):
         with suppress(FileNotFoundError, NotADirectoryError, KeyError):
             owner = pwd.getpwuid((candidate / "data").stat().st_uid)
@@ -272,9 +275,7 @@ def _find_binaries(place: _Place) -> Path:
 def _copy_binaries(place: _Place, package: Path, install: Path) -> Path:
     """A copy of the binaries (about 40 MB) and their libraries that the server's user can read."""
     build = f"{install}{(install / 'bin/postgres').stat().st_mtime_ns}"
-    target = (
-        place.folder / f"binaries-{hashlib.sha256(build.encode()).hexdigest()[:12]}"
-    )
+    target = place.folder / f"binaries-{_short_digest(build)}"
     if not target.exists():
         building = Path(tempfile.mkdtemp(dir=place.folder))
         for part in (install, package.with_name(package.name + ".libs")):
@@ -300,26 +301,21 @@ def _run(
 
     A server keeps the environment that it was started with, and its processes can show it as long as they run.
     """
-    options: dict[str, Any] = {
-        "cwd": place.folder,
-        "env": child_environment(),
-        "text": True,
-    }
+    who: dict[str, Any] = {}
     if place.user is not None:
-        options |= {
-            "user": place.user.pw_uid,
-            "group": place.user.pw_gid,
-            "extra_groups": [],
-        }
+        user, group = place.user.pw_uid, place.user.pw_gid
+        who = {"user": user, "group": group, "extra_groups": []}
     try:
-        limit = _START_SECONDS * 2
         subprocess.run(
             command,
             input=stdin,
             capture_output=True,
             check=True,
-            timeout=limit,
-            **options,
+            timeout=_START_SECONDS * 2,
+            cwd=place.folder,
+            env=child_environment(),
+            text=True,
+            **who,
         )
     except subprocess.CalledProcessError as exc:
         reason = (exc.stderr.strip().splitlines() or [str(exc)])[-1]
@@ -342,13 +338,10 @@ def _find_server(data: Path) -> EmbeddedServer | None:
             f"the database in {data} belongs to another user",
             hint="set MEDLIVE_HOME to a folder of your own",
         ) from exc
-    if (
-        len(lines) < 5
-        or not lines[0].strip().isdigit()
-        or not _works_in(int(lines[0]), data, denied=True)
-    ):
+    if len(lines) < 5 or not lines[0].strip().isdigit():
         return None
-    return EmbeddedServer(int(lines[0]), data, Path(lines[4].strip()))
+    server = EmbeddedServer(int(lines[0]), data, Path(lines[4].strip()))
+    return server if _works_in(server.pid, data, denied=True) else None
 
 
 def _works_in(pid: int, data: Path, *, denied: bool = False) -> bool:
@@ -378,18 +371,19 @@ def _create_cluster(place: _Place, binaries: Path) -> None:
     building.mkdir(mode=0o700)
     if place.user is not None:
         os.chown(building, place.user.pw_uid, place.user.pw_gid)
-    # The same order of text on every system.
-    locale = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
-    own = (f"--username={_SUPERUSER}", "--auth=trust", "--encoding=UTF8")
-    settings = [f"--set={name}={value}" for name, value in _SETTINGS.items()]
-    failure = "could not be created"
-    initdb: Sequence[str | Path] = (
+    initdb: list[str | Path] = [
         binaries / "initdb",
         f"--pgdata={building}",
-        *own,
-        *locale,
-        *settings,
-    )
+        f"--username={_SUPERUSER}",
+        "--auth=trust",
+        "--encoding=UTF8",
+        # The same order of text on every system.
+        "--locale-provider=builtin",
+        "--builtin-locale=C.UTF-8",
+        "--locale=C",
+    ]
+    initdb += [f"--set={name}={value}" for name, value in _SETTINGS.items()]
+    failure = "could not be created"
     _run(place, failure, initdb)
     single = (binaries / "postgres", "--single", "-D", building, "postgres")
     _run(place, failure, single, f"CREATE DATABASE {DATABASE}\n")
@@ -423,9 +417,10 @@ def _remove_stale_files(place: _Place) -> None:
 def _run_server(place: _Place, binaries: Path) -> None:
     sockets = _socket_folder(place)
     options = f"-c unix_socket_directories='{sockets}' -c unix_socket_permissions=0700 -p {_PORT}"
-    wait = ("-w", "-t", str(_START_SECONDS))
-    where = ("-D", place.data, "-l", place.log)
-    command = (binaries / "pg_ctl", "start", *wait, *where, "-o", options)
+    command: list[str | Path] = [
+        *(binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS)),
+        *("-D", place.data, "-l", place.log, "-o", options),
+    ]
     try:
         _run(place, "did not start", command)
     except DatabaseUnavailable as exc:
@@ -438,10 +433,7 @@ def _socket_folder(place: _Place) -> Path:
     if fits and not set(str(place.data)) & set("'\",\\ "):
         return place.data
     uid = place.user.pw_uid if place.user else os.geteuid()
-    folder = (
-        Path("/tmp")
-        / f"medlive-{uid}-{hashlib.sha256(os.fsencode(place.data)).hexdigest()[:12]}"
-    )
+    folder = Path("/tmp") / f"medlive-{uid}-{_short_digest(place.data)}"
     try:
         folder.mkdir(mode=0o700)
         if place.user is not None:

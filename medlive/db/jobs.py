@@ -6,12 +6,11 @@ name, so that it is seen at once and forgotten as soon as its connection ends, h
 
 from collections.abc import Sequence
 from enum import StrEnum
-from types import SimpleNamespace
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read_records
+from medlive.db.mapping import Record, read_column, read_records, read_value, run_sql
 from medlive.db.session import Connection
 
 
@@ -40,11 +39,25 @@ UNCOUNT_ATTEMPT = (
 _SERVING = 0x6D65646A
 """ "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""
 
-_SERVERS = text(f"""
+_SERVERS = f"""
     SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
     WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND granted
-    AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext(:queue) AS bigint) & 4294967295
-""")
+    AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext({{}}) AS bigint) & 4294967295
+"""
+_COUNT_SERVERS = _SERVERS.format(":queue")
+_JOBS = f"""
+    SELECT queue, coalesce(status, 'todo') AS status, coalesce(jobs, 0) AS jobs, coalesce(delayed, 0) AS delayed,
+        coalesce(servers, 0) AS servers
+    FROM (
+        SELECT queue_name AS queue, CAST(status AS text) AS status, count(*) AS jobs,
+            count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed
+        FROM procrastinate_jobs GROUP BY 1, 2
+    ) AS counted
+    FULL JOIN (
+        SELECT queue, ({_SERVERS.format("queue")}) AS servers FROM unnest(CAST(:queues AS text[])) AS queue
+    ) AS served USING (queue)
+    WHERE jobs > 0 OR servers > 0 ORDER BY queue, status
+"""
 
 
 async def announce_serving(connection: Connection, queues: Sequence[str]) -> None:
@@ -58,41 +71,39 @@ async def announce_serving(connection: Connection, queues: Sequence[str]) -> Non
 
 async def count_servers(session: AsyncSession | Connection, queue: str) -> int:
     """How many processes serve a queue now."""
-    return await session.scalar(_SERVERS, {"queue": queue}) or 0
+    return await session.scalar(text(_COUNT_SERVERS), {"queue": queue}) or 0
 
 
 async def count_open(session: AsyncSession, queue: str) -> int:
     """How many jobs of a queue are being done or wait, also for their time after a failure."""
     query = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
-    return await session.scalar(text(query), {"queue": queue}) or 0
+    return await read_value(session, query, queue=queue) or 0
 
 
 async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
     """Those of the queueing locks whose job waits or is being done."""
     # Procrastinate's queueing lock holds while a job waits, and no longer; each half reads a partial index.
-    query = text("""
+    query = """
         SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = ANY (:locks)
         UNION ALL
         SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'doing' AND queueing_lock = ANY (:locks)
-    """)
-    return set(await session.scalars(query, {"locks": list(locks)}))
+    """
+    return set(await read_column(session, query, locks=list(locks)))
 
 
 async def defer_alone(session: AsyncSession, lock: str) -> None:
     """Wait for whoever defers the job of this queueing lock, and let nobody else until the transaction ends."""
-    query = text("SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))")
-    await session.execute(query, {"lock": lock})
+    query = "SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))"
+    await run_sql(session, query, lock=lock)
 
 
 async def hurry(session: AsyncSession, queue: str) -> None:
     """Make jobs that wait after a failure ready now."""
-    await session.execute(
-        text(
-            "UPDATE procrastinate_jobs SET scheduled_at = NULL"
-            " WHERE queue_name = :queue AND status = 'todo' AND scheduled_at > now()"
-        ),
-        {"queue": queue},
-    )
+    ready = """
+        UPDATE procrastinate_jobs SET scheduled_at = NULL
+        WHERE queue_name = :queue AND status = 'todo' AND scheduled_at > now()
+    """
+    await run_sql(session, ready, queue=queue)
 
 
 async def count_jobs(session: AsyncSession) -> Sequence[Record]:
@@ -101,22 +112,9 @@ async def count_jobs(session: AsyncSession) -> Sequence[Record]:
     Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (those that wait for
     their time after a failure) and servers (processes that serve the queue now).
     """
-    query = text("""
-        SELECT queue_name AS queue, CAST(status AS text) AS status, count(*) AS jobs,
-        count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed
-        FROM procrastinate_jobs GROUP BY 1, 2 ORDER BY 1, 2
-    """)
-    counts = await read_records(session, query)
-    for name in sorted(Queue):
-        servers = await count_servers(session, name)
-        own = [count for count in counts if count.queue == name]
-        if servers and not own:
-            idle = {"queue": name.value, "status": "todo", "jobs": 0, "delayed": 0}
-            own = [SimpleNamespace(**idle)]
-            counts += own
-        for count in own:
-            count.servers = servers
-    return counts
+    return await read_records(
+        session, _JOBS, {"queues": [queue.value for queue in Queue]}
+    )
 
 
 async def list_jobs(
@@ -132,7 +130,7 @@ async def list_jobs(
     Each has id, queue, task, args, status, attempts, scheduled_at, heartbeat (the last sign of life of the worker that
     does it) and reason (why it failed; None: it did not, or that was not kept).
     """
-    query = text("""
+    query = """
         SELECT job.id, queue_name AS queue, task_name AS task, args, CAST(status AS text) AS status, attempts,
         scheduled_at, last_heartbeat AS heartbeat, CASE WHEN status = 'failed' THEN reason END AS reason
         FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
@@ -141,6 +139,6 @@ async def list_jobs(
         AND CASE WHEN CAST(:status AS text) IS NULL THEN status IN ('todo', 'doing', 'failed')
         ELSE CAST(status AS text) = :status END
         ORDER BY job.id LIMIT :limit
-    """)
+    """
     values = {"queue": queue, "status": status, "after": after, "limit": limit}
     return await read_records(session, query, values)

@@ -20,12 +20,12 @@ from pydantic import TypeAdapter
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
+    Result,
     Row,
-    Text,
-    TextClause,
     any_,
     bindparam,
     inspect,
+    select,
     text,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -85,14 +85,59 @@ def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
 
 
 async def read_records(
-    session: AsyncSession, query: TextClause, values: Mapping[str, Any] | None = None
+    session: AsyncSession, sql: str, values: Mapping[str, Any] | None = None
 ) -> list[Record]:
     """A query's rows, each with its columns by name; texts, also those of `values`, are as they came."""
     records: list[Record] = []
-    for row in await session.execute(query, _walk(values or {}, to_stored)):
+    for row in await run_sql(session, sql, **(values or {})):
         columns = _walk(row._asdict(), from_stored)
         records.append(SimpleNamespace(**columns))
     return records
+
+
+async def find_rows(
+    session: AsyncSession, table: type[R], which: str, /, **values: Any
+) -> list[R]:
+    """A table's rows of which SQL says `which`, from WHERE or ORDER BY on, as they stand in the database now."""
+    every = text(f"SELECT * FROM {table.__tablename__} {which}")
+    rows = select(table).from_statement(every)
+    stored = {"populate_existing": True}
+    named = _walk(values, to_stored)
+    return list(await session.scalars(rows, named, execution_options=stored))
+
+
+async def find_row(
+    session: AsyncSession, table: type[R], which: str, /, **values: Any
+) -> R | None:
+    """The first of the rows that `find_rows` finds; None if there is none."""
+    return next(iter(await find_rows(session, table, which, **values)), None)
+
+
+async def read_as(
+    session: AsyncSession, kind: type[T], sql: str, /, **values: Any
+) -> list[T]:
+    """A query's rows as instances of a class, by its fields' names."""
+    rows = await read_records(session, sql, values)
+    return [read(kind, row) for row in rows]
+
+
+async def read_value(session: AsyncSession, sql: str, /, **values: Any) -> Any:
+    """The first value of a query's first row; None without a row."""
+    value = (await run_sql(session, sql, **values)).scalar()
+    return _walk(value, from_stored)
+
+
+async def read_column(session: AsyncSession, sql: str, /, **values: Any) -> list[Any]:
+    """The first value of each of a query's rows."""
+    rows = await run_sql(session, sql, **values)
+    return [_walk(value, from_stored) for value in rows.scalars()]
+
+
+async def run_sql(
+    session: AsyncSession, sql: str, /, **values: Any
+) -> Result[*tuple[Any, ...]]:
+    """Run a statement; the texts of `values` may hold any character."""
+    return await session.execute(text(sql), _walk(values, to_stored))
 
 
 @cache
@@ -144,7 +189,7 @@ async def insert_rows(
         return []
     statement = _insertion(table, rows[0], "rows", skip_known=skip_known)
     statement += f" RETURNING {', '.join(returning)}" if returning else ""
-    result = await session.execute(text(statement), {"rows": dump_json(rows)})
+    result = await run_sql(session, statement, rows=dump_json(rows))
     return result.all() if returning else []
 
 
@@ -152,7 +197,7 @@ async def insert_parts(
     session: AsyncSession,
     parts: Mapping[type[DeclarativeBase], Sequence[Mapping[str, Any]]],
     *,
-    known: Collection[type[DeclarativeBase]] = (),
+    known: Collection[type[DeclarativeBase]],
 ) -> None:
     """Insert the rows of several tables, each as `insert_rows` does, in one statement; of the tables `known` those
     that they do not have."""
@@ -163,7 +208,7 @@ async def insert_parts(
     ]
     if steps:
         values = {name: dump_json(rows) for name, (_, rows) in full.items()}
-        await session.execute(text(f"WITH {', '.join(steps)} SELECT"), values)
+        await run_sql(session, f"WITH {', '.join(steps)} SELECT", **values)
 
 
 def _insertion(
@@ -171,7 +216,7 @@ def _insertion(
     row: Mapping[str, Any],
     parameter: str,
     *,
-    skip_known: bool = False,
+    skip_known: bool,
 ) -> str:
     name, names = table.__tablename__, ", ".join(f'"{column}"' for column in row)
     return (
@@ -181,11 +226,11 @@ def _insertion(
 
 
 def is_one_of(
-    column: InstrumentedAttribute[Any], values: Iterable[str]
+    column: InstrumentedAttribute[T], values: Iterable[T]
 ) -> ColumnElement[bool]:
-    """The condition that a text column holds one of the values, as one array parameter: `in_` writes a new
-    statement for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""
-    return column == any_(bindparam(None, list(values), type_=ARRAY(Text)))
+    """The condition that a column holds one of the values, as one array parameter: `in_` writes a new statement
+    for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""
+    return column == any_(bindparam(None, list(values), type_=ARRAY(column.type)))
 
 
 def _plain(value: Any) -> Any:
@@ -211,11 +256,15 @@ def int_array(values: Iterable[int]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+class StoredText(str):
+    """Text as a column can hold it."""
+
+
 def to_stored(text: str) -> str:
     """The text as a column can hold it; nearly always the text itself."""
-    if text.isascii() and "\x00" not in text:
+    if isinstance(text, StoredText) or (text.isascii() and "\x00" not in text):
         return text
-    return _UNSTORABLE.sub(lambda m: f"{_MARK}{ord(m[0]):04x};", text)
+    return StoredText(_UNSTORABLE.sub(lambda m: f"{_MARK}{ord(m[0]):04x};", text))
 
 
 def from_stored(text: str) -> str:
@@ -223,13 +272,13 @@ def from_stored(text: str) -> str:
     return _STORED.sub(lambda m: chr(int(m[1], 16)), text) if _MARK in text else text
 
 
-def dump_json(value: Any) -> str:
+def dump_json(value: Any) -> StoredText:
     """JSON for a jsonb column. Raises ValueError for NaN and infinities."""
     dumped = _ENCODER.encode(value)
     # json writes NUL as an escape, which may also stand for the six characters; walking decides.
     if "\\u0000" in dumped or (not dumped.isascii() and _UNSTORABLE.search(dumped)):
         dumped = _ENCODER.encode(_walk(json.loads(dumped), to_stored))
-    return dumped
+    return StoredText(dumped)
 
 
 def load_json(stored: str | bytes) -> Any:

@@ -6,18 +6,23 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import (
-    Select,
-    func,
-    select,
-    text,
-)
+from sqlalchemy import Select, func, select, text
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
 from medlive.clock import CLOCK_BOUND, iso_week
-from medlive.db.mapping import add_row, insert_rows, put_row, read, read_records, row_of
+from medlive.db.mapping import (
+    add_row,
+    find_rows,
+    insert_rows,
+    put_row,
+    read,
+    read_column,
+    read_value,
+    row_of,
+    run_sql,
+)
 from medlive.db.session import Database
 from medlive.db.tables.intake import (
     HarvestRunRow,
@@ -29,8 +34,6 @@ from medlive.db.tables.intake import (
 from medlive.db.tables.release import (
     EvaluationRunRow,
     PipelineRunRow,
-    SnapshotRow,
-    SnapshotState,
 )
 from medlive.logs import bound, kept_lines
 
@@ -139,9 +142,8 @@ async def record_evaluation(
 
 async def list_evaluations(session: AsyncSession) -> list[EvaluationRunRow]:
     """Every recorded evaluation, the newest snapshot's first, then by model."""
-    row = EvaluationRunRow
-    query = select(row).order_by(row.snapshot_version.desc(), row.model, row.id)
-    return list(await session.scalars(query))
+    newest = "ORDER BY snapshot_version DESC, model, id"
+    return await find_rows(session, EvaluationRunRow, newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +164,16 @@ async def runs_of_week(
     session: AsyncSession, week: str
 ) -> tuple[dict[str, Run], dict[str, Run]]:
     """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
-    harvest, run = HarvestRunRow, PipelineRunRow
-    harvests = select(harvest).where(harvest.iso_week == week).order_by(harvest.id)
-    steps = select(run).where(run.week == week, _IS_STEP).order_by(run.id)
+    harvests = (
+        select(HarvestRunRow)
+        .where(HarvestRunRow.iso_week == week)
+        .order_by(HarvestRunRow.id)
+    )
+    steps = (
+        select(PipelineRunRow)
+        .where(PipelineRunRow.week == week, _IS_STEP)
+        .order_by(PipelineRunRow.id)
+    )
     return await _read_harvests(session, harvests), await _read_runs(session, steps)
 
 
@@ -198,10 +207,10 @@ _FORGET_AHEAD = (
     text(
         f"UPDATE harvest_runs SET outcome = 'partial' {_AHEAD} RETURNING 'harvest ' || source, iso_week"
     ),
-    text(
-        "UPDATE pipeline_runs SET outcome = 'partial', counts = counts || CAST(:note AS jsonb)"
-        f" {_AHEAD} AND command LIKE 'scheduler %' RETURNING substr(command, 11), iso_week"
-    ).bindparams(note='{"again": "recorded before its week"}'),
+    text(f"""
+        UPDATE pipeline_runs SET outcome = 'partial', counts = counts || CAST(:note AS jsonb)
+        {_AHEAD} AND command LIKE 'scheduler %' RETURNING substr(command, 11), iso_week
+    """).bindparams(note='{"again": "recorded before its week"}'),
 )
 
 
@@ -233,6 +242,16 @@ class History:
     )
 
 
+_FAILURES = "SELECT command, iso_week, count(*) FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
+_FROZEN = (
+    "SELECT version, frozen_at FROM snapshots WHERE state = 'frozen' ORDER BY version"
+)
+_WEEKS = """
+    SELECT iso_week FROM harvest_runs WHERE iso_week <= :week
+    UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week
+"""
+
+
 async def load_history(
     session: AsyncSession, moment: datetime | None = None
 ) -> History:
@@ -240,52 +259,56 @@ async def load_history(
 
     A clock that was ahead once leaves records of weeks that have not come. They count for nothing.
     """
-    run = PipelineRunRow
+    run, harvest = PipelineRunRow, HarvestRunRow
     own = _IS_STEP | run.command.in_([CURATE, PRUNE])
     week = _LAST_WEEK
     if moment is not None:
-        bound_at = moment + CLOCK_BOUND
-        week = iso_week(bound_at)
-        by_hand = run.week.is_(None) & (run.started_at <= bound_at)
+        until = moment + CLOCK_BOUND
+        week = iso_week(until)
+        by_hand = run.week.is_(None) & (run.started_at <= until)
         own &= (run.week <= week) | by_hand
     commands = select(run).ext(distinct_on(run.command)).where(own)
     commands = commands.order_by(run.command, run.id.desc())
     latest = await _read_runs(session, commands)
-    done = await _read_runs(session, commands.where(run.outcome == RunOutcome.DONE))
-    failed = text(
-        "SELECT command, iso_week AS week, count(*) AS times FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
-    )
     failures = {}
-    for of_week in await read_records(session, failed):
-        last = latest.get(of_week.command)
-        if last is not None and last.week == of_week.week:
-            failures[of_week.command] = of_week.times
-    snapshots = select(SnapshotRow.version, SnapshotRow.frozen_at)
-    snapshots = snapshots.where(SnapshotRow.state == SnapshotState.FROZEN)
-    frozen_week, frozen_at, frozen_ahead = None, None, None
-    for version, moment in await session.execute(
-        snapshots.order_by(SnapshotRow.version)
-    ):
+    for command, failed_week, times in await run_sql(session, _FAILURES):
+        if command in latest and latest[command].week == failed_week:
+            failures[command] = times
+    newest = select(harvest).ext(distinct_on(harvest.source))
+    newest = newest.where(harvest.iso_week <= week)
+    newest = newest.order_by(harvest.source, harvest.iso_week.desc())
+    is_done = harvest.outcome == RunOutcome.DONE
+    done = await _read_harvests(session, newest.where(is_done))
+    firsts = select(harvest.source, func.min(harvest.started_at))
+    first_at = {
+        row[0]: row[1] for row in await session.execute(firsts.group_by(harvest.source))
+    }
+    harvests = {}
+    for source, last in (await _read_harvests(session, newest)).items():
+        week_done = (
+            (done[source].week, done[source].finished_at)
+            if source in done
+            else (None, None)
+        )
+        harvests[source] = HarvestHistory(first_at[source], last, *week_done)
+    frozen_week = frozen_at = frozen_ahead = None
+    for version, frozen in await run_sql(session, _FROZEN):
         if version <= week:
-            frozen_week, frozen_at = version, moment
+            frozen_week, frozen_at = version, frozen
         else:
             frozen_ahead = version
-    weeks = text(
-        "SELECT iso_week FROM harvest_runs WHERE iso_week <= :week"
-        " UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week"
-    )
     why = SourceRow.quarantine_reason
-    quarantined = await session.execute(
-        select(SourceRow.name, why).where(why.is_not(None))
-    )
+    quarantined = select(SourceRow.name, why).where(why.is_not(None))
     return History(
-        harvests=await _load_harvests(session, week),
+        harvests=harvests,
         latest=latest,
-        done=done,
-        weeks=frozenset(await session.scalars(weeks, {"week": week})),
+        done=await _read_runs(session, commands.where(run.outcome == RunOutcome.DONE)),
+        weeks=frozenset(await read_column(session, _WEEKS, week=week)),
         frozen_week=frozen_week,
         frozen_at=frozen_at,
-        quarantined={name: reason or "" for name, reason in quarantined},
+        quarantined={
+            name: reason or "" for name, reason in await session.execute(quarantined)
+        },
         failures=failures,
         frozen_ahead=frozen_ahead,
     )
@@ -296,34 +319,13 @@ async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
 
     Only what was recorded before `moment`: a record from after it says that the clock is behind now.
     """
-    values = {"week": iso_week(moment + CLOCK_BOUND), "until": moment + CLOCK_BOUND}
+    until = moment + CLOCK_BOUND
+    values = {"week": iso_week(until), "until": until}
     names = []
     for query in _FORGET_AHEAD:
         for name, week in await session.execute(query, values):
             names.append(f"{name} {week}")
     return sorted(names)
-
-
-async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestHistory]:
-    latest = await _read_harvests(session, _newest(week))
-    ended = _newest(week).where(HarvestRunRow.outcome == RunOutcome.DONE)
-    done = await _read_harvests(session, ended)
-    firsts = text("SELECT source, min(started_at) AS at FROM harvest_runs GROUP BY 1")
-    histories = {}
-    for first in await read_records(session, firsts):
-        if (own := latest.get(first.source)) is not None:
-            last = done.get(first.source)
-            done_week, done_at = (last.week, last.finished_at) if last else (None, None)
-            history = HarvestHistory(first.at, own, done_week, done_at)
-            histories[first.source] = history
-    return histories
-
-
-def _newest(week: str) -> Select[HarvestRunRow]:
-    """Each source's latest harvest for a week that has come."""
-    run = HarvestRunRow
-    newest = select(run).ext(distinct_on(run.source)).where(run.iso_week <= week)
-    return newest.order_by(run.source, run.iso_week.desc())
 
 
 async def clear_runs(
@@ -333,37 +335,31 @@ async def clear_runs(
 
     `by_hand` is the command that does the same, whose runs from `since` on count as well.
     """
-    run = PipelineRunRow
-    own = (run.command == command) & (run.week == week)
-    others = (run.command == by_hand) & run.week.is_(None) & (run.started_at >= since)
-    return await _clear(session, select(run).where(own | others))
+    cleared = """
+        UPDATE pipeline_runs SET outcome = 'partial', finished_at = coalesce(finished_at, now()),
+        counts = counts || '{"again": "cleared"}' WHERE outcome <> 'partial' AND (
+            command = :command AND iso_week = :week
+            OR command = :by_hand AND iso_week IS NULL AND started_at >= :since
+        ) RETURNING id
+    """
+    values = {"command": command, "week": week, "by_hand": by_hand, "since": since}
+    return len(await read_column(session, cleared, **values))
 
 
 async def clear_harvest(session: AsyncSession, source: str, week: str) -> int:
     """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
-    run = HarvestRunRow
-    return await _clear(
-        session, select(run).where(run.source == source, run.iso_week == week)
-    )
-
-
-async def _clear(session: AsyncSession, query: Select[Any]) -> int:
-    cleared = 0
-    for run in await session.scalars(query):
-        if run.outcome is not RunOutcome.PARTIAL:
-            run.outcome = RunOutcome.PARTIAL
-            run.finished_at = run.finished_at or func.now()
-            if isinstance(run, PipelineRunRow):
-                run.counts = {**run.counts, "again": "cleared"}
-            cleared += 1
-    return cleared
+    cleared = """
+        UPDATE harvest_runs SET outcome = 'partial', finished_at = coalesce(finished_at, now())
+        WHERE source = :source AND iso_week = :week AND outcome <> 'partial' RETURNING id
+    """
+    return len(await read_column(session, cleared, source=source, week=week))
 
 
 async def is_scheduler_active(session: AsyncSession) -> bool:
     """Whether a scheduler works on this database."""
-    query = text("""
+    query = """
         SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
         WHERE datname = current_database() AND locktype = 'advisory' AND granted
         AND classid = 0 AND objid = :key AND objsubid = 1
-    """)
-    return bool(await session.scalar(query, {"key": SCHEDULER_LOCK}))
+    """
+    return bool(await read_value(session, query, key=SCHEDULER_LOCK))

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import (
     create_async_engine,
 )
 
-from medlive.db.mapping import dump_json, load_json
+from medlive.db.mapping import dump_json, load_json, read_value, run_sql
 from medlive.errors import (
     ConfigError,
     DatabaseForbidden,
@@ -53,10 +53,10 @@ _AWAY = {"3D000", "25006"}
 """No such database; a server that only reads, as a standby does."""
 _FULL = {"53000", "53100", "53200"}
 _FORBIDDEN = "42501"
-_PROBE = text(
-    "INSERT INTO job_failures (job_id, queue, reason)"
-    " SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number"
-)
+_PROBE = """
+    INSERT INTO job_failures (job_id, queue, reason)
+    SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number
+"""
 """About a megabyte of rows and of log, which are never committed."""
 
 
@@ -348,19 +348,19 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
 
 async def ping(session: Session) -> None:
     """Ask the server for anything at all. Raises DatabaseUnavailable."""
-    await session.execute(text("SELECT 1"))
+    await run_sql(session, "SELECT 1")
 
 
 async def read_clock(session: Session) -> datetime:
     """What the database's clock says now, or said when the session's transaction began."""
-    moment: datetime = (await session.execute(text("SELECT now()"))).scalar_one()
+    moment: datetime = await read_value(session, "SELECT now()")
     return moment
 
 
 async def check_room(database: Database) -> None:
     """Write a megabyte and undo it. Raises DatabaseFull where the server has no room for that."""
     async with database.begin() as session:
-        await session.execute(_PROBE)
+        await run_sql(session, _PROBE)
         await session.rollback()
 
 

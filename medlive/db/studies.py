@@ -2,14 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
-
-from sqlalchemy import func, select, text, tuple_, update
-from sqlalchemy.dialects.postgresql import distinct_on
+from typing import NamedTuple
 
 from medlive.curation.model import CaseText
-from medlive.db.curation.cases import is_latest_case, is_member
-from medlive.db.mapping import Record, add_row, read
+from medlive.db.mapping import (
+    Record,
+    add_row,
+    find_row,
+    find_rows,
+    read,
+    read_column,
+    read_records,
+    read_value,
+)
 from medlive.db.session import Session
 from medlive.db.tables.people import (
     StudyItemRow,
@@ -18,10 +23,7 @@ from medlive.db.tables.people import (
 )
 from medlive.db.tables.release import (
     CaseRevisionRow,
-    CaseRow,
-    CaseStatus,
     CriterionRow,
-    SnapshotMemberRow,
 )
 from medlive.errors import UsageError
 
@@ -38,26 +40,30 @@ class RatedCase(NamedTuple):
     criteria: dict[str, str]  # By id within the case
 
 
-_BLIND: Final = """FROM study_items WHERE study IN (
+_BLIND = """FROM study_items WHERE study IN (
     SELECT name FROM studies WHERE kind = 'grader_check' AND closed_at IS NULL AND blinding <> 'open'
 )"""
-_BLIND_VERSIONS: Final = text(
-    f"SELECT DISTINCT version FROM snapshot_members WHERE case_id IN (SELECT case_id {_BLIND})"
-)
+_BLIND_VERSIONS = f"SELECT DISTINCT version FROM snapshot_members WHERE case_id IN (SELECT case_id {_BLIND})"
+
+
+_READY = """
+    JOIN cases ON cases.id = case_id WHERE status = 'ready' AND NOT EXISTS (
+        SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
+    )
+"""
+_SHOWN = """
+    JOIN snapshot_members USING (case_id, revision) WHERE version = :version AND first_release IS NOT NULL
+"""
 
 
 async def list_candidates(session: Session, version: str | None) -> Sequence[Record]:
     """The cases that a frozen snapshot shows, or the ready ones, by id: case_id, revision, language, specialty,
     theme."""
-    row = CaseRevisionRow
-    query = select(row.case_id, row.revision, row.language, row.specialty, row.theme)
-    query = query.order_by(row.case_id)
-    if version is None:
-        query = query.join(CaseRow, CaseRow.id == row.case_id)
-        query = query.where(CaseRow.status == CaseStatus.READY, is_latest_case())
-    else:
-        query = query.where(is_member(version, shown=True))
-    return (await session.execute(query)).all()
+    query = f"""
+        SELECT case_id, revision, language, specialty, theme
+        FROM case_revisions AS r {_READY if version is None else _SHOWN} ORDER BY case_id
+    """
+    return await read_records(session, query, {"version": version})
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:
@@ -81,63 +87,55 @@ async def find_study(session: Session, name: str, *, lock: bool = False) -> Stud
 
 async def list_studies(session: Session) -> list[Study]:
     """Every study, the latest first."""
-    rows = await session.scalars(select(StudyRow).order_by(StudyRow.created_at.desc()))
-    return list(rows)
+    return await find_rows(session, StudyRow, "ORDER BY created_at DESC")
 
 
 async def has_open_study(session: Session, account: str) -> bool:
     """Whether an account rates in a study that is not closed, or settles its disagreements."""
-    query = text(
-        "SELECT EXISTS (SELECT FROM studies WHERE closed_at IS NULL"
-        " AND (:account = ANY (raters) OR adjudicator = :account))"
-    )
-    return bool(await session.scalar(query, {"account": account}))
+    own = "WHERE closed_at IS NULL AND (:account = ANY (raters) OR adjudicator = :account)"
+    return await find_row(session, StudyRow, own, account=account) is not None
 
 
 async def blind_versions(session: Session) -> frozenset[str]:
     """The snapshots that hold a case whose verdicts people check blind now: no report on them may be shown."""
-    return frozenset(await session.scalars(_BLIND_VERSIONS))
+    return frozenset(await read_column(session, _BLIND_VERSIONS))
 
 
 async def blind_items(session: Session) -> frozenset[str]:
     """The items of grader checks whose verdicts people check blind now: no page may show them."""
-    return frozenset(await session.scalars(text(f"SELECT item {_BLIND}")))
+    return frozenset(await read_column(session, f"SELECT item {_BLIND}"))
 
 
 async def is_checked_blind(session: Session, case_id: str) -> bool:
     """Whether people check the verdicts on a case blind now."""
-    query = text(f"SELECT EXISTS (SELECT {_BLIND} AND case_id = :case_id)")
-    return bool(await session.scalar(query, {"case_id": case_id}))
+    query = f"SELECT EXISTS (SELECT {_BLIND} AND case_id = :case_id)"
+    return bool(await read_value(session, query, case_id=case_id))
 
 
 async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
     """The snapshots that hold one of these cases."""
-    member = SnapshotMemberRow
-    query = select(member.version).where(member.case_id.in_(case_ids))
-    return frozenset(await session.scalars(query.distinct()))
+    query = "SELECT version FROM snapshot_members WHERE case_id = ANY (:case_ids)"
+    return frozenset(await read_column(session, query, case_ids=list(case_ids)))
 
 
 async def close_study(session: Session, name: str) -> bool:
     """Let nobody rate any more; False for a study that is closed."""
-    row = StudyRow
-    closed = update(row).where(row.name == name, row.closed_at.is_(None))
-    closed = closed.values(closed_at=func.now()).returning(row.name)
-    return await session.scalar(closed) is not None
+    closed = "UPDATE studies SET closed_at = now() WHERE name = :name AND closed_at IS NULL RETURNING name"
+    return await read_value(session, closed, name=name) is not None
 
 
 async def items_of(session: Session, study: str) -> list[StudyItem]:
     """A study's items in their order; those of a thread that was taken down are gone."""
-    row = StudyItemRow
-    query = select(row).where(row.study == study).order_by(row.position)
-    return list(await session.scalars(query))
+    own = "WHERE study = :study ORDER BY position"
+    return await find_rows(session, StudyItemRow, own, study=study)
 
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
     """Everybody's ratings in a study, of each item the latest by each rater."""
-    row = StudyRatingRow
-    query = select(row).where(row.study == study).ext(distinct_on(row.item, row.rater))
-    query = query.order_by(row.item, row.rater, row.id.desc())
-    return list(await session.scalars(query))
+    latest = """
+        WHERE id IN (SELECT max(id) FROM study_ratings WHERE study = :study GROUP BY item, rater) ORDER BY item, rater
+    """
+    return await find_rows(session, StudyRatingRow, latest, study=study)
 
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:
@@ -150,18 +148,19 @@ async def read_revisions(
     session: Session, wanted: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], RatedCase]:
     """The texts of revisions of cases, by case id and revision."""
-    row, criterion = CaseRevisionRow, CriterionRow
+    ids, revisions = [key[0] for key in wanted], [key[1] for key in wanted]
+    values = {"ids": ids, "revisions": revisions}
     criteria: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    query = select(criterion).where(
-        tuple_(criterion.case_id, criterion.revision).in_(wanted)
-    )
-    for stored in await session.scalars(query.order_by(criterion.position)):
-        criteria[stored.case_id, stored.revision][stored.criterion_id] = (
-            stored.criterion
-        )
-    cases = select(row).where(tuple_(row.case_id, row.revision).in_(wanted))
+    in_order = f"{_WANTED} ORDER BY position"
+    for row in await find_rows(session, CriterionRow, in_order, **values):
+        criteria[row.case_id, row.revision][row.criterion_id] = row.criterion
     rated = {}
-    for case in await session.scalars(cases):
+    for case in await find_rows(session, CaseRevisionRow, _WANTED, **values):
         key = case.case_id, case.revision
         rated[key] = RatedCase(case.language, read(CaseText, case), criteria[key])
     return rated
+
+
+_WANTED = """
+    WHERE (case_id, revision) IN (SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:revisions AS int[])))
+"""

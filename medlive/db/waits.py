@@ -5,46 +5,47 @@ Every thread that waits has a job or a reason why not. One that has neither is l
 
 from collections.abc import Sequence
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read_records, to_stored
+from medlive.db.mapping import (
+    Record,
+    read_column,
+    read_records,
+    read_value,
+    run_sql,
+)
 
-SAVE_FAILURE = (
-    "INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)"
-    " ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, failed_at = now()"
-)
-_FORGET_FAILURES = text(
-    "DELETE FROM job_failures"
-    " WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')"
-)
+SAVE_FAILURE = """
+    INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)
+    ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, failed_at = now()
+"""
+_FORGET_FAILURES = """
+    DELETE FROM job_failures
+    WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')
+"""
 
 
 async def find_lost(session: AsyncSession) -> list[int]:
     """The revisions of threads that wait and that nothing will take up, oldest first."""
-    query = text(
-        "SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL ORDER BY 1"
-    )
-    return list(await session.scalars(query))
+    query = "SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL ORDER BY 1"
+    return await read_column(session, query)
 
 
 async def count_waits(session: AsyncSession) -> Sequence[Record]:
     """How many threads wait for what, most first: waits_for (None: for nothing, they are lost), threads."""
-    query = text(
-        "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
-    )
+    query = "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
     return await read_records(session, query)
 
 
 async def count_waiting(session: AsyncSession, queue: str) -> Record:
     """How many jobs of a queue could be done now (ready), and how many wait for the time of their next attempt
     (delayed), the earliest until next_at (None: no job is delayed)."""
-    query = text("""
+    query = """
         SELECT count(*) FILTER (WHERE coalesce(scheduled_at <= now(), true)) AS ready,
         count(*) FILTER (WHERE scheduled_at > now()) AS delayed,
         min(scheduled_at) FILTER (WHERE scheduled_at > now()) AS next_at
         FROM procrastinate_jobs WHERE queue_name = :queue AND status = 'todo'
-    """)
+    """
     [waiting] = await read_records(session, query, {"queue": queue})
     return waiting
 
@@ -52,32 +53,30 @@ async def count_waiting(session: AsyncSession, queue: str) -> Record:
 async def list_failed_jobs(session: AsyncSession) -> Sequence[Record]:
     """The failed jobs of all queues by reason, most first: queue, reason, jobs, last_at (when the last one failed;
     None: not recorded)."""
-    query = text("""
+    query = """
         SELECT queue_name AS queue, coalesce(reason, 'not recorded') AS reason, count(*) AS jobs,
         max(failed_at) AS last_at FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id
         WHERE status = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2
-    """)
+    """
     return await read_records(session, query)
 
 
 async def find_failed_jobs(session: AsyncSession, reason: str = "") -> list[int]:
     """The numbers of failed jobs whose reason contains `reason`, whatever its case, oldest first."""
-    query = text(
-        "SELECT id FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id"
-        " WHERE status = 'failed' AND (:reason = '' OR strpos(lower(reason), lower(:reason)) > 0) ORDER BY id"
-    )
-    return list(await session.scalars(query, {"reason": to_stored(reason)}))
+    query = """
+        SELECT id FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id
+        WHERE status = 'failed' AND (:reason = '' OR strpos(lower(reason), lower(:reason)) > 0) ORDER BY id
+    """
+    return await read_column(session, query, reason=reason)
 
 
 async def forget_failures(session: AsyncSession) -> None:
     """Remove the reasons of jobs that were tried again or are gone."""
-    await session.execute(_FORGET_FAILURES)
+    await run_sql(session, _FORGET_FAILURES)
 
 
 async def take_turn(session: AsyncSession, key: int) -> bool:
     """Whether this transaction alone has the lock of this number, until it ends; it does not wait."""
     return bool(
-        await session.scalar(
-            text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": key}
-        )
+        await read_value(session, "SELECT pg_try_advisory_xact_lock(:key)", key=key)
     )

@@ -3,25 +3,24 @@
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import func, select, update
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import put_row
+from medlive.db.mapping import find_rows, put_row, run_sql
 from medlive.db.session import Session
 from medlive.db.tables.people import Act
 from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
 from medlive.errors import UsageError
 
-DROPPED_AFTER: Final = timedelta(days=14)
+DROPPED_AFTER = timedelta(days=14)
 """A message that could not be delivered for so long is removed."""
 
 
 async def list_open(session: Session) -> list[OpenProblemRow]:
     """The stored problems, the oldest first."""
-    row = OpenProblemRow
-    return list(await session.scalars(select(row).order_by(row.began_at, row.code)))
+    return await find_rows(session, OpenProblemRow, "ORDER BY began_at, code")
 
 
 async def save_seen(session: Session, problems: Sequence[OpenProblemRow]) -> None:
@@ -108,32 +107,31 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
 
     What could not be delivered for DROPPED_AFTER is removed.
     """
-    row = OutboxRow
-    dropped = delete(row).where(row.created_at < func.now() - DROPPED_AFTER)
-    await session.execute(dropped)
-    query = select(row).where(row.send_at <= func.now()).order_by(row.id).limit(limit)
-    return list(await session.scalars(query.with_for_update(skip_locked=True)))
+    old = "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)"
+    await run_sql(session, old, age=DROPPED_AFTER)
+    due = "WHERE send_at <= now() ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED"
+    return await find_rows(session, OutboxRow, due, limit=limit)
 
 
 async def remove_message(session: Session, message: OutboxRow) -> None:
     """Remove a message that was delivered, or whose place is no longer configured."""
-    await session.execute(delete(OutboxRow).where(OutboxRow.id == message.id))
+    await run_sql(session, "DELETE FROM outbox WHERE id = :id", id=message.id)
 
 
 async def note_failure(
     session: Session, message: OutboxRow, error: str, wait: timedelta
 ) -> None:
     """Note why a message was not delivered; it is tried again after `wait`."""
-    later = update(OutboxRow).where(OutboxRow.id == message.id)
-    attempts, send_at = message.attempts + 1, func.now() + wait
-    values = {"attempts": attempts, "last_error": error, "send_at": send_at}
-    await session.execute(later.values(values))
+    later = """
+        UPDATE outbox SET attempts = attempts + 1, last_error = :error, send_at = now() + CAST(:wait AS interval)
+        WHERE id = :id
+    """
+    await run_sql(session, later, id=message.id, error=error, wait=wait)
 
 
 async def undelivered(session: Session) -> list[OutboxRow]:
     """The messages that failed at least once, the oldest first."""
-    query = select(OutboxRow).where(OutboxRow.attempts > 0).order_by(OutboxRow.id)
-    return list(await session.scalars(query))
+    return await find_rows(session, OutboxRow, "WHERE attempts > 0 ORDER BY id")
 
 
 async def observe(
@@ -146,5 +144,5 @@ async def observe(
 
 async def observations(session: Session) -> dict[str, ObservationRow]:
     """What was noted last, by name."""
-    rows = await session.scalars(select(ObservationRow))
+    rows = await find_rows(session, ObservationRow, "ORDER BY name")
     return {row.name: row for row in rows}

@@ -7,11 +7,10 @@ A worker writes its row with every heartbeat, by the database's clock. A worker 
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S
-from medlive.db.mapping import add_row
+from medlive.db.mapping import add_row, dump_json, find_rows, run_sql
 from medlive.db.tables.work import WorkerRow, WorkerState
 
 FORGOTTEN_AFTER = timedelta(days=1)
@@ -22,8 +21,8 @@ async def add_worker(
     session: AsyncSession, host: str, pid: int, queues: Sequence[str]
 ) -> int:
     """Enter a worker that starts, forget those that were killed long ago, and return its number."""
-    forgotten = WorkerRow.heard_at < func.now() - FORGOTTEN_AFTER
-    await session.execute(delete(WorkerRow).where(forgotten))
+    killed = "DELETE FROM workers WHERE heard_at < now() - CAST(:age AS interval)"
+    await run_sql(session, killed, age=FORGOTTEN_AFTER)
     row = WorkerRow(
         host=host, pid=pid, queues=[*queues], paused=[], state=WorkerState.WORKING
     )
@@ -46,26 +45,21 @@ async def report_worker(
         reason: Why it waits; None: it does not.
         paused: The queues of which it takes no jobs.
     """
-    row = WorkerRow
-    is_new = (row.state != state) | row.reason.is_distinct_from(reason)
-    values = {
-        "heard_at": func.now(),
-        "paused": list(paused),
-        "since": case((is_new, func.now()), else_=row.since),
-        "state": state,
-        "reason": reason,
-    }
-    await session.execute(update(row).where(row.id == number).values(values))
+    report = """
+        UPDATE workers SET heard_at = now(), paused = CAST(:paused AS jsonb), state = :state, reason = :reason,
+        since = CASE WHEN (state, reason) IS DISTINCT FROM (:state, :reason) THEN now() ELSE since END
+        WHERE id = :number
+    """
+    values = {"number": number, "state": state.value, "reason": reason}
+    await run_sql(session, report, **values, paused=dump_json(paused))
 
 
 async def remove_worker(session: AsyncSession, number: int) -> None:
     """Remove a worker that ends in order."""
-    await session.execute(delete(WorkerRow).where(WorkerRow.id == number))
+    await run_sql(session, "DELETE FROM workers WHERE id = :id", id=number)
 
 
 async def waiting_workers(session: AsyncSession) -> list[WorkerRow]:
     """The workers that were heard of lately and wait, the oldest first."""
-    row = WorkerRow
-    is_alive = row.heard_at > func.now() - timedelta(seconds=STALLED_AFTER_S)
-    query = select(row).where(is_alive, row.reason.is_not(None)).order_by(row.id)
-    return list(await session.scalars(query))
+    waiting = "WHERE heard_at > now() - make_interval(secs => :most) AND reason IS NOT NULL ORDER BY id"
+    return await find_rows(session, WorkerRow, waiting, most=STALLED_AFTER_S)

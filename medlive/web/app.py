@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Final
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,15 +24,15 @@ from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.acts.room import ACTS
 from medlive.web.audit.room import AUDIT
 from medlive.web.downloads.room import DOWNLOADS
-from medlive.web.pages import NoticePage, render
-from medlive.web.requests import RequestChecks
+from medlive.web.pages import NoticePage, render, sentence
+from medlive.web.requests import check_requests
 from medlive.web.review.room import REVIEW
 from medlive.web.site import READ, Room, Site, SiteOf
 
-ROOMS: Final = (DOWNLOADS, AUDIT, REVIEW, ACTS, ACCOUNTS)
+ROOMS = (DOWNLOADS, AUDIT, REVIEW, ACTS, ACCOUNTS)
 """Every room; one is added by a line here."""
 
-_HEADERS: Final = {
+_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -42,7 +41,7 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=()",
 }
-_TEXTS: Final = {
+_TEXTS = {
     401: "Sign in to see this page.",
     403: "Your account may not do this.",
     404: "There is nothing at this address. It may have been mistyped, or not be published yet.",
@@ -54,7 +53,7 @@ _TEXTS: Final = {
     500: "Something went wrong here. The fault was logged.",
     503: "The database cannot be reached. Try again in a moment.",
 }
-_ERRORS: Final = (
+_ERRORS = (
     HTTPException,
     RequestValidationError,
     UsageError,
@@ -63,18 +62,14 @@ _ERRORS: Final = (
     DatabaseForbidden,
     Exception,
 )
-_log: Final = logging.getLogger(__name__)
-router: Final = APIRouter(include_in_schema=False)
+_log = logging.getLogger(__name__)
+router = APIRouter(include_in_schema=False)
 
 
 def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     """Build the application of these rooms; public and private ones may be served by separate processes."""
     rooms = tuple(rooms)
-    app = FastAPI(
-        title="medlive",
-        version=__version__,
-        openapi_url=None,
-    )
+    app = FastAPI(title="medlive", version=__version__, openapi_url=None)
     app.state.site = site
     app.state.sections = tuple(section for room in rooms for section in room.sections)
     for own in (static_files.router, documents.router, router):
@@ -86,8 +81,8 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     if not all(room.public for room in rooms):
         app.user_middleware.append(session_cookie(site))
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=FORM_BYTES)
-    app.add_middleware(RequestChecks, settings=site.settings.web)
-    app.add_middleware(_SecurityHeaders)
+    app.add_middleware(check_requests, settings=site.settings.web)
+    app.add_middleware(with_headers)
     trusted = []
     for network in site.settings.web.trusted_proxies:
         # As a header or a connection may write it: one of IPv4 also as it is mapped into IPv6.
@@ -103,13 +98,10 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     return app
 
 
-class _SecurityHeaders:
-    """Adds the headers of every response that sets none of that name itself."""
+def with_headers(app: ASGIApp) -> ASGIApp:
+    """The application with the headers of every response that sets none of that name itself."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -121,7 +113,9 @@ class _SecurityHeaders:
                     headers["location"] = str(place.replace(scheme="", netloc=""))
             await send(message)
 
-        await self.app(scope, receive, send_with_headers)
+        await app(scope, receive, send_with_headers)
+
+    return answer
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
@@ -138,8 +132,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
         case RequestValidationError():
             status = 422
         case UsageError() | DatabaseForbidden():
-            status = 422
-            text = ": ".join(filter(None, (error.message, error.hint)))
+            status, text = 422, sentence(error)
         case UnusableValue():
             status = 422
             reason = getattr(error, "orig", error)
@@ -169,11 +162,7 @@ async def ready(site: SiteOf) -> dict[str, str]:
     """The database answers too."""
     async with site.database.begin() as session:
         await ping(session)
-    return {
-        "status": "ok",
-        "database": "ok",
-        "version": __version__,
-    }
+    return {"status": "ok", "database": "ok", "version": __version__}
 
 
 async def go_to_first_section(request: Request) -> Response:

@@ -1,7 +1,6 @@
 """The site of the documents at `/docs`, where `make docs` has built it: files below one folder, no account needed."""
 
 import asyncio
-from typing import Final
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -11,13 +10,13 @@ from medlive.publishing.target import MUTABLE
 from medlive.web.downloads.files import send_file
 from medlive.web.site import READ, SiteOf
 
-_POLICY: Final = (
+_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
 """Material's pages hold scripts of their own. What it shows is built from the repository, never from a thread."""
-router: Final = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.api_route("/docs", methods=READ)

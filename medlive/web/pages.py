@@ -1,20 +1,21 @@
 """Pages: a typed context for each template, rendered with everything escaped."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 from urllib.parse import quote
 
-from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi import HTTPException, Request
+from fastapi.responses import HTMLResponse, Response
 from jinja2.filters import do_truncate
 from markupsafe import Markup
 
 from medlive import __version__
 from medlive.db.accounts import Account
 from medlive.db.tables.people import AuditLogRow
+from medlive.errors import MedliveError
 from medlive.guard.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
 from medlive.rubric.model import unproved_words
 from medlive.text.html import Page, environment
@@ -65,6 +66,29 @@ def local_path(place: str) -> str:
     """Return a path of this site as it is, and anything else as `/`: `//host` and `/\\host` lead elsewhere."""
     is_local = re.match(r"/(?![/\\])", place) and place.isprintable()
     return place if is_local else "/"
+
+
+def sentence(error: MedliveError) -> str:
+    """An error with what to do about it."""
+    return error.message + (f" ({error.hint})" if error.hint else "")
+
+
+@contextmanager
+def refusing(status: int, *kinds: type[MedliveError]) -> Iterator[None]:
+    """What is refused for errors of these kinds, as HTTP says it."""
+    try:
+        yield
+    except kinds as error:
+        raise HTTPException(status, sentence(error)) from error
+
+
+def csv_file(name: str, text: str) -> Response:
+    """A table as a file to be saved, which no browser keeps."""
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}.csv"',
+        "Cache-Control": "no-store",
+    }
+    return Response(text, media_type="text/csv", headers=headers)
 
 
 def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
@@ -134,19 +158,19 @@ def _value(value: object, name: str = "") -> str:
     return lines
 
 
-_DOT_SEGMENT: Final = re.compile(r"(?<=.)/(?=\.{0,2}(?:/|$))(?!$)")
+_DOT_SEGMENT = re.compile(r"(?<=.)/(?=\.{0,2}(?:/|$))(?!$)")
 """A slash before a segment that is empty, `.` or `..`."""
-_JUDGED: Final = {
+_JUDGED = {
     **dict.fromkeys(("kept", "ready", "supported"), "good "),
     **dict.fromkeys(("contradicted", "rejected", "failed", "withdrawn"), "bad "),
 }
 """Outcome or status → how it is coloured."""
-_BADGED: Final = ("outcome", "status")
-_NAMED: Final = ("reason", "stage", "kind")
+_BADGED = ("outcome", "status")
+_NAMED = ("reason", "stage", "kind")
 """Columns whose values are names, not texts."""
-_LONGEST: Final = 240
+_LONGEST = 240
 
-TEMPLATES: Final = environment("medlive.web")
+TEMPLATES = environment("medlive.web")
 TEMPLATES.globals |= {
     "static_url": static_url,
     "most_of_reply": REPLY_CHARS_SHOWN,

@@ -1,8 +1,8 @@
 """What every request is held to before a page is looked for: its host, and how long address and headers are."""
 
 import re
+from collections.abc import Set
 from contextlib import suppress
-from typing import Final
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -15,27 +15,21 @@ from medlive.guard.bounds import HEADER_BYTES, QUERY_BYTES
 from medlive.guard.trust import read_address
 from medlive.web.site import site_of
 
-_HOST: Final = re.compile(
-    r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?"
-)
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_FOR_MONITORS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_FOR_MONITORS = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked by the address of a container, whatever it is today; nothing in the answers comes from the request."""
 
 
-class RequestChecks:
-    """Refuses requests for a host that is not this site's, and addresses or headers that are too long.
+def check_requests(app: ASGIApp, settings: WebSection) -> ASGIApp:
+    """The application without requests for a host that is not this site's, and with addresses or headers too long.
 
     This site's hosts are those of `[web] base_url` and `[web] hosts`, loopback, the address that the server was
     told to listen on, and the one that the connection arrived at.
     """
+    named = _LOOPBACK | set(map(_name, _configured(settings))) - {""}
 
-    def __init__(self, app: ASGIApp, settings: WebSection) -> None:
-        """Keep the application and the names of `[web]`."""
-        self.app = app
-        self.hosts = _LOOPBACK | set(map(_name, _configured(settings))) - {""}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 414, 421 or 431, or hand the request on."""
         status, text = 0, ""
         if scope["type"] == "http":
@@ -50,20 +44,23 @@ class RequestChecks:
                 text = (
                     f"The headers of a request have at most {HEADER_BYTES:,} bytes.\n"
                 )
-            elif not self._is_ours(scope):
+            elif not _is_ours(scope, named):
                 status = 421
                 text = "This server has no site of that name. Whoever runs it can add the name to [web] hosts.\n"
-        app = PlainTextResponse(text, status) if status else self.app
-        await app(scope, receive, send)
+        refusal = PlainTextResponse(text, status) if status else app
+        await refusal(scope, receive, send)
 
-    def _is_ours(self, scope: Scope) -> bool:
-        if scope["path"] in _FOR_MONITORS:
-            return True
-        (server, _) = scope.get("server") or ("", None)
-        bound = {server, getattr(scope["app"].state, "listens_on", "")} - {""}
-        hosts = Headers(scope=scope).getlist("host")
-        known = self.hosts | {_bracketed(name.lower()) for name in bound}
-        return len(hosts) == 1 and _name(hosts[0]) in known
+    return answer
+
+
+def _is_ours(scope: Scope, named: Set[str]) -> bool:
+    if scope["path"] in _FOR_MONITORS:
+        return True
+    (server, _) = scope.get("server") or ("", None)
+    bound = {server, getattr(scope["app"].state, "listens_on", "")} - {""}
+    hosts = Headers(scope=scope).getlist("host")
+    known = named | {_bracketed(name.lower()) for name in bound}
+    return len(hosts) == 1 and _name(hosts[0]) in known
 
 
 def site_address(request: Request) -> str:

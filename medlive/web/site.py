@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Depends, Form, Request
 
@@ -69,6 +69,7 @@ def site_of(request: Request) -> Site:
     return site
 
 
-READ: Final = ["GET", "HEAD"]
+READ = ["GET", "HEAD"]
 SiteOf = Annotated[Site, Depends(site_of)]
-Text = Annotated[str, Form()]
+Text = Annotated[str, Form(default_factory=str)]
+"""A field of a form; empty where it was not sent."""

@@ -2,7 +2,6 @@
 
 from functools import cache
 from importlib.resources import files
-from typing import Final
 
 from fastapi import APIRouter, HTTPException, Response
 
@@ -10,7 +9,7 @@ from medlive.integrity.digest import digest_bytes
 from medlive.publishing.target import IMMUTABLE, media_type
 from medlive.web.site import READ
 
-router: Final = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @cache

@@ -62,7 +62,7 @@ async def test_a_link_sets_one_password_once_and_expires(database: Database) -> 
         stored = (await session.execute(text("SELECT * FROM accounts"))).one()
         assert token not in str(stored)
         assert (await accounts.find_invited(session, token)).name == "ada"
-        assert await accounts.find_password(session, "ada") is None
+        assert await accounts.find_with_password(session, "ada") is None
         assert await accounts.use_link(session, token + "x", HASH) is None
         assert (await accounts.use_link(session, token, HASH)).role is Role.REVIEWER
         assert await accounts.use_link(session, token, HASH) is None
@@ -163,7 +163,7 @@ async def test_a_disabled_account_is_let_in_by_no_way_until_reset(
     async with database.begin() as session:
         open_link = await accounts.reset(session, "ada")
         await accounts.disable(session, "ada")
-        assert await accounts.find_password(session, "ada") is None
+        assert await accounts.find_with_password(session, "ada") is None
         assert await accounts.use_link(session, open_link, HASH) is None
         assert not await accounts.has_accounts(session)
         token = await accounts.start_session(session, ada)
@@ -172,7 +172,7 @@ async def test_a_disabled_account_is_let_in_by_no_way_until_reset(
             await accounts.use_link(session, await accounts.reset(session, "ada"), HASH)
             is not None
         )
-        assert await accounts.find_password(session, "ada") is not None
+        assert await accounts.find_with_password(session, "ada") is not None
         with pytest.raises(UsageError):
             await accounts.disable(session, "eve")
 

@@ -72,8 +72,8 @@ async def pending(session: AsyncSession) -> list[tuple[str, int]]:
 
 
 def members(database: Database, version: str) -> list[SnapshotCase]:
-    with read_snapshots(database.engine.url) as reader:
-        return list(reader.cases(version))
+    with read_snapshots(database.engine.url, version=version) as reader:
+        return list(reader.cases())
 
 
 async def test_a_case_has_one_stable_id_and_a_revision_for_each_wording(

@@ -506,7 +506,7 @@ async def _work(session: AsyncSession, keys: Sequence[int]) -> tuple[int, int]:
         "newest": bands.NEWEST,
         "candidates": bands.CANDIDATES,
     }
-    explain = text("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + bands._CANDIDATES.text)
+    explain = text("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + bands._CANDIDATES)
     [plan] = await session.scalar(explain, values)
     top = plan["Plan"]
     return _rows(top), top["Shared Hit Blocks"] + top["Shared Read Blocks"]

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.curation.cases import criteria_of
-from medlive.db.mapping import Record, is_one_of, read_records
+from medlive.db.mapping import Record, find_rows, read_records
 from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.release import CaseRevisionRow
 from medlive.rubric.model import Criterion
@@ -19,28 +18,26 @@ async def find_replies(
     session: AsyncSession, digests: Iterable[str]
 ) -> dict[str, ReplyRow]:
     """The replies to some requests, by the request's digest."""
-    rows = await session.scalars(
-        select(ReplyRow).where(is_one_of(ReplyRow.request_digest, digests))
-    )
+    own = "WHERE request_digest = ANY (:digests)"
+    rows = await find_rows(session, ReplyRow, own, digests=list(digests))
     return {row.request_digest: row for row in rows}
 
 
 async def list_revisions(session: AsyncSession, case_id: str) -> list[CaseRevision]:
     """A case's revisions, the first one first."""
-    row = CaseRevisionRow
-    query = select(row).where(row.case_id == case_id).order_by(row.revision)
+    own = "WHERE case_id = :case_id ORDER BY revision"
     revisions: list[CaseRevision] = []
-    for said in (await session.scalars(query)).all():
-        criteria = await criteria_of(session, case_id, said.revision)
-        revisions.append((said, criteria))
+    for row in await find_rows(session, CaseRevisionRow, own, case_id=case_id):
+        criteria = await criteria_of(session, case_id, row.revision)
+        revisions.append((row, criteria))
     return revisions
 
 
 async def list_memberships(session: AsyncSession, case_id: str) -> Sequence[Record]:
     """The snapshots that hold a case, the newest first: version, revision, first_release (the first snapshot that
     shows it; None: it is held out), frozen_at."""
-    query = text(
-        "SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)"
-        " WHERE case_id = :case_id ORDER BY version DESC"
-    )
+    query = """
+        SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)
+        WHERE case_id = :case_id ORDER BY version DESC
+    """
     return await read_records(session, query, {"case_id": case_id})

@@ -4,28 +4,28 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit.standing import count_stages
+from medlive.db.mapping import run_sql
 
-_RECENT = text(
-    "SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters' GROUP BY 1"
-)
-_JOBS = text(
-    "SELECT queue_name, status::text, count(*) FROM procrastinate_jobs GROUP BY 1, 2"
-)
-_OLDEST = text("""
-    SELECT queue_name, extract(epoch FROM now() - max(event.at))::float
-    FROM (SELECT queue_name, min(id) AS id FROM procrastinate_jobs WHERE status = 'todo' GROUP BY 1) AS oldest
-    JOIN procrastinate_events AS event ON event.job_id = oldest.id
-    WHERE event.type IN ('deferred', 'deferred_for_retry')
-    GROUP BY 1
-""")
-_SPENT = text("""
-    SELECT task, count(*), count(*) - count(cost_usd), count(*) FILTER (WHERE estimated), sum(cost_usd)::float
-    FROM replies WHERE created_at >= :since GROUP BY 1
-""")
+_GAUGES = {
+    "recent": """
+        SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :recent AND stage <> 'filters' GROUP BY 1
+    """,
+    "jobs": "SELECT queue_name, status::text, count(*) FROM procrastinate_jobs GROUP BY 1, 2",
+    "oldest": """
+        SELECT queue_name, extract(epoch FROM now() - max(event.at))::float
+        FROM (SELECT queue_name, min(id) AS id FROM procrastinate_jobs WHERE status = 'todo' GROUP BY 1) AS oldest
+        JOIN procrastinate_events AS event ON event.job_id = oldest.id
+        WHERE event.type IN ('deferred', 'deferred_for_retry')
+        GROUP BY 1
+    """,
+    "spent": """
+        SELECT task, count(*), count(*) - count(cost_usd), count(*) FILTER (WHERE estimated), sum(cost_usd)::float
+        FROM replies WHERE created_at >= :week GROUP BY 1
+    """,
+}
 
 
 async def read_gauges(
@@ -43,13 +43,8 @@ async def read_gauges(
         queue and status; `oldest` (queue, seconds since its oldest waiting job was deferred); `spent` (task, replies
         since, those without a price, those by a bound, US dollars of the priced).
     """
-    queries = {
-        "recent": (_RECENT, {"since": recent}),
-        "jobs": (_JOBS, {}),
-        "oldest": (_OLDEST, {}),
-        "spent": (_SPENT, {"since": week}),
-    }
     gauges: dict[str, Sequence[Any]] = {"threads": await count_stages(session)}
-    for name, (query, values) in queries.items():
-        gauges[name] = (await session.execute(query, values)).all()
+    for name, query in _GAUGES.items():
+        rows = await run_sql(session, query, recent=recent, week=week)
+        gauges[name] = rows.all()
     return gauges

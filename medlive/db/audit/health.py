@@ -4,16 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import Record, dump_json, read_records
+from medlive.db.mapping import Record, dump_json, read_column, read_records, read_value
 from medlive.db.schema.rights import expected_rights
 
-_QUEUES: Final = text("""
+_QUEUES = """
     WITH ready AS (
         SELECT job.id, queue_name, scheduled_at FROM procrastinate_jobs AS job
         WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())
@@ -31,8 +29,8 @@ _QUEUES: Final = text("""
         ) AS worked
     FROM oldest LEFT JOIN procrastinate_events AS event ON event.job_id = oldest.id
     GROUP BY 1, 2, oldest.id ORDER BY 1
-""")
-_FAILED_JOBS: Final = text("""
+"""
+_FAILED_JOBS = """
     SELECT queue_name AS queue, count(*) AS jobs, min(job.id) AS example
     FROM procrastinate_jobs AS job
     WHERE status = 'failed' AND NOT EXISTS (
@@ -40,8 +38,8 @@ _FAILED_JOBS: Final = text("""
         AND coalesce(later.lock, later.queueing_lock) = coalesce(job.lock, job.queueing_lock)
     )
     GROUP BY 1 ORDER BY 1
-""")
-_FAILURES: Final = text("""
+"""
+_FAILURES = """
     SELECT curations.revision_id AS revision_pk, threads.source, threads.thread_id, curations.stage,
         curations.reason, curations.detail, curations.attempt, curations.finished_at
     FROM (
@@ -51,32 +49,24 @@ _FAILURES: Final = text("""
     JOIN curations ON curations.id = standing.curation_id
     JOIN threads ON threads.id = standing.thread_id
     ORDER BY curations.id DESC
-""")
-_DECIDED: Final = text(
-    "SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'"
-)
-_DECISIONS: Final = text(
-    "SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most"
-)
-_IN_USE: Final = text(
-    "SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs)"
-)
-_TABLES: Final = text(
-    "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
-)
-_ROLES: Final = text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)")
-_WITHOUT: Final = text("""
+"""
+_DECIDED = "SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'"
+_DECISIONS = "SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most"
+_IN_USE = "SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs)"
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+_ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"
+_WITHOUT = """
     SELECT wanted.role, wanted.tab AS table, wanted.privilege
     FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(role text, tab text, privilege text, col text)
     WHERE to_regclass(quote_ident(wanted.tab)) IS NOT NULL AND NOT CASE WHEN col IS NULL
         THEN has_table_privilege(wanted.role, quote_ident(wanted.tab), wanted.privilege)
         ELSE has_column_privilege(wanted.role, quote_ident(wanted.tab), col, wanted.privilege) END
     ORDER BY 1, 2, 3
-""")
-_RIGHT: Final = re.compile(r"(\w+)(?: \(([^)]*)\))?")
+"""
+_RIGHT = re.compile(r"(\w+)(?: \(([^)]*)\))?")
 """A privilege of a GRANT, with its columns where it is for columns only."""
-MOST_FAILURES: Final = 2000
-MOST_DECISIONS: Final = 500
+MOST_FAILURES = 2000
+MOST_DECISIONS = 500
 """How many of the latest failures and decisions are read."""
 
 
@@ -113,33 +103,33 @@ async def failed_threads(
 
 async def count_decided(session: AsyncSession, since: datetime) -> int:
     """How many threads engines decided, or failed, since a moment."""
-    return await session.scalar(_DECIDED, {"since": since}) or 0
+    return await read_value(session, _DECIDED, since=since) or 0
 
 
 async def latest_decisions(session: AsyncSession) -> list[datetime]:
     """When the latest attempts ended, newest first, MOST_DECISIONS at most."""
-    return list(await session.scalars(_DECISIONS, {"most": MOST_DECISIONS}))
+    return await read_column(session, _DECISIONS, most=MOST_DECISIONS)
 
 
 async def is_in_use(session: AsyncSession) -> bool:
     """Whether anything was ever harvested or imported."""
-    return bool(await session.scalar(_IN_USE))
+    return bool(await read_value(session, _IN_USE))
 
 
 async def data_directory(session: AsyncSession) -> str | None:
     """Where the server keeps its data, on its own machine; None where this user may not know."""
     may = "SELECT pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')"
-    if not await session.scalar(text(may)):
+    if not await read_value(session, may):
         return None
-    place: str = (await session.execute(text("SHOW data_directory"))).scalar_one()
+    place: str = await read_value(session, "SHOW data_directory")
     return place
 
 
 async def missing_rights(session: AsyncSession) -> Sequence[Record]:
     """The rights that `medlive db roles` gives and that somebody has taken away, from the roles that exist: role,
     table, privilege."""
-    rights = expected_rights(set(await session.scalars(_TABLES)))
-    existing = set(await session.scalars(_ROLES, {"roles": list(rights)}))
+    rights = expected_rights(set(await read_column(session, _TABLES)))
+    existing = set(await read_column(session, _ROLES, roles=list(rights)))
     wanted = []
     for role in sorted(existing):
         for table, privileges in rights[role].items():

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -33,10 +33,10 @@ from medlive.guard.bounds import CURSOR_CHARS
 Columns = Mapping[str, Any]  # Name → SQL expression
 Rows = Select[*tuple[Any, ...]]
 
-MOST_COUNTED: Final = 2_000
+MOST_COUNTED = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
-_HAN: Final = re.compile(r"[\u3400-\u9fff]+")
-_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_HAN = re.compile(r"[\u3400-\u9fff]+")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +85,26 @@ class Listing:
     # joined to what else a page shows
     table: Rows | None = None
 
-    def chosen(self, where: Filter, *, without: str = "") -> list[Any]:
-        """The conditions of a filter's facets, less one. Raises UsageError for an unknown facet."""
-        conditions = []
+    def conditions(
+        self, where: Filter, *, without: str = "", alone: bool = False
+    ) -> list[Any]:
+        """The conditions of a filter, less those of one facet. Raises UsageError for an unknown facet.
+
+        A week's are about the moment, which is sorted by, unless facets stand `alone`.
+        """
+        conditions: list[Any] = []
         for name, values in where.facets.items():
             if name not in self.facets:
                 raise UsageError(f"this table has no {name}")
-            if name != without:
+            if name == without:
+                continue
+            if name != "week" or alone:
                 conditions.append(self.facets[name].in_(values))
-        return conditions
-
-    def conditions(self, where: Filter, *, without: str = "") -> list[Any]:
-        """The conditions of a filter, less those of one facet; a week's are about the moment, which is sorted by."""
-        facets = {name: where.facets[name] for name in where.facets if name != "week"}
-        conditions = self.chosen(Filter(facets), without=without)
-        if "week" in where.facets and without != "week":
-            conditions.append(_in_weeks(self.moment, where.facets["week"]))
+                continue
+            weeks = []
+            for first, end in map(week_bounds, values):
+                weeks.append(and_(self.moment >= first, self.moment < end))
+            conditions.append(or_(*weeks))
         if where.since is not None:
             conditions.append(self.moment >= where.since)
         if where.until is not None:
@@ -188,12 +192,6 @@ def define_listing(
     )
 
 
-def _in_weeks(moment: Any, weeks: Iterable[str]) -> ColumnElement[bool]:
-    """The condition that a moment lies in one of some weeks."""
-    bounds = map(week_bounds, weeks)
-    return or_(*(and_(moment >= first, moment < end) for first, end in bounds))
-
-
 def has_words(words: Any) -> Callable[[str], ColumnElement[bool]]:
     """A search for rows whose tsvector, made by `medlive_words`, has all words of a text."""
 
@@ -252,8 +250,12 @@ async def load_page(
     has_before, has_after = (more, True) if backwards else (after is not None, more)
     keys = []
     for row in rows_read:
-        values = [getattr(row, f"key_{n}") for n in range(len(order))]
-        keys.append("~".join(map(_as_text, values)))
+        parts = []
+        for n in range(len(order)):
+            value = getattr(row, f"key_{n}")
+            is_moment = isinstance(value, datetime)
+            parts.append(value.isoformat() if is_moment else str(value))
+        keys.append("~".join(parts))
     return RowPage(
         rows=[_shown(listing, row) for row in rows_read],
         before=keys[0] if keys and has_before else None,
@@ -315,13 +317,11 @@ async def _count_by(
     """How many rows there are, and by the values of each of some facets, most first."""
     columns = [listing.facets[name].label(name) for name in names]
     source = listing.query if listing.table is None else listing.table
-    if _are_all_counted(listing, where):
-        rows = source.with_only_columns(*columns, func.count())
-        rows = rows.where(*listing.chosen(where, without=without)).group_by(*columns)
-    else:
-        rows = source.with_only_columns(*columns, literal(1))
-        rows = rows.where(*listing.conditions(where, without=without))
-        rows = rows.limit(MOST_COUNTED + 1)
+    alone = _are_all_counted(listing, where)
+    conditions = listing.conditions(where, without=without, alone=alone)
+    rows = source.with_only_columns(*columns, func.count() if alone else literal(1))
+    rows = rows.where(*conditions)
+    rows = rows.group_by(*columns) if alone else rows.limit(MOST_COUNTED + 1)
     total = 0
     facets: dict[str, dict[str, int]] = {name: {} for name in names}
     for *values, n in await session.execute(rows):
@@ -335,26 +335,22 @@ async def _count_by(
     return total, facets
 
 
-def _as_text(value: Any) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
 def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
     """The values that a key was made of. Raises UsageError."""
+    values: list[Any] = []
     try:
         if len(key) > CURSOR_CHARS:
             raise ValueError(key)
-        pairs = zip(key.split("~"), order, strict=True)
-        return [_parse_value(text, column.type) for text, column in pairs]
+        for text, column in zip(key.split("~"), order, strict=True):
+            kind = column.type
+            if isinstance(kind, DateTime):
+                values.append(literal(datetime.fromisoformat(text), kind))
+            elif isinstance(kind, Integer):
+                if _WHOLE_NUMBER.fullmatch(text) is None:
+                    raise ValueError(text)
+                values.append(literal(int(text), BigInteger))
+            else:
+                values.append(literal(to_stored(text), kind))
     except ValueError:
         raise UsageError(f"not the key of a row: {key[:80]!r}") from None
-
-
-def _parse_value(text: str, kind: Any) -> Any:
-    if isinstance(kind, DateTime):
-        return literal(datetime.fromisoformat(text), kind)
-    if isinstance(kind, Integer):
-        if _WHOLE_NUMBER.fullmatch(text) is None:
-            raise ValueError(text)
-        return literal(int(text), BigInteger)
-    return literal(to_stored(text), kind)
+    return values

@@ -1,17 +1,17 @@
 """What engines cost in a time, by task, engine and source."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
 from medlive.db.iso_weeks import week_bounds
-from medlive.db.mapping import Record, read_records
+from medlive.db.mapping import Record, read_as, read_records, read_value
 from medlive.snapshot.manifest import WeekCost
 
-_SPENT = text("""
+_SPENT = """
     SELECT CASE grouping(task, engine, source, stage) WHEN 7 THEN 'task' WHEN 11 THEN 'engine'
             WHEN 13 THEN 'source' WHEN 14 THEN 'stage' ELSE 'all' END AS by,
         coalesce(task, engine, source, stage, '') AS name, count(*) AS replies,
@@ -33,23 +33,25 @@ _SPENT = text("""
         FROM replies WHERE created_at >= :since AND created_at < :until
     ) AS paid
     GROUP BY GROUPING SETS ((task), (engine), (source), (stage), ()) ORDER BY by, known_usd DESC, name
-""")
+"""
 
 
-_WEEK = text("""
+_WEEK = """
     SELECT split_part(task, '.', 1) AS stage, coalesce(sum(cost_usd), 0)::float AS known_usd,
         count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated
     FROM replies WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
-""")
-_ENDED = text("""
+"""
+_ENDED = """
     SELECT count(DISTINCT revision_id) FROM curations
     WHERE outcome = :outcome AND finished_at >= :since AND finished_at < :until
-""")
-_CURATED = text("""
-    SELECT count(DISTINCT thread_id) FROM curations
-    JOIN thread_revisions ON thread_revisions.id = curations.revision_id
-    WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
-""")
+"""
+_MEAN_COST = """
+    SELECT CASE WHEN count(cost_usd) = count(*) THEN CAST(coalesce(sum(cost_usd), 0) AS float) / nullif((
+        SELECT count(DISTINCT thread_id) FROM curations
+        JOIN thread_revisions ON thread_revisions.id = curations.revision_id
+        WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
+    ), 0) END FROM replies
+"""
 
 
 async def stage_spending(
@@ -63,14 +65,8 @@ async def stage_spending(
 
 async def mean_thread_cost(session: AsyncSession) -> float | None:
     """US dollars for a thread that engines were asked about; None without any, or where a reply has no price."""
-    curated = await session.scalar(_CURATED)
-    always = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-    known = 0.0
-    for stage in await stage_spending(session, *always):
-        if stage.unpriced:
-            return None
-        known += stage.known_usd
-    return known / curated if curated else None
+    mean: float | None = await read_value(session, _MEAN_COST)
+    return mean
 
 
 async def count_ended(
@@ -78,7 +74,7 @@ async def count_ended(
 ) -> int:
     """The threads that came to an outcome in that time, also those that have gone on since."""
     values = {"outcome": outcome.value, "since": since, "until": until}
-    return await session.scalar(_ENDED, values) or 0
+    return await read_value(session, _ENDED, **values) or 0
 
 
 async def week_cost(session: AsyncSession, week: str) -> WeekCost:
@@ -97,14 +93,29 @@ async def week_cost(session: AsyncSession, week: str) -> WeekCost:
     )
 
 
+@dataclass(frozen=True)
+class Spent:
+    """What the replies of a time cost that have one stage, task, engine or source; or all of them."""
+
+    by: str  # stage, task, engine, source or all
+    name: str  # "" for replies that no decision used
+    replies: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    unpriced: int  # Those whose price is unknown
+    estimated: (
+        int  # Those whose endpoint reported no usage: their tokens are an upper bound
+    )
+    known_usd: float  # What those with a price cost
+    cost_usd: float | None  # None with an unpriced one
+
+
 async def spending(
     session: AsyncSession, since: datetime, until: datetime
-) -> Sequence[Record]:
+) -> list[Spent]:
     """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all.
 
-    A reply counts once, when it was stored, for the thread that used it first. Each row has `by` (stage, task, engine,
-    source or all), `name` ("" for replies that no decision used), the numbers of replies and of their input_tokens,
-    cached_tokens and output_tokens, of those whose price is unknown (unpriced) and of those whose endpoint reported
-    no usage (estimated: an upper bound); known_usd, what those with a price cost; cost_usd, None with an unpriced one.
+    A reply counts once, when it was stored, for the thread that used it first.
     """
-    return await read_records(session, _SPENT, {"since": since, "until": until})
+    return await read_as(session, Spent, _SPENT, since=since, until=until)

@@ -1,8 +1,5 @@
 """Calls with their replies, claims with their evidence, harvests and pages, as listed."""
 
-from collections.abc import Mapping
-from typing import Final
-
 from sqlalchemy import (
     Text,
     case,
@@ -12,7 +9,7 @@ from sqlalchemy import (
 )
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import Listing, contains, define_listing, has_words
+from medlive.db.audit.listing import contains, define_listing, has_words
 from medlive.db.audit.threads import CASES, THREADS, cited_words
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.decisions import (
@@ -152,7 +149,7 @@ PAGES = define_listing(
 )
 
 
-LISTINGS: Final[Mapping[str, Listing]] = {
+LISTINGS = {
     "threads": THREADS,
     "cases": CASES,
     "calls": CALLS,

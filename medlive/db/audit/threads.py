@@ -35,13 +35,22 @@ FACETS = (
 
 def cited_words(*which: Any, label: Any = "") -> Any:
     """The passages that some claims' verdicts quote, each with its words, as an array; empty for none."""
-    shown = ClaimEvidenceRow
-    words = func.coalesce(shown.second_quote, shown.harm_quote, shown.quote)
+    words = func.coalesce(
+        ClaimEvidenceRow.second_quote,
+        ClaimEvidenceRow.harm_quote,
+        ClaimEvidenceRow.quote,
+    )
     line = func.concat(label, PassageRow.id, ": ", words)
     cited = select(
-        func.array_agg(aggregate_order_by(line, shown.element_id, shown.position))
+        func.array_agg(
+            aggregate_order_by(
+                line, ClaimEvidenceRow.element_id, ClaimEvidenceRow.position
+            )
+        )
     )
-    cited = cited.join_from(shown, PassageRow, PassageRow.key == shown.passage_key)
+    cited = cited.join_from(
+        ClaimEvidenceRow, PassageRow, PassageRow.key == ClaimEvidenceRow.passage_key
+    )
     lines = cited.where(words.is_not(None), *which).scalar_subquery()
     return func.coalesce(lines, cast([], ARRAY(Text)), type_=ARRAY(AnyText))
 

@@ -8,12 +8,11 @@ people have no part in it.
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import Record, read_records
 
-_BY_PAPER = text("""
+_BY_PAPER = """
     WITH judged AS (
       SELECT outcome, CASE
         WHEN reason IN ('no_narrative', 'no_query', 'no_advice') THEN 'rejected'
@@ -28,7 +27,7 @@ _BY_PAPER = text("""
       WHERE started_at >= :since AND started_at < :until AND outcome <> 'failed'
     )
     SELECT outcome, by_paper, count(*) AS threads FROM judged GROUP BY 1, 2 ORDER BY 1, 2
-""")
+"""
 
 
 async def outcomes_by_paper(

@@ -5,16 +5,22 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from sqlalchemy import exists, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
-from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
-from medlive.db.mapping import Record, insert_rows, read, read_records, row_of
+from medlive.db.mapping import (
+    Record,
+    find_row,
+    find_rows,
+    insert_rows,
+    read,
+    read_records,
+    row_of,
+    run_sql,
+)
 from medlive.db.tables.intake import ThreadRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
@@ -23,13 +29,12 @@ from medlive.db.tables.release import (
     CriterionRow,
     ReviewAction,
     ReviewRow,
-    SnapshotMemberRow,
 )
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_json
 from medlive.rubric.model import Criterion, Origin, Rubric
 
-_NOT_BY_MODELS: Final = (
+_NOT_BY_MODELS = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
 )
 
@@ -137,11 +142,9 @@ async def find_review(
     session: AsyncSession, case_id: str, revision: int, actions: Sequence[ReviewAction]
 ) -> ReviewRow | None:
     """The last of some actions that people took on a revision; None: nobody did."""
-    row = ReviewRow
-    query = select(row).where(
-        row.case_id == case_id, row.revision == revision, row.action.in_(actions)
-    )
-    return await session.scalar(query.order_by(row.number.desc()).limit(1))
+    own = "WHERE case_id = :case_id AND revision = :revision AND action = ANY (:actions) ORDER BY id DESC"
+    values = {"revision": revision, "actions": [action.value for action in actions]}
+    return await find_row(session, ReviewRow, own, case_id=case_id, **values)
 
 
 async def add_revision(
@@ -176,28 +179,29 @@ async def set_status(
     session: AsyncSession, case_id: str, status: CaseStatus, reason: str | None
 ) -> None:
     """Give a case a status and its reason (None for a ready one), unless it is withdrawn."""
-    which = (CaseRow.id == case_id) & (CaseRow.status != CaseStatus.WITHDRAWN)
-    moved = update(CaseRow).where(which).values(status=status, status_reason=reason)
-    await session.execute(moved)
+    moved = """
+        UPDATE cases SET status = :status, status_reason = :reason WHERE id = :case_id AND status <> 'withdrawn'
+    """
+    values = {"case_id": case_id, "status": status.value, "reason": reason}
+    await run_sql(session, moved, **values)
 
 
 async def reopen_case(session: AsyncSession, case_id: str, reason: str) -> None:
     """Hold a withdrawn case for a person."""
-    which = (CaseRow.id == case_id) & (CaseRow.status == CaseStatus.WITHDRAWN)
-    await _hold(session, which, reason)
+    hold = """
+        UPDATE cases SET status = 'held', status_reason = :reason WHERE id = :case_id AND status = 'withdrawn'
+    """
+    await run_sql(session, hold, case_id=case_id, reason=reason)
 
 
 async def hold_case_of_thread(
     session: AsyncSession, thread_pk: int, reason: str
 ) -> None:
     """Take a thread's ready case back until a person looks."""
-    which = (CaseRow.thread_id == thread_pk) & (CaseRow.status == CaseStatus.READY)
-    await _hold(session, which, reason)
-
-
-async def _hold(session: AsyncSession, which: ColumnElement[bool], reason: str) -> None:
-    values = {"status": CaseStatus.HELD, "status_reason": reason}
-    await session.execute(update(CaseRow).where(which).values(values))
+    hold = """
+        UPDATE cases SET status = 'held', status_reason = :reason WHERE thread_id = :thread AND status = 'ready'
+    """
+    await run_sql(session, hold, thread=thread_pk, reason=reason)
 
 
 async def apply_review(
@@ -234,8 +238,8 @@ async def find_case(
 async def _latest_revision(
     session: AsyncSession, case_id: str
 ) -> CaseRevisionRow | None:
-    query = select(CaseRevisionRow).where(CaseRevisionRow.case_id == case_id)
-    return await session.scalar(query.where(is_latest_case()))
+    latest = "WHERE case_id = :case_id ORDER BY revision DESC LIMIT 1"
+    return await find_row(session, CaseRevisionRow, latest, case_id=case_id)
 
 
 async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
@@ -250,12 +254,12 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
 
 async def list_overruled(session: AsyncSession) -> list[Mapping[str, Any]]:
     """The cases whose confirmed veto people overruled, by id: case_id, revision, status, query, overruled (why)."""
-    query = text("""
+    query = """
         SELECT case_id, revision, status, query, overruled FROM case_revisions AS r JOIN cases ON cases.id = case_id
         WHERE overruled IS NOT NULL AND NOT EXISTS (
             SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
         ) ORDER BY case_id
-    """)
+    """
     return list(map(vars, await read_records(session, query)))
 
 
@@ -263,38 +267,17 @@ async def case_of_thread(
     session: AsyncSession, thread_pk: int
 ) -> tuple[CaseRow, CaseRevisionRow] | None:
     """A thread's case with its latest revision; None without a case or without a revision of it."""
-    query = select(CaseRow, CaseRevisionRow)
-    query = query.join(CaseRevisionRow, CaseRevisionRow.case_id == CaseRow.id)
-    query = query.where(CaseRow.thread_id == thread_pk, is_latest_case())
-    row = (await session.execute(query)).first()
-    return None if row is None else (row[0], row[1])
-
-
-def is_latest_case() -> ColumnElement[bool]:
-    """The condition that a `CaseRevisionRow` is its case's latest."""
-    later = aliased(CaseRevisionRow)
-    return ~exists().where(
-        later.case_id == CaseRevisionRow.case_id,
-        later.revision > CaseRevisionRow.revision,
-    )
-
-
-def is_member(version: str, *, shown: bool = False) -> ColumnElement[bool]:
-    """The condition that a `CaseRevisionRow` is in a snapshot; with `shown` one that is not held out."""
-    row, member = CaseRevisionRow, SnapshotMemberRow
-    membership = exists().where(
-        member.version == version,
-        member.case_id == row.case_id,
-        member.revision == row.revision,
-    )
-    return membership.where(member.first_release.is_not(None)) if shown else membership
+    own = "WHERE thread_id = :thread"
+    case = await find_row(session, CaseRow, own, thread=thread_pk)
+    revision = None if case is None else await _latest_revision(session, case.id)
+    return None if case is None or revision is None else (case, revision)
 
 
 async def criteria_of(
     session: AsyncSession, case_id: str, revision: int
 ) -> list[Criterion]:
     """The criteria of a case's revision, in their order."""
-    row = CriterionRow
-    query = select(row).where(row.case_id == case_id, row.revision == revision)
-    rows = await session.scalars(query.order_by(row.position))
-    return [read(Criterion, c, id=c.criterion_id) for c in rows]
+    own = "WHERE case_id = :case_id AND revision = :revision ORDER BY position"
+    values = {"case_id": case_id, "revision": revision}
+    rows = await find_rows(session, CriterionRow, own, **values)
+    return [read(Criterion, row, id=row.criterion_id) for row in rows]

@@ -2,11 +2,10 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import delete, select, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import delete, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import find_rows, insert_rows, read, read_column, row_of
 from medlive.db.session import Database
 from medlive.db.tables.release import CircuitRow
 from medlive.llm.circuit import Opening
@@ -32,8 +31,10 @@ class PostgresCircuits:
                 if new is None:
                     return True
                 row = row_of(CircuitRow, new, key=key)
-                added = upsert(CircuitRow).values(row).on_conflict_do_nothing()
-                return await session.scalar(added.returning(CircuitRow.key)) is not None
+                added = await insert_rows(
+                    session, CircuitRow, [row], skip_known=True, returning=("key",)
+                )
+                return bool(added)
             same = (CircuitRow.key == key, CircuitRow.retry_at == known.retry_at)
             if new is None:
                 removed = delete(CircuitRow).where(*same).returning(CircuitRow.key)
@@ -46,9 +47,8 @@ async def list_circuits(
     session: AsyncSession, names: Collection[str] | None = None
 ) -> list[Opening]:
     """The open circuits of these keys or endpoints (None: every one), the oldest first."""
-    query = select(CircuitRow).order_by(CircuitRow.opened_at, CircuitRow.key)
     openings = []
-    for row in await session.scalars(query):
+    for row in await find_rows(session, CircuitRow, "ORDER BY opened_at, key"):
         if names is None or row.key in names or row.endpoint in names:
             openings.append(read(Opening, row))
     return openings
@@ -58,9 +58,6 @@ async def reset_circuits(
     session: AsyncSession, endpoints: Collection[str]
 ) -> list[str]:
     """Close the circuits of these endpoints, whatever their key; the endpoints of those that were open."""
-    statement = (
-        delete(CircuitRow)
-        .where(CircuitRow.endpoint.in_(endpoints))
-        .returning(CircuitRow.endpoint)
-    )
-    return sorted(set(await session.scalars(statement)))
+    closed = "DELETE FROM circuits WHERE endpoint = ANY (:endpoints) RETURNING endpoint"
+    names = await read_column(session, closed, endpoints=list(endpoints))
+    return sorted(set(names))

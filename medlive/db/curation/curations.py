@@ -5,14 +5,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
 
 from medlive.curation import model
-from medlive.db.mapping import add_row, insert_parts, insert_rows, read, row_of
+from medlive.db.mapping import (
+    add_row,
+    find_row,
+    find_rows,
+    insert_parts,
+    insert_rows,
+    read,
+    read_column,
+    row_of,
+    run_sql,
+)
 from medlive.db.tables import decisions as tables
 from medlive.db.tables import examinations
 from medlive.db.tables.base import Base
@@ -23,7 +33,7 @@ from medlive.llm.ask import CallOutcome
 
 T = TypeVar("T")
 _Rows = list[dict[str, Any]]
-_PARTS: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
+_PARTS: Mapping[str, tuple[type[Any], type[Any]]] = {
     "elements": (model.Element, tables.ElementRow),
     "requirements": (model.Requirement, tables.RequirementRow),
     "checks": (model.ControllerCheck, tables.ControllerCheckRow),
@@ -32,6 +42,7 @@ _PARTS: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
 }
 """Field of a curation → what it is a tuple of, and the table of that."""
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
+_OWN = "WHERE curation_id = :curation ORDER BY position"
 
 
 async def save_curation(
@@ -49,7 +60,6 @@ async def save_curation(
     stored and that decision's number is returned. After a failure comes the next attempt.
     """
     await lock_revision(session, revision_pk)
-    row = tables.CurationRow
     latest = await _latest_attempt(session, revision_pk, pipeline_digest)
     if latest is not None and latest.outcome is not model.Outcome.FAILED:
         return latest.id
@@ -57,7 +67,7 @@ async def save_curation(
         used = row_of(tables.EvidenceIndexRow, index)
         await insert_rows(session, tables.EvidenceIndexRow, [used], skip_known=True)
     values = row_of(
-        row,
+        tables.CurationRow,
         curation,
         revision_id=revision_pk,
         pipeline_digest=pipeline_digest,
@@ -69,7 +79,7 @@ async def save_curation(
         finished_at=finished_at,
     )
     texts = {} if curation.text is None else asdict(curation.text)
-    curation_id = (await add_row(session, row(**values | texts))).id
+    curation_id = (await add_row(session, tables.CurationRow(**values | texts))).id
     await _save_parts(session, curation_id, curation)
     return curation_id
 
@@ -85,15 +95,14 @@ async def list_curations(
     session: AsyncSession, revision_pk: int
 ) -> list[tables.CurationRow]:
     """Every decision about a thread's revision, the latest first."""
-    row = tables.CurationRow
-    query = select(row).where(row.revision_id == revision_pk)
-    return list(await session.scalars(query.order_by(row.id.desc())))
+    own = "WHERE revision_id = :revision ORDER BY id DESC"
+    return await find_rows(session, tables.CurationRow, own, revision=revision_pk)
 
 
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
     """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
     query = "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE"
-    await session.execute(text(query), {"id": revision_pk})
+    await run_sql(session, query, id=revision_pk)
 
 
 async def latest_outcome(
@@ -107,25 +116,23 @@ async def latest_outcome(
 async def _latest_attempt(
     session: AsyncSession, revision_pk: int, pipeline_digest: str
 ) -> tables.CurationRow | None:
-    row = tables.CurationRow
-    attempts = select(row).where(
-        row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
-    )
-    return await session.scalar(attempts.order_by(row.attempt.desc()).limit(1))
+    latest = "WHERE revision_id = :revision AND pipeline_digest = :pipeline ORDER BY attempt DESC LIMIT 1"
+    values = {"revision": revision_pk, "pipeline": pipeline_digest}
+    return await find_row(session, tables.CurationRow, latest, **values)
 
 
-_IS_LATEST: Final = """NOT EXISTS (
+_IS_LATEST = """NOT EXISTS (
     SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
 )"""
-_UNTRIED: Final = text(f"""
+_UNTRIED = f"""
     SELECT r.id FROM thread_revisions AS r JOIN filter_results AS result ON result.revision_id = r.id
     WHERE chain_digest = :chain AND passed AND {_IS_LATEST} AND NOT EXISTS (
         SELECT FROM curations WHERE curations.revision_id = r.id
             AND (CAST(:pipeline AS text) IS NULL OR pipeline_digest = :pipeline)
     )
     ORDER BY r.id
-""")
-_FAILED: Final = text(f"""
+"""
+_FAILED = f"""
     SELECT r.id FROM thread_revisions AS r JOIN curations ON revision_id = r.id WHERE {_IS_LATEST}
     GROUP BY r.id
     HAVING coalesce(
@@ -135,7 +142,7 @@ _FAILED: Final = text(f"""
             WHERE pipeline_digest = :pipeline AND reason NOT IN ('endpoint_unavailable', 'budget_spent')
         ) < :most)
     ORDER BY r.id
-""")
+"""
 
 
 async def untried_revisions(
@@ -144,7 +151,7 @@ async def untried_revisions(
     """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
     oldest first."""
     values = {"chain": chain_digest, "pipeline": pipeline_digest}
-    return list(await session.scalars(_UNTRIED, values))
+    return await read_column(session, _UNTRIED, **values)
 
 
 async def failed_revisions(
@@ -157,7 +164,7 @@ async def failed_revisions(
     an endpoint that is away, or a budget that is spent, says nothing about a thread.
     """
     values = {"pipeline": pipeline_digest, "most": max_attempts}
-    return list(await session.scalars(_FAILED, values))
+    return await read_column(session, _FAILED, **values)
 
 
 async def load_curation(session: AsyncSession, curation_id: int) -> model.Curation:
@@ -197,8 +204,7 @@ async def _parts(
     session: AsyncSession, curation_id: int, kind: type[T], table: Any
 ) -> tuple[T, ...]:
     """A curation's parts of a kind in their order."""
-    query = select(table).where(table.curation_id == curation_id)
-    rows = await session.scalars(query.order_by(table.position))
+    rows = await find_rows(session, table, _OWN, curation=curation_id)
     return tuple(read(kind, row) for row in rows)
 
 
@@ -252,59 +258,54 @@ def _evidence_rows(
     Raises MedliveError when the claim cites a passage that was not retrieved for it.
     """
     second = claim.second
-    quotes = {
-        "quote": _quotes(claim.citations),
-        "second_quote": _quotes(second.citations if second else ()),
-        "harm_quote": _quotes(second.harm_citations if second else ()),
+    cited = {
+        "quote": claim.citations,
+        "second_quote": second.citations if second else (),
+        "harm_quote": second.harm_citations if second else (),
     }
-    places = {cited.passage_id: n for n, cited in enumerate(claim.citations, start=1)}
-    retrieved = {hit.passage.id for hit in claim.hits}
-    if unknown := sorted(set[str]().union(*quotes.values()) - retrieved):
-        raise MedliveError(
-            f"claim {claim.element_id} cites passages that were not retrieved: "
-            + ", ".join(unknown)
-        )
     rows = []
+    row_by_passage: dict[str, dict[str, Any]] = {}
     for position, hit in enumerate(claim.hits, start=1):
         values = row_of(tables.PassageRow, hit.passage, digest=hit.passage.digest)
         key = digest_json({**values, "published": str(values["published"])})
         passages[key] = {"key": key, **values}
-        row = row_of(
-            tables.ClaimEvidenceRow,
-            hit,
-            curation_id=curation_id,
-            element_id=claim.element_id,
-            position=position,
-            passage_key=key,
-            cited_as=places.pop(hit.passage.id, None),
-        )
-        for column, quoted in quotes.items():
-            row[column] = quoted.pop(hit.passage.id, None)
-        rows.append(row)
+        about = {"curation_id": curation_id, "element_id": claim.element_id}
+        about |= {"position": position, "passage_key": key, "cited_as": None}
+        empty = dict.fromkeys(cited)
+        rows.append(row_of(tables.ClaimEvidenceRow, hit, **about, **empty))
+        row_by_passage.setdefault(hit.passage.id, rows[-1])
+    for column, citations in cited.items():
+        for place, citation in enumerate(citations, start=1):
+            if (row := row_by_passage.get(citation.passage_id)) is None:
+                raise MedliveError(
+                    f"claim {claim.element_id} cites a passage that was not retrieved: {citation.passage_id}"
+                )
+            row[column] = citation.quote
+            if column == "quote":
+                row["cited_as"] = place
     return rows
-
-
-def _quotes(citations: Sequence[model.Citation]) -> dict[str, str]:
-    """Passage's id → the words that are cited of it."""
-    return {cited.passage_id: cited.quote for cited in citations}
 
 
 async def _load_claims(
     session: AsyncSession, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
-    evidence, verdict = tables.ClaimEvidenceRow, tables.ClaimVerdictRow
     query = (
-        select(evidence, tables.PassageRow)
-        .join(tables.PassageRow, tables.PassageRow.key == evidence.passage_key)
-        .where(evidence.curation_id == curation_id)
-        .order_by(evidence.position)
+        select(tables.ClaimEvidenceRow, tables.PassageRow)
+        .join(
+            tables.PassageRow,
+            tables.PassageRow.key == tables.ClaimEvidenceRow.passage_key,
+        )
+        .where(tables.ClaimEvidenceRow.curation_id == curation_id)
+        .order_by(tables.ClaimEvidenceRow.position)
     )
     by_element: dict[str, list[Any]] = defaultdict(list)
     for row, passage in await session.execute(query):
         by_element[row.element_id].append((row, passage))
-    rows = select(verdict).where(verdict.curation_id == curation_id)
+    rows = select(tables.ClaimVerdictRow).where(
+        tables.ClaimVerdictRow.curation_id == curation_id
+    )
     claims = []
-    for claim in await session.scalars(rows.order_by(verdict.position)):
+    for claim in await session.scalars(rows.order_by(tables.ClaimVerdictRow.position)):
         met = by_element[claim.element_id]
         hits = []
         for row, passage in met:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit.standing import count_stages
-from medlive.db.mapping import insert_rows
+from medlive.db.mapping import find_row, find_rows, insert_rows
 from medlive.db.tables.decisions import FilterResultRow
 
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
@@ -45,24 +45,18 @@ async def filter_verdicts_of(
     session: AsyncSession, revision_pk: int
 ) -> list[dict[str, Any]]:
     """Every rule's verdict about a thread's revision, chain by chain, in the rules' order."""
-    row = FilterResultRow
-    query = (
-        select(row.verdicts)
-        .where(row.revision_id == revision_pk)
-        .order_by(row.chain_digest)
-    )
-    return [
-        verdict for verdicts in await session.scalars(query) for verdict in verdicts
-    ]
+    own = "WHERE revision_id = :revision ORDER BY chain_digest"
+    results = await find_rows(session, FilterResultRow, own, revision=revision_pk)
+    return list(chain.from_iterable(result.verdicts for result in results))
 
 
 async def filter_reason_of(session: AsyncSession, revision_pk: int) -> str | None:
     """Why the latest chain that judged a thread's revision rejected it; None where it passed or waits."""
-    row = FilterResultRow
-    query = select(row.reason).where(row.revision_id == revision_pk)
-    return await session.scalar(
-        query.order_by(row.decided_at.desc(), row.chain_digest).limit(1)
+    latest = (
+        "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest LIMIT 1"
     )
+    result = await find_row(session, FilterResultRow, latest, revision=revision_pk)
+    return None if result is None else result.reason
 
 
 @dataclass(frozen=True, slots=True)

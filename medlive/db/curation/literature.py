@@ -2,29 +2,31 @@
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import Final
 
-from sqlalchemy import delete, func, select, text
-from sqlalchemy.dialects.postgresql import insert
-
+from medlive.db.mapping import find_rows, read_column, read_value, run_sql
 from medlive.db.session import Database
 from medlive.db.tables.literature import LiteratureAnswerRow
 
-_TAKE_TURN = text("""
+_TAKE_TURN = """
     INSERT INTO literature_turns (service, next_at)
     VALUES (:service, clock_timestamp() + make_interval(secs => :interval_s))
     ON CONFLICT (service) DO UPDATE SET next_at =
         greatest(literature_turns.next_at, clock_timestamp()) + make_interval(secs => :interval_s)
     RETURNING extract(epoch FROM next_at - clock_timestamp())
-""")
+"""
 
-_HOLD_BACK = text("""
+_HOLD_BACK = """
     INSERT INTO literature_turns (service, next_at)
     VALUES (:service, clock_timestamp() + make_interval(secs => :wait_s))
     ON CONFLICT (service) DO UPDATE SET next_at =
         greatest(literature_turns.next_at, clock_timestamp() + make_interval(secs => :wait_s))
-""")
-BATCH: Final = 1000
+"""
+_SAVE = """
+    INSERT INTO literature_answers (key, service, body)
+    SELECT key, :service, body FROM unnest(CAST(:keys AS text[]), CAST(:bodies AS bytea[])) AS answer (key, body)
+    ON CONFLICT (key) DO UPDATE SET body = excluded.body, fetched_at = now()
+"""
+BATCH = 1000
 """Answers that are deleted at once."""
 
 
@@ -38,50 +40,45 @@ class PostgresAnswers:
 
     async def load(self, keys: Collection[str]) -> dict[str, bytes]:
         """See AnswerStore."""
-        row = LiteratureAnswerRow
-        recent = select(row).where(
-            row.key.in_(keys), row.fetched_at > func.now() - self._age
+        recent = (
+            "WHERE key = ANY (:keys) AND fetched_at > now() - CAST(:age AS interval)"
         )
+        values = {"keys": list(keys), "age": self._age}
         async with self._database.read() as session:
-            return {answer.key: answer.body for answer in await session.scalars(recent)}
+            answers = await find_rows(session, LiteratureAnswerRow, recent, **values)
+        return {answer.key: answer.body for answer in answers}
 
     async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
         # In order, so that two workers never wait for one another.
-        rows = [
-            {"key": key, "service": service, "body": body}
-            for key, body in sorted(answers.items())
-        ]
-        statement = insert(LiteratureAnswerRow).values(rows)
-        newer = {"body": statement.excluded.body, "fetched_at": func.now()}
+        keys = sorted(answers)
+        bodies = [answers[key] for key in keys]
         async with self._database.begin() as session:
-            await session.execute(
-                statement.on_conflict_do_update(index_elements=["key"], set_=newer)
-            )
+            await run_sql(session, _SAVE, service=service, keys=keys, bodies=bodies)
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """See AnswerStore; the database's clock counts."""
         values = {"service": service, "interval_s": interval_s}
         async with self._database.begin() as session:
-            until_next = await session.scalar(_TAKE_TURN, values)
+            until_next = await read_value(session, _TAKE_TURN, **values)
         return max(0.0, float(until_next) - interval_s)
 
     async def hold_back(self, service: str, wait_s: float) -> None:
         """See AnswerStore; the database's clock counts."""
         async with self._database.begin() as session:
-            await session.execute(_HOLD_BACK, {"service": service, "wait_s": wait_s})
+            await run_sql(session, _HOLD_BACK, service=service, wait_s=wait_s)
 
     async def delete_old(self) -> int:
         """Delete the answers that are no longer used, a batch at a time; return how many."""
-        row = LiteratureAnswerRow
-        old = (
-            select(row.key).where(row.fetched_at <= func.now() - self._age).limit(BATCH)
-        )
+        old = """
+            DELETE FROM literature_answers WHERE key IN (
+                SELECT key FROM literature_answers WHERE fetched_at <= now() - CAST(:age AS interval) LIMIT :batch
+            ) RETURNING key
+        """
         count = 0
         while True:
             async with self._database.begin() as session:
-                statement = delete(row).where(row.key.in_(old)).returning(row.key)
-                deleted = len((await session.scalars(statement)).all())
-            count += deleted
-            if deleted < BATCH:
+                deleted = await read_column(session, old, age=self._age, batch=BATCH)
+            count += len(deleted)
+            if len(deleted) < BATCH:
                 return count

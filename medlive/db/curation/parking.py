@@ -1,16 +1,16 @@
 """Parked threads: since when, which are due for another search, and what was searched for in vain."""
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read_records
+from medlive.db.mapping import Record, read_as, read_column, read_records
 
 # A thread whose latest search failed is still parked: a failure is no decision. One whose
 # parking a person overruled goes on by itself.
-_PARKED: Final = """
+_PARKED = """
     SELECT thread.source, thread.thread_id, concat(thread.source, '/', thread.thread_id) AS name, standing.revision_id,
         last.id AS curation_id, spell.since, spell.libraries
     FROM thread_standings AS standing
@@ -33,15 +33,11 @@ _PARKED: Final = """
     WHERE standing.outcome IN ('parked', 'failed')
         AND NOT EXISTS (SELECT FROM overrules WHERE overrules.curation_id = last.id)
 """
-_LIST: Final = text(
-    f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most"
-)
-_COUNT: Final = text(
-    f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
-)
-_ONE: Final = text(f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision")
+_LIST = f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most"
+_COUNT = f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
+_ONE = f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision"
 # What failed in this pipeline is tried again as every failure is, so many times.
-_DUE: Final = text(f"""
+_DUE = f"""
     SELECT revision_id FROM ({_PARKED}) AS parked
     WHERE NOT EXISTS (
         SELECT FROM curations AS tried WHERE tried.revision_id = parked.revision_id
@@ -49,8 +45,8 @@ _DUE: Final = text(f"""
                 OR tried.outcome <> 'failed' AND tried.index_digest = :library)
     )
     ORDER BY revision_id
-""")
-_UNANSWERED: Final = text(f"""
+"""
+_UNANSWERED = f"""
     SELECT parked.source, parked.thread_id, claim.element_id, claim.claim, claim.queries,
         passage.passage_id, passage.title
     FROM ({_PARKED}) AS parked
@@ -64,7 +60,20 @@ _UNANSWERED: Final = text(f"""
         LIMIT 1
     ) AS passage ON true
     ORDER BY parked.since, parked.curation_id, claim.position
-""")
+"""
+
+
+@dataclass(frozen=True)
+class Parked:
+    """A parked thread."""
+
+    source: str
+    thread_id: str
+    name: str  # SOURCE/ID
+    revision_id: int
+    curation_id: int  # The latest decision that parked it
+    since: datetime  # When it was parked first, without another decision in between
+    libraries: int  # How many were searched since
 
 
 async def count_parked(session: AsyncSession) -> Record:
@@ -75,20 +84,15 @@ async def count_parked(session: AsyncSession) -> Record:
 
 async def list_parked(
     session: AsyncSession, *, limit: int | None = None
-) -> Sequence[Record]:
-    """Return the parked threads, the one that has waited longest first; at most `limit`.
-
-    Each has source, thread_id, name (SOURCE/ID), revision_id, curation_id (the latest decision that parked it),
-    since (when it was parked first, without another decision in between) and the number of libraries that were
-    searched since.
-    """
-    return await read_records(session, _LIST, {"most": limit})
+) -> list[Parked]:
+    """Return the parked threads, the one that has waited longest first; at most `limit`."""
+    return await read_as(session, Parked, _LIST, most=limit)
 
 
-async def find_parked(session: AsyncSession, revision_id: int) -> Record | None:
+async def find_parked(session: AsyncSession, revision_id: int) -> Parked | None:
     """Return what is known of a parked thread revision; None if it is not parked."""
-    parked = await read_records(session, _ONE, {"revision": revision_id})
-    return parked[0] if parked else None
+    parked = await read_as(session, Parked, _ONE, revision=revision_id)
+    return next(iter(parked), None)
 
 
 async def list_due(
@@ -102,7 +106,7 @@ async def list_due(
         pipeline_digest: What failed in this pipeline is left to its retries.
     """
     values = {"library": library, "pipeline": pipeline_digest}
-    return list(await session.scalars(_DUE, values))
+    return await read_column(session, _DUE, **values)
 
 
 async def list_unanswered(session: AsyncSession) -> Sequence[Record]:

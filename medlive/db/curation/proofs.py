@@ -1,12 +1,18 @@
 """Proofs of rubrics: stored with the decision they belong to, and loaded for who reviews it."""
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import insert_rows, read, read_records, row_of
+from medlive.db.mapping import (
+    find_row,
+    find_rows,
+    insert_rows,
+    read,
+    read_records,
+    row_of,
+)
 from medlive.db.tables.examinations import RubricProbeRow, RubricProofRow
 from medlive.rubric.proof import Figures, GradedProbe, Proof
 
@@ -30,32 +36,29 @@ async def save_proof(
 
 async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
     """The latest proof of a curation and of its case's revisions; None where none was made."""
-    proofs = RubricProofRow
-    latest = select(proofs).where(proofs.curation_id == curation_id)
-    row = await session.scalar(latest.order_by(proofs.revision.desc()).limit(1))
+    own = {"curation": curation_id}
+    latest = "WHERE curation_id = :curation ORDER BY revision DESC LIMIT 1"
+    row = await find_row(session, RubricProofRow, latest, **own)
     if row is None:
         return None
-    probes = RubricProbeRow
-    query = select(probes).where(
-        probes.curation_id == curation_id, probes.revision == row.revision
-    )
-    graded = []
-    for probe in await session.scalars(query.order_by(probes.position)):
-        graded.append(read(GradedProbe, probe))
-    return read(Proof, row, figures=read(Figures, row), probes=tuple(graded))
+    which = "WHERE curation_id = :curation AND revision = :revision ORDER BY position"
+    own["revision"] = row.revision
+    rows = await find_rows(session, RubricProbeRow, which, **own)
+    probes = tuple(read(GradedProbe, probe) for probe in rows)
+    return read(Proof, row, figures=read(Figures, row), probes=probes)
 
 
 async def unproved_since(session: AsyncSession, case_id: str) -> int | None:
     """The revision since which a case's rubric is not proved; None where the latest one is."""
-    query = text(
-        "SELECT max(revision) FILTER (WHERE ceiling IS NOT NULL) AS proved, max(revision) AS latest"
-        " FROM case_revisions WHERE case_id = :case_id"
-    )
+    query = """
+        SELECT max(revision) FILTER (WHERE ceiling IS NOT NULL) AS proved, max(revision) AS latest
+        FROM case_revisions WHERE case_id = :case_id
+    """
     [row] = await read_records(session, query, {"case_id": case_id})
     return None if row.proved == row.latest else (row.proved or 0) + 1
 
 
-_MADE: Final = text("""
+_MADE = """
     SELECT count(*) FILTER (WHERE passed) AS passed, count(*) FILTER (WHERE NOT passed) AS failed,
         avg(ceiling) FILTER (WHERE passed) AS ceiling, avg(floor) FILTER (WHERE passed) AS floor,
         avg(separation) FILTER (WHERE passed) AS separation,
@@ -68,7 +71,7 @@ _MADE: Final = text("""
         FROM rubric_proofs AS proof JOIN curations AS made ON made.id = proof.curation_id
         WHERE started_at >= :since AND started_at < :until AND proof.revision = 0
     ) AS proofs
-""")
+"""
 
 
 async def proofs_made(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -12,23 +12,17 @@ from medlive.db.mapping import Record, insert_rows, read, read_records, row_of
 from medlive.db.session import Database
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.integrity.digest import digest_json
-from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request, Usage
+from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.reading import split_thinking
 
 R = TypeVar("R", PromptRow, ReplyRow)
 _MOST = 64
 """Replies that are stored in one transaction."""
-_FOUND = (
-    ReplyRow.text,
-    ReplyRow.finish,
-    ReplyRow.reply_model,
-    ReplyRow.input_tokens,
-    ReplyRow.cached_tokens,
-    ReplyRow.output_tokens,
-    ReplyRow.estimated,
-    ReplyRow.cost_usd,
-    ReplyRow.latency_ms,
-)
+_FIND = """
+    SELECT text, finish, reply_model, input_tokens, cached_tokens, output_tokens, estimated,
+        CAST(cost_usd AS float) AS cost_usd, latency_ms
+    FROM replies WHERE request_digest = :digest
+"""
 
 
 class PostgresReplyStore:
@@ -47,16 +41,19 @@ class PostgresReplyStore:
 
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest. Raises DatabaseUnavailable."""
-        query = select(*_FOUND).where(ReplyRow.request_digest == request_digest)
         async with self._db.read() as session:
-            row = (await session.execute(query)).one_or_none()
-        if row is None:
-            return None
-        thinking, answer = split_thinking(row.text)
-        usage = read(Usage, row, reasoning_tokens=0)
-        return Reply(
-            answer, row.finish, usage, row.reply_model, replayed=True, thinking=thinking
-        )
+            rows = await read_records(session, _FIND, {"digest": request_digest})
+        for row in rows:
+            thinking, answer = split_thinking(row.text)
+            return Reply(
+                answer,
+                Finish(row.finish),
+                read(Usage, row, reasoning_tokens=0),
+                row.reply_model,
+                replayed=True,
+                thinking=thinking,
+            )
+        return None
 
     async def keep(
         self,
@@ -131,7 +128,7 @@ async def find_request(
     ), row
 
 
-_ANSWERS = text("""
+_ANSWERS = """
     SELECT coalesce(stage, 'all') AS name,
         count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget')) AS calls,
         count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget') AND attempt = 2) AS repairs,
@@ -143,7 +140,7 @@ _ANSWERS = text("""
         count(*) FILTER (WHERE replayed) AS replayed
     FROM (SELECT *, split_part(task, '.', 1) AS stage, NOT replayed AS asked FROM agent_calls) AS calls
     GROUP BY ROLLUP (stage) HAVING count(*) > 0 ORDER BY stage NULLS LAST
-""")
+"""
 
 
 async def count_answers(session: AsyncSession) -> Sequence[Record]:

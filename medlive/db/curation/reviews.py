@@ -1,15 +1,21 @@
 """What people decide: held cases and their reviews, overruled rejections, disputes, and scans for identifiers."""
 
 from collections.abc import Sequence
-from typing import Final
 
-from sqlalchemy import func, select, text, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import func, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Reason
 from medlive.db.audit_log import record
-from medlive.db.mapping import Record, add_row, read_records
+from medlive.db.mapping import (
+    Record,
+    add_row,
+    find_row,
+    find_rows,
+    insert_rows,
+    read_column,
+    read_records,
+)
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
@@ -20,7 +26,7 @@ from medlive.db.tables.release import (
 )
 from medlive.errors import CheckFailed, UsageError
 
-_HELD: Final = text("""
+_HELD = """
     SELECT case_id, revision, curation_id, r.language, r.source, query, cases.status_reason, r.created_at AS held_since,
         ARRAY(SELECT reason FROM holds WHERE holds.curation_id = r.curation_id ORDER BY position) AS reasons
     FROM cases JOIN case_revisions AS r ON case_id = cases.id
@@ -32,12 +38,12 @@ _HELD: Final = text("""
             SELECT FROM holds WHERE holds.curation_id = r.curation_id AND reason = :reason
         ))
     ORDER BY r.created_at, case_id LIMIT :most
-""")
-_DECIDED_SINCE: Final = """EXISTS (
+"""
+_DECIDED_SINCE = """EXISTS (
     SELECT FROM curations AS later WHERE later.revision_id = o.revision_id AND outcome <> 'failed'
         AND later.id > coalesce(o.curation_id, 0)
 )"""
-_WAITING: Final = text(f"""
+_WAITING = f"""
     SELECT source, threads.thread_id, o.reason, o.decided_by, o.decided_at FROM overrules AS o
     JOIN thread_revisions AS r ON r.id = o.revision_id JOIN threads ON threads.id = r.thread_id
     WHERE NOT {_DECIDED_SINCE} AND people > (
@@ -45,13 +51,13 @@ _WAITING: Final = text(f"""
         WHERE others.revision_id = o.revision_id AND others.curation_id IS NOT DISTINCT FROM o.curation_id
     )
     ORDER BY o.id
-""")
-_OVERRULED: Final = text(f"""
+"""
+_OVERRULED = f"""
     SELECT DISTINCT revision_id FROM overrules AS o WHERE NOT {_DECIDED_SINCE}
     GROUP BY revision_id, curation_id HAVING count(DISTINCT coalesce(decided_by, '')) >= max(people)
     ORDER BY revision_id
-""")
-_UNSCANNED: Final = text("""
+"""
+_UNSCANNED = """
     SELECT case_id FROM cases JOIN case_revisions AS r ON case_id = cases.id
     WHERE status = 'ready' AND NOT EXISTS (
             SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
@@ -61,7 +67,7 @@ _UNSCANNED: Final = text("""
             WHERE scan.case_id = r.case_id AND scan.revision = r.revision AND scanner = :scanner
         )
     ORDER BY case_id
-""")
+"""
 
 
 async def list_held(
@@ -88,7 +94,7 @@ async def add_review(
     reason: str,
     *,
     element_id: str | None = None,
-    decided_by: str | None = None,
+    decided_by: str | None,
     act: Act | None = None,
 ) -> ReviewRow:
     """Record a person's decision, logged as `act` (default: the action); its effect is `apply_review`'s."""
@@ -116,10 +122,8 @@ async def add_review(
 
 async def reviews_of(session: AsyncSession, case_id: str) -> list[ReviewRow]:
     """What people decided about a case, in order."""
-    query = (
-        select(ReviewRow).where(ReviewRow.case_id == case_id).order_by(ReviewRow.number)
-    )
-    return list(await session.scalars(query))
+    own = "WHERE case_id = :case_id ORDER BY id"
+    return await find_rows(session, ReviewRow, own, case_id=case_id)
 
 
 async def add_overrule(
@@ -159,12 +163,8 @@ async def add_overrule(
 
 async def overrules_of(session: AsyncSession, revision_id: int) -> list[OverruleRow]:
     """The overruled rejections of a thread's revision, in order."""
-    query = (
-        select(OverruleRow)
-        .where(OverruleRow.revision_id == revision_id)
-        .order_by(OverruleRow.number)
-    )
-    return list(await session.scalars(query))
+    own = "WHERE revision_id = :revision ORDER BY id"
+    return await find_rows(session, OverruleRow, own, revision=revision_id)
 
 
 def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
@@ -192,7 +192,7 @@ async def list_waiting_overrules(session: AsyncSession) -> Sequence[Record]:
 
 async def overruled_revisions(session: AsyncSession) -> list[int]:
     """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
-    return list(await session.scalars(_OVERRULED))
+    return await read_column(session, _OVERRULED)
 
 
 async def save_scan(
@@ -205,14 +205,12 @@ async def save_scan(
         "scanner": scanner,
         "found": found,
     }
-    await session.execute(
-        upsert(IdentifierScanRow).values(values).on_conflict_do_nothing()
-    )
+    await insert_rows(session, IdentifierScanRow, [values], skip_known=True)
 
 
 async def unscanned_cases(session: AsyncSession, scanner: str) -> list[str]:
     """The ready cases whose latest revision this scanner has not scanned, by id."""
-    return list(await session.scalars(_UNSCANNED, {"scanner": scanner}))
+    return await read_column(session, _UNSCANNED, scanner=scanner)
 
 
 async def open_dispute(
@@ -220,30 +218,26 @@ async def open_dispute(
     case_id: str,
     reason: str,
     *,
-    criterion_id: str | None = None,
-    opened_by: str | None = None,
+    criterion_id: str | None,
+    opened_by: str | None,
 ) -> DisputeRow:
     """Dispute an existing case, or a criterion of it; the same objection that is open already is returned.
 
     The session has locked the case's row, so that two who object at once do not both open it.
     """
-    row = await session.scalar(
-        select(DisputeRow).where(
-            DisputeRow.case_id == case_id,
-            DisputeRow.criterion_id.is_not_distinct_from(criterion_id),
-            DisputeRow.reason == reason,
-            DisputeRow.opened_by.is_not_distinct_from(opened_by),
-            DisputeRow.closed_at.is_(None),
-        )
-    )
+    values = {
+        "case_id": case_id,
+        "criterion_id": criterion_id,
+        "reason": reason,
+        "opened_by": opened_by,
+    }
+    same = """
+        WHERE case_id = :case_id AND reason = :reason AND closed_at IS NULL
+        AND criterion_id IS NOT DISTINCT FROM :criterion_id AND opened_by IS NOT DISTINCT FROM :opened_by
+    """
+    row = await find_row(session, DisputeRow, same, **values)
     if row is None:
-        row = DisputeRow(
-            case_id=case_id,
-            criterion_id=criterion_id,
-            reason=reason,
-            opened_by=opened_by,
-        )
-        await add_row(session, row)
+        row = await add_row(session, DisputeRow(**values))
         about = {"dispute": row.number, "criterion": criterion_id}
         await record(
             session, Act.DISPUTE, f"case:{case_id}", reason, by=opened_by, **about
@@ -252,7 +246,7 @@ async def open_dispute(
 
 
 async def close_dispute(
-    session: AsyncSession, number: int, resolution: str, *, closed_by: str | None = None
+    session: AsyncSession, number: int, resolution: str, *, closed_by: str | None
 ) -> DisputeRow:
     """Close a dispute with its resolution. Raises UsageError for no dispute and CheckFailed for a closed one."""
     row = await session.scalar(
@@ -283,7 +277,5 @@ async def list_disputes(
     session: AsyncSession, *, closed: bool = False
 ) -> list[DisputeRow]:
     """The open disputes, oldest first; with `closed` every one."""
-    query = select(DisputeRow).order_by(DisputeRow.number)
-    if not closed:
-        query = query.where(DisputeRow.closed_at.is_(None))
-    return list(await session.scalars(query))
+    which = "WHERE closed_at IS NULL OR :closed ORDER BY id"
+    return await find_rows(session, DisputeRow, which, closed=closed)

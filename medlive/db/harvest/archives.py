@@ -1,30 +1,30 @@
 """WARC files: how much of each is committed, which pages are in them, and what retention and takedowns remove."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row, read_records
+from medlive.db.mapping import add_row, find_rows, read_as, read_column, run_sql
 from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.sources.ledger import Place
 
 # Offsets may swap places within a file, so all of them change in one statement.
-_MOVE = text("""
+_MOVE = """
     UPDATE fetches SET archive_offset = moved.target
     FROM unnest(CAST(:olds AS bigint[]), CAST(:news AS bigint[])) AS moved (origin, target)
     WHERE archive_id = :archive_id AND archive_offset = moved.origin
-""")
+"""
 
-_LIST = text("""
+_LIST = """
     SELECT a.id AS archive_id, source, iso_week, path, bytes
     FROM archives AS a JOIN harvest_runs AS run ON run.id = run_id
     WHERE (removed_at IS NOT NULL) = :removed AND (CAST(:source AS text) IS NULL OR source = :source)
         AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
         AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
     ORDER BY a.id
-""")
+"""
 
 
 async def start_archive(
@@ -36,17 +36,27 @@ async def start_archive(
 
 async def grow_archive(session: AsyncSession, archive_id: int, size: int) -> None:
     """Commit what was written, in the transaction of the pages' own rows."""
-    await session.execute(
-        update(ArchiveRow).where(ArchiveRow.id == archive_id).values(bytes=size)
-    )
+    grown = "UPDATE archives SET bytes = :size WHERE id = :id"
+    await run_sql(session, grown, id=archive_id, size=size)
 
 
 async def mark_sealed(session: AsyncSession, archive_id: int) -> None:
     """Note that a file will not grow."""
-    unsealed = update(ArchiveRow).where(
-        ArchiveRow.id == archive_id, ArchiveRow.sealed_at.is_(None)
+    sealed = (
+        "UPDATE archives SET sealed_at = now() WHERE id = :id AND sealed_at IS NULL"
     )
-    await session.execute(unsealed.values(sealed_at=func.now()))
+    await run_sql(session, sealed, id=archive_id)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file of a source's pages."""
+
+    archive_id: int
+    source: str
+    iso_week: str
+    path: str  # Below the archive's folder
+    bytes: int  # How much of it is committed
 
 
 async def list_archives(
@@ -57,9 +67,8 @@ async def list_archives(
     unswept: bool = False,
     before: datetime | None = None,
     removed: bool = False,
-) -> Sequence[Record]:
-    """The files of a source (None: of all), oldest first: archive_id, source, iso_week, path (below the archive's
-    folder), bytes (how much of it is committed).
+) -> list[Archive]:
+    """The files of a source (None: of all), oldest first.
 
     Only those that are being written (`unsealed`), that hold pages of a takedown which no fetch names any more
     (`unswept`), that were begun before a moment, or that are marked as `removed`, whether or not they still exist.
@@ -71,21 +80,19 @@ async def list_archives(
         "before": before,
         "removed": removed,
     }
-    return await read_records(session, _LIST, values)
+    return await read_as(session, Archive, _LIST, **values)
 
 
 async def archived_sources(session: AsyncSession) -> list[str]:
     """The sources that have or had files, by name."""
     query = "SELECT DISTINCT source FROM archives JOIN harvest_runs AS run ON run.id = run_id ORDER BY 1"
-    return list(await session.scalars(text(query)))
+    return await read_column(session, query)
 
 
-async def fetches_in(session: AsyncSession, archive_id: int) -> Sequence[Record]:
-    """The pages that rows name in a file, in the file's order: fetch_id, kind, thread_id, place."""
-    row = FetchRow
-    query = select(row.id.label("fetch_id"), row.kind, row.thread_id, row.place)
-    query = query.where(row.archive_id == archive_id).order_by(row.archive_offset)
-    return (await session.execute(query)).all()
+async def fetches_in(session: AsyncSession, archive_id: int) -> list[FetchRow]:
+    """The pages that rows name in a file, in the file's order."""
+    own = "WHERE archive_id = :id ORDER BY archive_offset"
+    return await find_rows(session, FetchRow, own, id=archive_id)
 
 
 async def replace_archive(
@@ -96,31 +103,29 @@ async def replace_archive(
     moved: Mapping[Place, Place],
 ) -> None:
     """Note that a file was rewritten: its new path and size, and where its pages are now."""
-    offsets: dict[str, list[int]] = {"olds": [], "news": []}
-    for old, new in moved.items():
-        offsets["olds"].append(old.offset)
-        offsets["news"].append(new.offset)
-    await session.execute(_MOVE, {"archive_id": archive_id, **offsets})
-    statement = update(ArchiveRow).where(ArchiveRow.id == archive_id)
-    await session.execute(statement.values(path=path, bytes=size, unswept_at=None))
+    olds = [place.offset for place in moved]
+    news = [place.offset for place in moved.values()]
+    await run_sql(session, _MOVE, archive_id=archive_id, olds=olds, news=news)
+    rewritten = "UPDATE archives SET path = :path, bytes = :size, unswept_at = NULL WHERE id = :id"
+    await run_sql(session, rewritten, id=archive_id, path=path, size=size)
 
 
 async def mark_unswept(session: AsyncSession, archive_ids: Sequence[int]) -> None:
     """Note that files hold pages that no fetch names any more and that must go."""
-    statement = update(ArchiveRow).where(ArchiveRow.id.in_(archive_ids))
-    await session.execute(statement.values(unswept_at=func.now()))
+    unswept = "UPDATE archives SET unswept_at = now() WHERE id = ANY (:ids)"
+    await run_sql(session, unswept, ids=archive_ids)
 
 
 async def mark_removed(session: AsyncSession, archive_ids: Sequence[int]) -> int:
     """Note that files are gone, and with them the bytes of their pages; return how many pages that concerns."""
-    no_place = dict.fromkeys(("archive_id", "archive_offset", "archive_length"))
-    pages = update(FetchRow).where(FetchRow.archive_id.in_(archive_ids))
-    gone = await session.scalars(pages.values(no_place).returning(FetchRow.id))
-    row = ArchiveRow
-    values = {
-        "removed_at": func.coalesce(row.removed_at, func.now()),
-        "sealed_at": func.coalesce(row.sealed_at, func.now()),
-        "unswept_at": None,
-    }
-    await session.execute(update(row).where(row.id.in_(archive_ids)).values(values))
-    return len(gone.all())
+    pages = """
+        UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
+        WHERE archive_id = ANY (:ids) RETURNING id
+    """
+    gone = await read_column(session, pages, ids=archive_ids)
+    files = """
+        UPDATE archives SET removed_at = coalesce(removed_at, now()), sealed_at = coalesce(sealed_at, now()),
+        unswept_at = NULL WHERE id = ANY (:ids)
+    """
+    await run_sql(session, files, ids=archive_ids)
+    return len(gone)

@@ -4,13 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import Record, insert_rows, is_one_of, read, row_of
+from medlive.db.mapping import find_rows, insert_rows, read, read_records, row_of
 from medlive.db.tables.intake import (
-    ArchiveRow,
     FetchRow,
     FrontierRow,
     FrontierState,
@@ -21,13 +19,27 @@ from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind, Place
 
 
 @dataclass(frozen=True, slots=True)
+class KeptPage:
+    """A page of a thread, as it was fetched."""
+
+    fetch_id: int
+    thread_id: str
+    url: str
+    page_number: int
+    place: Place  # In its WARC file
+    etag: str | None
+    last_modified: str | None
+    path: str | None
+    """Of that file, below the archive's folder; None: the bytes are gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """The latest complete attempt to read a thread, and its state in the frontier."""
 
     thread_id: str
-    # From its first: fetch_id, url, page_number, path (of the WARC file below the archive's folder; None: the bytes are
-    # gone), place (in it), etag, last_modified; empty while the thread waits for its first reading
-    pages: tuple[Record, ...]
+    pages: tuple[KeptPage, ...]
+    """From its first; empty while the thread waits for its first reading."""
     state: FrontierState | None = None  # None: no list shows it
     reason: str | None = None
     run_id: int | None = None
@@ -96,13 +108,13 @@ async def save_failed_fetches(
 
 async def kept_pages(
     session: AsyncSession, source: str, thread_id: str, *, after_fetch: int = 0
-) -> list[Record]:
+) -> list[KeptPage]:
     """The pages of a thread's latest reading, in order; empty when one or its bytes are missing.
 
     `after_fetch` leaves out earlier fetches.
     """
-    rows = await _fetched_pages(session, source, [thread_id])
-    pages = _latest_pages(row for row in rows if row.fetch_id > after_fetch)
+    fetched = await _fetched_pages(session, source, [thread_id])
+    pages = _latest_pages(page for page in fetched if page.fetch_id > after_fetch)
     for number, page in enumerate(pages, start=1):
         if page.page_number != number or page.path is None:
             return []
@@ -113,10 +125,11 @@ async def read_threads_after(
     session: AsyncSession, source: str, after: str, limit: int
 ) -> list[str]:
     """The next threads of a source that pages were fetched of, in the order of their ids."""
-    row = FetchRow
-    query = select(row.thread_id).where(*_is_page_of(source), row.thread_id > after)
-    query = query.distinct().order_by(row.thread_id).limit(limit)
-    return list(await session.scalars(query))
+    query = f"""
+        SELECT DISTINCT thread_id FROM fetches WHERE {_IS_PAGE} AND thread_id > :after ORDER BY 1 LIMIT :limit
+    """
+    values = {"source": source, "after": after, "limit": limit}
+    return [row.thread_id for row in await read_records(session, query, values)]
 
 
 async def latest_readings(
@@ -126,67 +139,58 @@ async def latest_readings(
 
     Of a thread that waits, the pages that its interrupted reading has fetched so far are left out.
     """
-    row, thread = FrontierRow, ThreadRow
-    stored = exists().where(
-        thread.source == row.source, thread.thread_id == row.thread_id
-    )
-    query = select(row, stored).where(
-        row.source == source, is_one_of(row.thread_id, thread_ids)
-    )
-    known: dict[str, tuple[Any, bool]] = {}
-    for listed, is_stored in await session.execute(query):
-        known[listed.thread_id] = (listed, is_stored)
-    pages: dict[str, list[Any]] = {thread_id: [] for thread_id in thread_ids}
+    values = {"source": source, "ids": list(thread_ids)}
+    own = "WHERE source = :source AND thread_id = ANY (:ids)"
+    stored = await find_rows(session, ThreadRow, own, **values)
+    stored_ids = {thread.thread_id for thread in stored}
+    known = {}
+    for entry in await find_rows(session, FrontierRow, own, **values):
+        known[entry.thread_id] = entry
+    pages: dict[str, list[KeptPage]] = {thread_id: [] for thread_id in thread_ids}
     for page in await _fetched_pages(session, source, thread_ids):
-        listed, _ = known.get(page.thread_id, (None, False))
+        listed = known.get(page.thread_id)
         is_waiting = listed is not None and listed.state is FrontierState.WAITING
-        if not is_waiting or page.fetch_id <= listed.after_fetch:
+        if listed is None or not is_waiting or page.fetch_id <= listed.after_fetch:
             pages[page.thread_id].append(page)
     readings = []
-    for thread_id, own in pages.items():
-        latest = tuple(_latest_pages(own))
+    for thread_id, own_pages in pages.items():
+        reading = Reading(thread_id, tuple(_latest_pages(own_pages)))
         if thread_id in known:
-            listed, is_stored = known[thread_id]
-            readings.append(read(Reading, listed, pages=latest, stored=is_stored))
-        else:
-            readings.append(Reading(thread_id, latest))
+            is_stored = thread_id in stored_ids
+            more = {"pages": reading.pages, "stored": is_stored}
+            reading = read(Reading, known[thread_id], **more)
+        readings.append(reading)
     return readings
 
 
-def _is_page_of(source: str) -> tuple[ColumnElement[bool], ...]:
-    """The conditions that a fetch brought a page of a thread of a source."""
-    row = FetchRow
-    is_page = (row.kind == PageKind.THREAD) & row.body_digest.is_not(None)
-    return row.source == source, is_page
+_IS_PAGE = "source = :source AND kind = 'thread' AND body_digest IS NOT NULL"
+"""That a fetch brought a page of a thread of a source."""
+_FETCHED = f"""
+    SELECT fetches.id AS fetch_id, thread_id, url, page_number, archive_offset, archive_length, etag, last_modified,
+        path
+    FROM fetches LEFT JOIN archives ON archives.id = archive_id
+    WHERE {_IS_PAGE} AND thread_id = ANY (:thread_ids) ORDER BY thread_id, fetches.id DESC
+"""
 
 
 async def _fetched_pages(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
-) -> Sequence[Record]:
+) -> list[KeptPage]:
     """Every page that was fetched of these threads, of each thread the newest first."""
-    row = FetchRow
-    query = select(
-        row.id.label("fetch_id"),
-        row.thread_id,
-        row.url,
-        row.page_number,
-        row.place,
-        row.etag,
-        row.last_modified,
-        ArchiveRow.path,
-    )
-    query = query.outerjoin(ArchiveRow, ArchiveRow.id == row.archive_id)
-    query = query.where(*_is_page_of(source), is_one_of(row.thread_id, thread_ids))
-    query = query.order_by(row.thread_id, row.id.desc())
-    return (await session.execute(query)).all()
+    values = {"source": source, "thread_ids": list(thread_ids)}
+    pages = []
+    for row in await read_records(session, _FETCHED, values):
+        place = Place(row.archive_offset, row.archive_length)
+        pages.append(read(KeptPage, row, place=place))
+    return pages
 
 
-def _latest_pages(rows: Iterable[Any]) -> list[Record]:
+def _latest_pages(fetched: Iterable[KeptPage]) -> list[KeptPage]:
     """The pages of a thread's latest reading in order, from its fetches, newest first."""
-    pages: dict[int, Any] = {}
-    for row in rows:
+    pages: dict[int, KeptPage] = {}
+    for page in fetched:
         # Backwards in time: what comes after the latest first page belongs to earlier readings.
         if 1 in pages:
             break
-        pages.setdefault(row.page_number, row)
+        pages.setdefault(page.page_number, page)
     return [pages[number] for number in sorted(pages)]

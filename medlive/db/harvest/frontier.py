@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import and_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json, is_one_of, read, row_of
+from medlive.db.mapping import dump_json, find_rows, read, read_value, row_of, run_sql
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.sources.ledger import KnownThread
@@ -36,7 +36,7 @@ class Settled:
     fields: Mapping[str, Any] | None = None
 
 
-_LIST = text("""
+_LIST = """
     INSERT INTO frontier AS f (source, thread_id, run_id, first_run_id, list_key, url, posted_at, active_at,
     state, reason, attempts, after_fetch)
     SELECT :source, thread_id, :run_id, :run_id, :list_key, url, posted_at, active_at, state, reason, 0,
@@ -49,8 +49,8 @@ _LIST = text("""
     active_at = coalesce(excluded.active_at, f.active_at),
     state = excluded.state, reason = excluded.reason, attempts = 0, after_fetch = excluded.after_fetch,
     changed_at = now()
-""")
-_SETTLE = text("""
+"""
+_SETTLE = """
     UPDATE frontier f SET state = r.state, reason = r.reason, run_id = :run_id, changed_at = now(),
     attempts = CASE WHEN r.state = 'failed' THEN f.attempts + 1 ELSE 0 END,
     etag = CASE WHEN r.state = 'read' THEN r.etag ELSE f.etag END,
@@ -60,7 +60,7 @@ _SETTLE = text("""
     FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, state text, reason text, etag text,
     last_modified text, page_count int, posted_at timestamptz, fields jsonb)
     WHERE f.source = :source AND f.thread_id = r.thread_id
-""")
+"""
 # Asked for again: pages of this reading are those fetched from now on, unless this very run began it.
 _TAKE = """
     UPDATE frontier SET state = 'waiting', reason = NULL, changed_at = now(), run_id = :run_id, after_fetch =
@@ -73,23 +73,21 @@ _IS_LEFT_OVER = (
     # A thread at which the host turns everybody away would end every start of this run.
     " AND (reason <> 'blocked' OR attempts < 2 OR run_id <> :run_id)))"
 )
-_LEFT_OVER = text(_TAKE.format(which=_IS_LEFT_OVER))
-_COUNT_LEFT_OVER = text(
+_LEFT_OVER = _TAKE.format(which=_IS_LEFT_OVER)
+_COUNT_LEFT_OVER = (
     f"SELECT count(*) FROM frontier WHERE source = :source AND {_IS_LEFT_OVER}"
 )
-_NOT_LISTED = text(
-    _TAKE.format(
-        which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known')"
-        # A list that this run did not read (a board that was left out of the settings) misses nothing.
-        " AND EXISTS (SELECT FROM list_cursors c WHERE c.run_id = :run_id AND c.list_key = frontier.list_key"
-        " AND c.finished_at IS NOT NULL)"
-        # It was read down to what earlier runs saw, less the overlap; to its very end where none had read it.
-        " AND coalesce(active_at, posted_at, (SELECT started_at FROM harvest_runs WHERE id = first_run_id))"
-        " >= coalesce((SELECT CASE WHEN active_at IS NULL THEN max(c.finished_at) ELSE max(c.newest_at) END"
-        " FROM list_cursors c JOIN harvest_runs h ON h.id = c.run_id"
-        " WHERE c.list_key = frontier.list_key AND h.source = :source AND c.run_id <> :run_id"
-        " AND c.finished_at IS NOT NULL) - CAST(:overlap AS interval), '-infinity')"
-    )
+_NOT_LISTED = _TAKE.format(
+    which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known')"
+    # A list that this run did not read (a board that was left out of the settings) misses nothing.
+    " AND EXISTS (SELECT FROM list_cursors c WHERE c.run_id = :run_id AND c.list_key = frontier.list_key"
+    " AND c.finished_at IS NOT NULL)"
+    # It was read down to what earlier runs saw, less the overlap; to its very end where none had read it.
+    " AND coalesce(active_at, posted_at, (SELECT started_at FROM harvest_runs WHERE id = first_run_id))"
+    " >= coalesce((SELECT CASE WHEN active_at IS NULL THEN max(c.finished_at) ELSE max(c.newest_at) END"
+    " FROM list_cursors c JOIN harvest_runs h ON h.id = c.run_id"
+    " WHERE c.list_key = frontier.list_key AND h.source = :source AND c.run_id <> :run_id"
+    " AND c.finished_at IS NOT NULL) - CAST(:overlap AS interval), '-infinity')"
 )
 
 
@@ -102,29 +100,22 @@ async def save_listed(
     skipped: Mapping[str, tuple[str, str]] | None = None,
 ) -> None:
     """Threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over."""
-    rows: list[dict[str, Any]] = [
-        {
+    rows: list[dict[str, Any]] = []
+    for entry in entries:
+        row = {
             "thread_id": entry.thread_id,
             "url": entry.url,
             "posted_at": entry.posted_at,
             "active_at": entry.last_post_at or entry.posted_at,
             "state": FrontierState.WAITING,
-            "reason": None,
         }
-        for entry in entries
-    ]
-    rows += [
-        {"thread_id": i, "url": url, "state": FrontierState.SKIPPED, "reason": reason}
-        for i, (url, reason) in (skipped or {}).items()
-    ]
+        rows.append(row)
+    for thread_id, (url, reason) in (skipped or {}).items():
+        row = {"thread_id": thread_id, "url": url, "state": FrontierState.SKIPPED}
+        rows.append(row | {"reason": reason})
     if rows:
-        named = {
-            "source": source,
-            "run_id": run_id,
-            "list_key": list_key,
-            "rows": dump_json(rows),
-        }
-        await session.execute(_LIST, named)
+        named = {"source": source, "run_id": run_id, "list_key": list_key}
+        await run_sql(session, _LIST, **named, rows=dump_json(rows))
 
 
 async def settle(
@@ -133,33 +124,30 @@ async def settle(
     """What became of threads that were asked for."""
     if settled:
         rows = dump_json([row_of(FrontierRow, s) for s in settled])
-        await session.execute(
-            _SETTLE, {"source": source, "run_id": run_id, "rows": rows}
-        )
+        values = {"source": source, "run_id": run_id, "rows": rows}
+        await run_sql(session, _SETTLE, **values)
 
 
 async def look_up(
     session: AsyncSession, source: str, run_id: int, thread_ids: Sequence[str]
 ) -> dict[str, KnownThread]:
     """Thread → what is known of it, for those that are."""
-    row = FrontierRow
-    query = select(row).where(
-        row.source == source, is_one_of(row.thread_id, thread_ids)
+    own = "WHERE source = :source AND thread_id = ANY (:ids)"
+    entries = await find_rows(
+        session, FrontierRow, own, source=source, ids=list(thread_ids)
     )
     known = {}
-    for entry in await session.scalars(query.execution_options(populate_existing=True)):
-        handled = entry.run_id == run_id and entry.state not in _OPEN
+    for entry in entries:
         known[entry.thread_id] = read(
             KnownThread,
             entry,
-            handled=handled,
+            handled=entry.run_id == run_id and entry.state not in _OPEN,
             met_by=entry.first_run_id,
             taken_down=False,
         )
-    return known | {
-        i: KnownThread(taken_down=True)
-        for i in await taken_down_ids(session, source, thread_ids)
-    }
+    for thread_id in await taken_down_ids(session, source, thread_ids):
+        known[thread_id] = KnownThread(taken_down=True)
+    return known
 
 
 async def take_left_over(
@@ -171,18 +159,15 @@ async def take_left_over(
     What failed least comes first: one thread at which the host turns everybody away must not keep the others
     waiting.
     """
-    rows = (
-        await session.execute(_LEFT_OVER, {"source": source, "run_id": run_id} | _RETRY)
-    ).all()
-    return [_entry(entry) for entry in sorted(rows, key=lambda entry: entry.attempts)]
+    values = {"source": source, "run_id": run_id} | _RETRY
+    rows = (await run_sql(session, _LEFT_OVER, **values)).all()
+    return [_entry(entry) for entry in sorted(rows, key=attrgetter("attempts"))]
 
 
 async def count_left_over(session: AsyncSession, source: str) -> int:
     """How many threads `take_left_over` would find."""
-    return (
-        await session.scalar(_COUNT_LEFT_OVER, {"source": source, "run_id": 0} | _RETRY)
-        or 0
-    )
+    values = {"source": source, "run_id": 0} | _RETRY
+    return await read_value(session, _COUNT_LEFT_OVER, **values) or 0
 
 
 async def take_not_listed(
@@ -195,31 +180,23 @@ async def take_not_listed(
     was last read to its end.
     """
     named = {"source": source, "run_id": run_id, "overlap": overlap}
-    return [_entry(entry) for entry in await session.execute(_NOT_LISTED, named)]
+    return [_entry(entry) for entry in await run_sql(session, _NOT_LISTED, **named)]
 
 
 async def reading_began(session: AsyncSession, source: str, thread_id: str) -> int:
     """The newest fetch when a waiting thread was listed; its pages have higher numbers."""
-    query = select(FrontierRow.after_fetch).where(
-        FrontierRow.source == source, FrontierRow.thread_id == thread_id
-    )
-    return await session.scalar(query) or 0
+    entry = await session.get(FrontierRow, (source, thread_id), populate_existing=True)
+    return 0 if entry is None else entry.after_fetch
 
 
 async def unsettle(session: AsyncSession, run_id: int) -> None:
     """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
     again stays so, as the lists may not show it."""
-    row = FrontierRow
-    retried = and_(
-        row.state == FrontierState.FAILED,
-        row.reason.in_(RETRIED),
-        row.attempts < MAX_ATTEMPTS,
-    )
-    await session.execute(
-        update(row)
-        .where(row.run_id == run_id, ~retried)
-        .values(state=FrontierState.KNOWN, reason=None)
-    )
+    known = """
+        UPDATE frontier SET state = 'known', reason = NULL WHERE run_id = :run
+        AND NOT (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts)
+    """
+    await run_sql(session, known, run=run_id, **_RETRY)
 
 
 def _entry(entry: Any) -> ListEntry:

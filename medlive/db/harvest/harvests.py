@@ -2,27 +2,29 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
-from sqlalchemy import delete, func, select, text, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import func, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import record
 from medlive.db.harvest.frontier import unsettle
 from medlive.db.mapping import (
-    Record,
     dump_json,
+    find_rows,
     insert_rows,
     read,
+    read_as,
     read_records,
+    read_value,
     row_of,
+    run_sql,
 )
 from medlive.db.tables.intake import (
     HarvestMeasureRow,
     HarvestRobotsRow,
-    HarvestRunRow,
     ListCursorRow,
     RunOutcome,
     SourceKind,
@@ -36,54 +38,68 @@ from medlive.sources.fetching.policy import Robots
 from medlive.sources.ledger import Listed, ListState
 from medlive.sources.source import PageRequest
 
-_ADD_COUNTS = text("""
+_ADD_COUNTS = """
     UPDATE harvest_runs SET counts = coalesce((SELECT jsonb_object_agg(name, total) FROM
     (SELECT name, sum(n::bigint) AS total FROM (SELECT * FROM jsonb_each_text(counts)
     UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),
     '{}') WHERE id = :run_id AND starts = :start RETURNING id
-""")
+"""
 # A median: one endless thread must not make a week's threads long.
-_FIELDS = text("""
+_FIELDS = """
     SELECT f.key, count(*) AS n, coalesce(
         avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END), percentile_cont(0.5) WITHIN GROUP
             (ORDER BY CASE WHEN f.value NOT IN ('true', 'false') THEN f.value::float END)
     ) AS share
     FROM frontier, jsonb_each_text(fields) AS f WHERE run_id = :run_id AND state = 'read' GROUP BY f.key
-""")
-_ENDS = text("""
+"""
+_ENDS = """
     SELECT coalesce(reason, state) AS name, count(*) AS n FROM frontier WHERE run_id = :run_id GROUP BY 1
     UNION ALL SELECT 'listed', coalesce((counts ->> 'listed')::int, 0) FROM harvest_runs WHERE id = :run_id
-""")
-_EARLIER = text("""
+"""
+_EARLIER = """
     SELECT max(newest_at) AS seen, max(run_id) AS read_by
     FROM list_cursors AS c JOIN harvest_runs ON harvest_runs.id = run_id
     WHERE source = :source AND list_key = :key AND run_id <> :run AND c.finished_at IS NOT NULL
-""")
-_PAST = text("""
+"""
+_PAST = """
     SELECT run.id AS run_id, measure, value, n FROM (
         SELECT harvest_runs.id, iso_week FROM harvest_runs JOIN sources ON name = source
         WHERE source = :source AND harvest_runs.id <> :before AND outcome = 'done'
             AND started_at >= coalesce(compared_since, started_at)
         ORDER BY iso_week DESC LIMIT :runs
     ) AS run LEFT JOIN harvest_measures ON run_id = run.id ORDER BY iso_week DESC
-""")
-_MEASURED = text("""
+"""
+_MEASURED = """
     SELECT (array_agg(id ORDER BY iso_week DESC))[1] AS id, max(iso_week) AS week FROM harvest_runs
     WHERE source = :source AND EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id)
-""")
-_LATEST = text("""
+"""
+_LATEST = """
     SELECT id, EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id) AS is_measured FROM harvest_runs
     WHERE source = :source AND outcome <> 'running' ORDER BY iso_week DESC LIMIT 1
-""")
-_SOURCES = text("""
+"""
+_SOURCES = """
     SELECT name, kind, quarantined_at, quarantine_reason, latest.iso_week AS last_run, latest.outcome AS last_outcome
     FROM sources LEFT JOIN LATERAL (
         SELECT iso_week, outcome FROM harvest_runs WHERE source = name ORDER BY iso_week DESC LIMIT 1
     ) AS latest ON true ORDER BY name
-""")
+"""
 
 
-StartedRun = Record
+class StartedRun(NamedTuple):
+    """A run of this week that is now this process's."""
+
+    run_id: int
+    start: int  # How often it was begun or taken up again, from 1
+    started_at: datetime
+
+
+_WAS_DONE = "SELECT outcome = 'done' FROM harvest_runs WHERE source = :source AND iso_week = :week FOR UPDATE"
+_START = """
+    INSERT INTO harvest_runs AS run (source, iso_week, outcome) VALUES (:source, :week, 'running')
+    ON CONFLICT (source, iso_week) DO UPDATE
+    SET outcome = 'running', finished_at = NULL, problem = NULL, starts = run.starts + 1
+    RETURNING id, starts, started_at
+"""
 """A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1),
 started_at."""
 
@@ -100,33 +116,18 @@ async def start_harvest(
     With `again` a run that is done is repeated from its lists' beginning.
     """
     await ensure_sources(session, [source], SourceKind.SITE)
-    row = HarvestRunRow
-    existing = select(row.outcome == RunOutcome.DONE).where(
-        row.source == source, row.iso_week == iso_week
-    )
-    was_done = await session.scalar(existing.with_for_update())
+    named = {"source": source, "week": iso_week}
+    was_done = await read_value(session, _WAS_DONE, **named)
     if was_done and not again:
         return None
-    statement = upsert(row).values(
-        source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING
-    )
-    statement = statement.on_conflict_do_update(
-        index_elements=["source", "iso_week"],
-        set_={
-            "outcome": RunOutcome.RUNNING,
-            "finished_at": None,
-            "problem": None,
-            "starts": row.starts + 1,
-        },
-    )
-    columns = (row.id.label("run_id"), row.starts.label("start"), row.started_at)
-    started = (await session.execute(statement.returning(*columns))).one()
+    started = StartedRun(*(await run_sql(session, _START, **named)).one())
     if was_done:
         # What its lists show is counted anew, as they are read anew.
-        own = update(row).where(row.id == started.run_id)
-        await session.execute(own.values(counts=text("counts - 'listed'")))
-        cursors = delete(ListCursorRow).where(ListCursorRow.run_id == started.run_id)
-        await session.execute(cursors)
+        own = {"run": started.run_id}
+        listed = "UPDATE harvest_runs SET counts = counts - 'listed' WHERE id = :run"
+        await run_sql(session, listed, **own)
+        cursors = "DELETE FROM list_cursors WHERE run_id = :run"
+        await run_sql(session, cursors, **own)
         await unsettle(session, started.run_id)
     return started
 
@@ -139,7 +140,7 @@ async def add_counts(
     Raises MedliveError where one has: what this process would write belongs to that one now.
     """
     named = {"run_id": run.run_id, "start": run.start, "added": dump_json(dict(counts))}
-    if await session.scalar(_ADD_COUNTS, named) is None:
+    if await read_value(session, _ADD_COUNTS, **named) is None:
         raise MedliveError(
             "another process has taken this harvest over, as the connection that held its lock was lost",
             hint="nothing is lost; the other process goes on with it",
@@ -159,20 +160,20 @@ async def finish_harvest(
     `counts` are added to what it has. Raises MedliveError where another process has taken it over.
     """
     await add_counts(session, run, counts)
-    ended = RunOutcome.PARTIAL if partial else RunOutcome.DONE
-    outcome = ended if problem is None else RunOutcome.FAILED
-    statement = update(HarvestRunRow).where(HarvestRunRow.id == run.run_id)
-    await session.execute(
-        statement.values(outcome=outcome, finished_at=func.now(), problem=problem)
-    )
+    outcome = RunOutcome.PARTIAL if partial else RunOutcome.DONE
+    if problem is not None:
+        outcome = RunOutcome.FAILED
+    ended = "UPDATE harvest_runs SET outcome = :outcome, finished_at = now(), problem = :problem WHERE id = :id"
+    values = {"outcome": outcome.value, "problem": problem}
+    await run_sql(session, ended, id=run.run_id, **values)
 
 
-_SAVE_CURSOR = text("""
+_SAVE_CURSOR = """
     INSERT INTO list_cursors AS known (run_id, list_key, next_url, pages, newest_at, finished_at)
     VALUES (:run, :key, :next, 1, :newest, CASE WHEN :finished THEN now() END)
     ON CONFLICT (run_id, list_key) DO UPDATE SET next_url = excluded.next_url, pages = known.pages + 1,
         newest_at = greatest(known.newest_at, excluded.newest_at), finished_at = excluded.finished_at
-""")
+"""
 
 
 async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> None:
@@ -190,7 +191,7 @@ async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> Non
         "newest": listed.newest_at,
         "finished": listed.finished,
     }
-    await session.execute(_SAVE_CURSOR, values)
+    await run_sql(session, _SAVE_CURSOR, **values)
 
 
 async def list_state(
@@ -219,16 +220,12 @@ async def save_robots(
     """The rules that a run went by."""
     rows = []
     for fetched in robots:
-        body = fetched.body.decode("utf-8", "replace")
-        rows.append(
-            row_of(
-                HarvestRobotsRow,
-                fetched,
-                run_id=run_id,
-                body=body,
-                detail=fetched.detail or None,
-            )
-        )
+        values = {
+            "run_id": run_id,
+            "body": fetched.body.decode("utf-8", "replace"),
+            "detail": fetched.detail or None,
+        }
+        rows.append(row_of(HarvestRobotsRow, fetched, **values))
     await insert_rows(session, HarvestRobotsRow, rows, skip_known=True)
 
 
@@ -251,9 +248,8 @@ async def save_measures(
     session: AsyncSession, run_id: int, measures: Sequence[Compared]
 ) -> None:
     """A run's figures beside the medians they were compared with."""
-    await session.execute(
-        delete(HarvestMeasureRow).where(HarvestMeasureRow.run_id == run_id)
-    )
+    old = "DELETE FROM harvest_measures WHERE run_id = :run"
+    await run_sql(session, old, run=run_id)
     rows = [row_of(HarvestMeasureRow, m, run_id=run_id) for m in measures]
     await insert_rows(session, HarvestMeasureRow, rows)
 
@@ -276,12 +272,12 @@ async def latest_measures(
     session: AsyncSession, source: str
 ) -> tuple[str, list[Compared]] | None:
     """The ISO week and the figures of the source's latest run that has any."""
-    row = HarvestMeasureRow
     [latest] = await read_records(session, _MEASURED, {"source": source})
     if latest.id is None:
         return None
-    query = select(row).where(row.run_id == latest.id).order_by(row.name)
-    return latest.week, [read(Compared, m) for m in await session.scalars(query)]
+    own = "WHERE run_id = :run ORDER BY measure"
+    figures = await find_rows(session, HarvestMeasureRow, own, run=latest.id)
+    return latest.week, [read(Compared, figure) for figure in figures]
 
 
 async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | None:
@@ -310,18 +306,12 @@ async def lift_quarantine(
 
     Raises UsageError when there is no such source.
     """
+    values = {"quarantined_at": None, "quarantine_reason": None}
     anew = {"compared_since": func.now()} if compare_anew else {}
-    await _set_source(
-        session, source, quarantined_at=None, quarantine_reason=None, **anew
-    )
-    await record(
-        session,
-        Act.LIFT_QUARANTINE,
-        f"source:{source}",
-        reason,
-        by=by,
-        compare_anew=compare_anew,
-    )
+    await _set_source(session, source, **values, **anew)
+    about = {"compare_anew": compare_anew}
+    act = Act.LIFT_QUARANTINE
+    await record(session, act, f"source:{source}", reason, by=by, **about)
 
 
 async def _set_source(session: AsyncSession, source: str, **values: Any) -> None:
@@ -330,7 +320,18 @@ async def _set_source(session: AsyncSession, source: str, **values: Any) -> None
         raise UsageError(f"there is no source {source}")
 
 
-async def list_sources(session: AsyncSession) -> Sequence[Record]:
-    """Every source, by name: name, kind, quarantined_at, quarantine_reason, and of its latest harvest the ISO week
-    (last_run) and last_outcome; None when it was never harvested."""
-    return await read_records(session, _SOURCES)
+@dataclass(frozen=True)
+class SourceInfo:
+    """A source as it stands; its latest harvest is None where there was none."""
+
+    name: str
+    kind: SourceKind
+    quarantined_at: datetime | None
+    quarantine_reason: str | None
+    last_run: str | None  # The latest harvest's ISO week
+    last_outcome: RunOutcome | None
+
+
+async def list_sources(session: AsyncSession) -> list[SourceInfo]:
+    """Every source, by name."""
+    return await read_as(session, SourceInfo, _SOURCES)

@@ -8,17 +8,15 @@ newly held out pass through this process.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json
+from medlive.db.mapping import dump_json, read_value, run_sql
 from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
 from medlive.snapshot.gates import Gate, GateHit
 
-_JUDGED: Final = """
+_JUDGED = """
     SELECT c.id AS case_id, c.status, c.status_reason, before.held_since, before.salt, before.commitment,
         before.first_release, before.case_id IS NOT NULL AND before.first_release IS NULL AS is_held,
         CASE WHEN before.first_release IS NOT NULL THEN before.revision END AS from_revision,
@@ -36,18 +34,16 @@ _UNCHECKED = f"""
         WHERE g.case_id = judged.case_id AND g.revision = judged.revision AND g.gates_digest = :digest
     )
 """
-_MISSING = text(
-    f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most"
-)
-_COUNT = text(f"SELECT count(*) {_UNCHECKED}")
-_SAVE = text("""
+_MISSING = f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most"
+_COUNT = f"SELECT count(*) {_UNCHECKED}"
+_SAVE = """
     INSERT INTO case_gates (case_id, revision, gates_digest, hits)
     SELECT case_id, revision, v.gates_digest, v.hits
     FROM json_populate_recordset(NULL::case_gates, CAST(:rows AS json)) AS v
     JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING
-""")
+"""
 
-_TABLE: Final = """
+_TABLE = """
     CREATE TEMP TABLE judged (
         case_id text, status text, revision int, status_reason text, held_since text, salt text,
         commitment text, is_held boolean, from_revision int, first_release text,
@@ -56,7 +52,7 @@ _TABLE: Final = """
 """
 
 
-_REASONS: Final = (
+_REASONS = (
     (
         "is_late",
         Gate.ROW,
@@ -96,7 +92,7 @@ _REASONS: Final = (
 )
 """Gates on what the database knows of a case: the condition that keeps the case out, as SQL, and what is then said."""
 # Every reason that keeps a case out, as [[gate, detail], …]: what was read in its content comes first.
-_ALL_REASONS: Final = "coalesce(hits, '[]'::jsonb)" + "".join(
+_ALL_REASONS = "coalesce(hits, '[]'::jsonb)" + "".join(
     f" || CASE WHEN {condition} THEN jsonb_build_array(jsonb_build_array('{gate.value}', {detail}))"
     " ELSE '[]'::jsonb END"
     for condition, gate, detail in _REASONS
@@ -106,7 +102,7 @@ _ALL_REASONS: Final = "coalesce(hits, '[]'::jsonb)" + "".join(
 # What is held out stands at an older revision: a criterion that was withdrawn since may still be in it.
 # The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
 # the day after its Sunday, as `gates.row_hits` allows for time zones.
-_JUDGE: Final = f"""
+_JUDGE = f"""
     INSERT INTO judged
     SELECT case_id, status, revision, status_reason, held_since, salt, commitment, is_held, from_revision, released,
         hits IS NOT NULL, reasons, status = 'ready' AND hits IS NOT NULL AND reasons = '[]'::jsonb
@@ -149,35 +145,35 @@ _JUDGE: Final = f"""
         ) AS u ON u.curation_id = r.curation_id
     ) AS known) AS explained
 """
-_UNREAD: Final = "SELECT count(*) FROM judged WHERE status = 'ready' AND NOT is_read"
-_KEPT_OUT: Final = """
+_UNREAD = "SELECT count(*) FROM judged WHERE status = 'ready' AND NOT is_read"
+_KEPT_OUT = """
     INSERT INTO snapshot_kept_out (version, case_id, position, gate, detail)
     SELECT :version, case_id, position, reason->>0, reason->>1
     FROM judged, jsonb_array_elements(reasons) WITH ORDINALITY AS each (reason, position)
     WHERE status = 'ready'
 """
-_NEVER_SHOWN: Final = """
+_NEVER_SHOWN = """
     SELECT case_id, revision FROM judged WHERE passes AND NOT is_held AND first_release IS NULL
     ORDER BY case_id COLLATE "C"
 """
-_SHOW: Final = """
+_SHOW = """
     INSERT INTO snapshot_members (version, case_id, revision, first_release)
     SELECT :version, case_id, revision, coalesce(first_release, :version) FROM judged AS j
     WHERE passes AND NOT is_held AND NOT EXISTS (
         SELECT FROM snapshot_members AS m WHERE m.version = :version AND m.case_id = j.case_id
     )
 """
-_CARRY: Final = """
+_CARRY = """
     INSERT INTO snapshot_members (version, case_id, revision, first_release, held_since, salt, commitment)
     SELECT :version, case_id, revision, CASE WHEN held_since = ANY (:due) THEN :version END, held_since, salt,
         commitment
     FROM judged WHERE passes AND is_held
 """
-_RUBRIC: Final = """
+_RUBRIC = """
     SELECT array_agg(ROW (c.criterion_id, c.position, c.criterion, c.axis, c.points)::text ORDER BY c.position)
     FROM criteria AS c WHERE c.case_id = {0}.case_id AND c.revision = {0}.revision
 """
-_TEXTS: Final = (
+_TEXTS = (
     "language",
     "source",
     "posted_at",
@@ -189,7 +185,7 @@ _TEXTS: Final = (
     "query",
     "advice",
 )
-_DIFFERING: Final = (
+_DIFFERING = (
     "concat_ws(', ', "
     + "".join(f"CASE WHEN a.{name} <> b.{name} THEN '{name}' END, " for name in _TEXTS)
     + "CASE WHEN (a.ceiling, a.floor, a.separation, a.ordinary) IS DISTINCT FROM"
@@ -198,7 +194,7 @@ _DIFFERING: Final = (
     + f"CASE WHEN ({_RUBRIC.format('a')}) IS DISTINCT FROM ({_RUBRIC.format('b')}) THEN 'criteria' END)"
 )
 # The words of a person who holds a case, or of an engine that decided anew, may quote the thread: they stay here.
-_GONE: Final = f"""
+_GONE = f"""
     coalesce(given.reason, CASE j.status
         WHEN 'withdrawn' THEN CASE j.status_reason WHEN '{TAKEN_DOWN}' THEN 'taken down' ELSE j.status_reason END
         WHEN 'held' THEN 'held back until a person has looked at it'
@@ -209,8 +205,8 @@ _GONE: Final = f"""
         )
     END)
 """
-_GIVEN: Final = "json_each_text(CAST(:reasons AS json)) AS given (case_id, reason)"
-_CHANGES: Final = (
+_GIVEN = "json_each_text(CAST(:reasons AS json)) AS given (case_id, reason)"
+_CHANGES = (
     """
     INSERT INTO snapshot_changes (version, case_id, kind, reason, to_revision)
     SELECT :version, m.case_id, 'added', CASE
@@ -254,7 +250,8 @@ async def unchecked(
     these gates have not read."""
     values = {"parent": parent, "digest": digest, "after": after, "most": most}
     return [
-        (row.case_id, row.revision) for row in await session.execute(_MISSING, values)
+        (row.case_id, row.revision)
+        for row in await run_sql(session, _MISSING, **values)
     ]
 
 
@@ -262,7 +259,7 @@ async def count_unchecked(
     session: AsyncSession, parent: str | None, digest: str
 ) -> int:
     """How many there are of them."""
-    return await session.scalar(_COUNT, {"parent": parent, "digest": digest}) or 0
+    return await read_value(session, _COUNT, parent=parent, digest=digest) or 0
 
 
 async def save_verdicts(
@@ -275,10 +272,10 @@ async def save_verdicts(
     rows = []
     for case_id, revision, hits in verdicts:
         row = {"case_id": case_id, "revision": revision, "gates_digest": digest}
-        found = [[hit.gate.value, hit.detail] for hit in hits]
-        rows.append(row | {"hits": found})
+        listed = [[hit.gate.value, hit.detail] for hit in hits]
+        rows.append(row | {"hits": listed})
     await no_takedown(session)
-    await session.execute(_SAVE, {"rows": dump_json(rows)})
+    await run_sql(session, _SAVE, rows=dump_json(rows))
 
 
 async def judge(
@@ -292,23 +289,23 @@ async def judge(
 ) -> int:
     """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
     them the gates have yet to read, and 0 when all is decided."""
-    await session.execute(text(_TABLE))
+    await run_sql(session, _TABLE)
     values = {"version": version, "parent": parent, "digest": gates_digest}
     settings = {"publishable_only": publishable_only, "hold_unproved": hold_unproved}
-    await session.execute(text(_JUDGE), values | settings)
-    await session.execute(text("ANALYZE judged"))
-    return await session.scalar(text(_UNREAD)) or 0
+    await run_sql(session, _JUDGE, **values, **settings)
+    await run_sql(session, "ANALYZE judged")
+    return await read_value(session, _UNREAD) or 0
 
 
 async def never_shown(session: AsyncSession) -> list[tuple[str, int]]:
     """(case id, revision) of those that were judged, may go in, and were never in a snapshot that is frozen."""
-    rows = await session.execute(text(_NEVER_SHOWN))
+    rows = await run_sql(session, _NEVER_SHOWN)
     return [(row.case_id, row.revision) for row in rows]
 
 
 async def keep_kept_out(session: AsyncSession, version: str) -> None:
     """Keep why ready cases that were judged are not in the snapshot."""
-    await session.execute(text(_KEPT_OUT), {"version": version})
+    await run_sql(session, _KEPT_OUT, version=version)
 
 
 async def add_members(
@@ -324,8 +321,8 @@ async def add_members(
         case.version = case.held_since = version
         session.add(case)
     await session.flush()
-    await session.execute(text(_CARRY), {"version": version, "due": list(due)})
-    await session.execute(text(_SHOW), {"version": version})
+    await run_sql(session, _CARRY, version=version, due=list(due))
+    await run_sql(session, _SHOW, version=version)
 
 
 async def keep_changes(
@@ -334,4 +331,4 @@ async def keep_changes(
     """Keep what changed since the parent; `reasons`, case id to a public reason, speak first."""
     values = {"version": version, "reasons": dump_json(dict(reasons))}
     for statement in _CHANGES:
-        await session.execute(text(statement), values)
+        await run_sql(session, statement, **values)

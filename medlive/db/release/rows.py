@@ -7,7 +7,7 @@ own by the thread that writes. What is read is one state of the database, howeve
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event
-from typing import Any, Final, LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
@@ -22,7 +22,7 @@ from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 # What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the
 # texts would read the whole release first. OFFSET 0 and LATERAL leave the database no other way.)
-_TEXTS: Final[LiteralString] = """
+_TEXTS: LiteralString = """
     CROSS JOIN LATERAL (
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
             r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register,
@@ -37,21 +37,21 @@ _TEXTS: Final[LiteralString] = """
         FROM case_revisions AS r WHERE r.case_id = m.case_id AND r.revision = m.revision OFFSET 0
     ) AS r
 """
-_SHOWN: Final[LiteralString] = f"""
+_SHOWN: LiteralString = f"""
     SELECT m.case_id, m.revision, m.first_release, r.* FROM (
         SELECT case_id, revision, first_release FROM snapshot_members
         WHERE version = %(version)s AND first_release IS NOT NULL ORDER BY case_id COLLATE "C" OFFSET 0
     ) AS m {_TEXTS}
 """
-_ASKED: Final[LiteralString] = f"""
+_ASKED: LiteralString = f"""
     SELECT m.case_id, m.revision, to_char(r.posted_at, 'IYYY".W"IW') AS first_release, r.*
     FROM unnest(%(case_ids)s::text[], %(revisions)s::int[]) AS m (case_id, revision) {_TEXTS}
 """
-_CHANGES: Final[LiteralString] = (
+_CHANGES: LiteralString = (
     "SELECT case_id, reason, from_revision, to_revision FROM snapshot_changes"
     ' WHERE version = %(version)s AND kind = %(kind)s ORDER BY case_id COLLATE "C"'
 )
-_HOLDOUTS: Final[Mapping[str, LiteralString]] = {
+_HOLDOUTS: Mapping[str, LiteralString] = {
     "held": (
         "SELECT commitment, held_since FROM snapshot_members"
         ' WHERE version = %(version)s AND first_release IS NULL ORDER BY commitment COLLATE "C"'
@@ -67,7 +67,7 @@ _HOLDOUTS: Final[Mapping[str, LiteralString]] = {
 }
 
 
-_OF_CRITERION: Final = (
+_OF_CRITERION = (
     "position",
     "criterion",
     "axis",
@@ -84,27 +84,37 @@ class Interrupted(Exception):
     """A reader was asked to stop."""
 
 
-class SnapshotReader:
+class SnapshotReader(Entries):
     """One state of the database: the rows of a snapshot, and of case revisions."""
 
-    def __init__(self, connection: psycopg.Connection[DictRow], stop: Event) -> None:
+    def __init__(
+        self, connection: psycopg.Connection[DictRow], stop: Event, version: str
+    ) -> None:
         """Use `read_snapshots`."""
         self._connection, self._stop = connection, stop
+        self._version = {"version": version}
 
-    def cases(self, version: str) -> Iterator[SnapshotCase]:
-        """The cases that a snapshot shows with their criteria, by case id."""
-        return map(_case, self.stream(_SHOWN, {"version": version}))
+    def cases(self) -> Iterator[SnapshotCase]:
+        """The cases that the snapshot shows with their criteria, by case id."""
+        return map(_case, self._stream(_SHOWN, self._version))
 
     def revisions(self, asked: Sequence[tuple[str, int]]) -> Iterator[SnapshotCase]:
         """Case revisions by (case id, revision), in any order; the week of its posting stands for each release."""
         names = {"case_ids": [i for i, _ in asked], "revisions": [r for _, r in asked]}
-        return map(_case, self.stream(_ASKED, names))
+        return map(_case, self._stream(_ASKED, names))
 
-    def entries(self, version: str) -> "StoredEntries":
-        """What a snapshot's ledgers list."""
-        return StoredEntries(self, version)
+    def changes(self, kind: ChangeKind) -> Iterator[Change]:
+        """The cases that changed in this way since the parent, by case id."""
+        for row in self._stream(_CHANGES, self._version | {"kind": kind.value}):
+            reason = from_stored(row.pop("reason"))
+            yield Change(kind, reason=reason, **row)
 
-    def stream(
+    def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
+        """The entries of a section of `holdouts.json`, by its key."""
+        for row in self._stream(_HOLDOUTS[section], self._version):
+            yield {name: from_stored(value) for name, value in row.items()}
+
+    def _stream(
         self, query: LiteralString, values: Mapping[str, Any]
     ) -> Iterator[DictRow]:
         """The rows of a query, 500 in memory at a time."""
@@ -117,32 +127,11 @@ class SnapshotReader:
                 yield row
 
 
-class StoredEntries(Entries):
-    """The entries of a snapshot's ledgers, read anew each time they are asked for."""
-
-    def __init__(self, reader: SnapshotReader, version: str) -> None:
-        """Use `SnapshotReader.entries`."""
-        self._reader, self._version = reader, version
-
-    def changes(self, kind: ChangeKind) -> Iterator[Change]:
-        """The cases that changed in this way since the parent, by case id."""
-        for row in self._reader.stream(
-            _CHANGES, {"version": self._version, "kind": kind.value}
-        ):
-            reason = from_stored(row["reason"])
-            yield Change(
-                kind, row["case_id"], reason, row["from_revision"], row["to_revision"]
-            )
-
-    def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
-        """The entries of a section of `holdouts.json`, by its key."""
-        for row in self._reader.stream(_HOLDOUTS[section], {"version": self._version}):
-            yield {name: from_stored(value) for name, value in row.items()}
-
-
 @contextmanager
-def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotReader]:
-    """A reader of the database's present state, for one thread.
+def read_snapshots(
+    url: URL, stop: Event | None = None, *, version: str = ""
+) -> Iterator[SnapshotReader]:
+    """A reader of the database's present state and of the snapshot `version`, for one thread.
 
     Raises DatabaseUnavailable. The reader raises Interrupted at the next row once `stop` is set.
     """
@@ -156,7 +145,7 @@ def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotRead
             connection.execute(
                 "SET LOCAL jit = off"
             )  # it compiles for seconds what is looked up row by row
-            yield SnapshotReader(connection, stop or Event())
+            yield SnapshotReader(connection, stop or Event(), version)
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
 

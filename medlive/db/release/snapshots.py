@@ -1,22 +1,28 @@
 """Snapshots: begun and fixed, frozen, and what is recorded of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import delete, select, text, update
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import add_row, read_records
+from medlive.db.mapping import (
+    Record,
+    add_row,
+    dump_json,
+    find_rows,
+    read_column,
+    read_records,
+    read_value,
+    run_sql,
+)
 from medlive.db.tables.release import (
-    SnapshotChangeRow,
     SnapshotKeptOutRow,
-    SnapshotMemberRow,
     SnapshotRow,
     SnapshotState,
 )
-from medlive.db.tables.weeks import WeekThreadRow
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import Gate, GateHit
 from medlive.snapshot.manifest import (
@@ -66,16 +72,16 @@ class FixedMeta(BaseModel):
     """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
 
 
-_WAITING: Final = text("""
+_WAITING = """
     SELECT count(*) FROM cases WHERE status = 'ready'
         AND NOT EXISTS (SELECT FROM snapshot_members WHERE case_id = cases.id)
         AND NOT EXISTS (SELECT FROM snapshot_kept_out WHERE case_id = cases.id)
-""")
-_HELD_WEEKS: Final = text("""
+"""
+_HELD_WEEKS = """
     SELECT DISTINCT held_since FROM snapshot_members
     WHERE version = :version AND first_release IS NULL AND held_since IS NOT NULL ORDER BY 1
-""")
-_NUMBERS: Final = text("""
+"""
+_NUMBERS = """
     SELECT count(*) FILTER (WHERE first_release IS NOT NULL) AS cases,
         count(*) FILTER (WHERE first_release IS NULL) AS held,
         count(*) FILTER (WHERE first_release IS NOT NULL AND held_since IS NOT NULL) AS revealed,
@@ -83,37 +89,37 @@ _NUMBERS: Final = text("""
             FILTER (WHERE first_release IS NOT NULL), 0)::bigint AS criteria,
         (SELECT count(*) FROM snapshot_changes WHERE version = :version AND kind = 'dropped') AS dropped
     FROM snapshot_members AS m WHERE version = :version
-""")
-_MADE: Final = """
+"""
+_MADE = """
     SELECT r.case_id, r.language, r.curation_id, m.first_release FROM snapshot_members AS m
     JOIN case_revisions AS r ON r.case_id = m.case_id AND r.revision = m.revision WHERE m.version = :version
 """
-_SHOWN: Final = (
-    f"SELECT curation_id FROM ({_MADE}) AS made WHERE first_release IS NOT NULL"
-)
-_REVISIONS: Final = text(f"""
+_SHOWN = f"SELECT curation_id FROM ({_MADE}) AS made WHERE first_release IS NOT NULL"
+_REVISIONS = f"""
     SELECT case_id, revision_id FROM ({_MADE}) AS made JOIN curations ON curations.id = curation_id
     WHERE case_id = ANY (CAST(:case_ids AS text[]))
-""")
-_LANGUAGES: Final = text(f"""
+"""
+_LANGUAGES = f"""
     SELECT language, count(*) AS cases FROM ({_MADE}) AS made WHERE first_release IS NOT NULL GROUP BY 1
-""")
-_ENGINES: Final = text(f"""
+"""
+_ENGINES = f"""
     SELECT DISTINCT role COLLATE "C" AS role, used ->> 'engine' COLLATE "C" AS engine,
         used ->> 'model' COLLATE "C" AS model
     FROM curations, jsonb_each(engines) AS each (role, used) WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2, 3
-""")
-_PROMPTS: Final = text(f"""
-    SELECT DISTINCT task, prompt_digest FROM agent_calls WHERE curation_id IN ({_SHOWN}) ORDER BY 1, 2
-""")
-_THRESHOLDS: Final = text(f"""
-    SELECT DISTINCT threshold_sufficiency, threshold_alignment FROM curations
-    WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2
-""")
-_EVIDENCE: Final = text(f"""
+"""
+_PROMPTS = f"""
+    SELECT DISTINCT task AS name, prompt_digest AS value FROM agent_calls WHERE curation_id IN ({_SHOWN}) ORDER BY 1, 2
+"""
+_THRESHOLDS = f"""
+    SELECT DISTINCT used.name, used.value, threshold_sufficiency, threshold_alignment FROM curations
+    CROSS JOIN LATERAL (VALUES ('sufficiency', threshold_sufficiency), ('alignment', threshold_alignment))
+        AS used (name, value)
+    WHERE curations.id IN ({_SHOWN}) ORDER BY threshold_sufficiency, threshold_alignment
+"""
+_EVIDENCE = f"""
     SELECT retriever, digest AS index_digest, corpora, passages FROM evidence_indexes
     WHERE digest IN (SELECT index_digest FROM curations WHERE curations.id IN ({_SHOWN})) ORDER BY digest
-""")
+"""
 
 
 async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
@@ -126,29 +132,36 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
     if latest is not None and latest.version >= version:
         ended = "is frozen" if latest.version == version else "can no longer be made"
         raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
-    building = select(SnapshotRow.version).where(
-        SnapshotRow.state == SnapshotState.BUILDING
-    )
-    counted = update(WeekThreadRow).where(WeekThreadRow.frozen_in.in_(building))
-    await session.execute(counted.values(frozen_in=None))
-    for row in (SnapshotMemberRow, SnapshotChangeRow, SnapshotKeptOutRow, SnapshotRow):
-        await session.execute(delete(row).where(row.version.in_(building)))
+    for statement in _DROP_BEGUN:
+        await run_sql(session, statement)
     parent = latest.version if latest else None
     made = SnapshotRow(version=version, state=SnapshotState.BUILDING, parent=parent)
     return await add_row(session, made)
 
 
+_BEGUN = "IN (SELECT version FROM snapshots WHERE state = 'building')"
+_DROP_BEGUN = (
+    f"UPDATE week_threads SET frozen_in = NULL WHERE frozen_in {_BEGUN}",
+    f"DELETE FROM snapshot_members WHERE version {_BEGUN}",
+    f"DELETE FROM snapshot_changes WHERE version {_BEGUN}",
+    f"DELETE FROM snapshot_kept_out WHERE version {_BEGUN}",
+    "DELETE FROM snapshots WHERE state = 'building'",
+)
+
+
 async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) -> None:
     """Keep what a snapshot says of itself, in the transaction that adds its members."""
-    statement = update(SnapshotRow).where(SnapshotRow.version == version)
-    await session.execute(statement.values(meta=meta.model_dump(mode="json")))
+    settled = (
+        "UPDATE snapshots SET meta = CAST(:meta AS jsonb) WHERE version = :version"
+    )
+    stored = dump_json(meta.model_dump(mode="json"))
+    await run_sql(session, settled, version=version, meta=stored)
 
 
 async def load_fixed(session: AsyncSession, version: str) -> FixedMeta | None:
     """What a snapshot was fixed with; None when there is no such snapshot, or one of before format 2."""
-    meta = await session.scalar(
-        select(SnapshotRow.meta).where(SnapshotRow.version == version)
-    )
+    query = "SELECT meta FROM snapshots WHERE version = :version"
+    meta = await read_value(session, query, version=version)
     return None if meta is None else FixedMeta.model_validate(meta)
 
 
@@ -210,40 +223,38 @@ async def latest_frozen(session: AsyncSession) -> SnapshotRow | None:
 
 async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] | None:
     """The manifest as it was frozen; None while there is none."""
-    return await session.scalar(
-        select(SnapshotRow.manifest).where(SnapshotRow.version == version)
-    )
+    query = "SELECT manifest FROM snapshots WHERE version = :version"
+    manifest: dict[str, Any] | None = await read_value(session, query, version=version)
+    return manifest
 
 
 async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
-    row = SnapshotRow
-    query = select(row.version, row.meta["audit_log"]).where(
-        row.state == SnapshotState.FROZEN
-    )
+    query = """
+        SELECT version, meta -> 'audit_log' AS head FROM snapshots WHERE state = 'frozen' ORDER BY version
+    """
     heads: dict[str, AuditLogHead] = {}
-    for version, stated in await session.execute(query.order_by(row.version)):
-        if stated is not None:
-            heads[version] = AuditLogHead.model_validate(stated)
+    for snapshot in await read_records(session, query):
+        if snapshot.head is not None:
+            heads[snapshot.version] = AuditLogHead.model_validate(snapshot.head)
     return heads
 
 
 async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
     """Why ready cases are not in a snapshot, by case id."""
-    row = SnapshotKeptOutRow
-    query = select(row).where(row.version == version)
-    hits = await session.scalars(query.order_by(row.case_id, row.position))
+    own = "WHERE version = :version ORDER BY case_id, position"
+    hits = await find_rows(session, SnapshotKeptOutRow, own, version=version)
     return [GateHit(Gate(hit.gate), hit.case_id, hit.detail) for hit in hits]
 
 
 async def count_waiting(session: AsyncSession) -> int:
     """The ready cases that no snapshot holds, nor its gates kept out."""
-    return await session.scalar(_WAITING) or 0
+    return await read_value(session, _WAITING) or 0
 
 
 async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:
     """Since which snapshots the cases that a snapshot holds out have been so."""
-    return list(await session.scalars(_HELD_WEEKS, {"version": version}))
+    return await read_column(session, _HELD_WEEKS, version=version)
 
 
 async def count_members(session: AsyncSession, version: str) -> Numbers:
@@ -275,36 +286,28 @@ async def load_provenance(
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
     named = {"version": version}
-    engines = []
-    for row in await read_records(session, _ENGINES, named):
-        engines.append(EngineUse(role=row.role, engine=row.engine, model=row.model))
-    prompts: list[tuple[str, Any]] = []
-    for row in await read_records(session, _PROMPTS, named):
-        prompts.append((row.task, row.prompt_digest))
-    thresholds: list[tuple[str, Any]] = []
-    for row in await read_records(session, _THRESHOLDS, named):
-        thresholds.append(("sufficiency", row.threshold_sufficiency))
-        thresholds.append(("alignment", row.threshold_alignment))
-    evidence = []
-    for row in await read_records(session, _EVIDENCE, named):
+    engines = await read_records(session, _ENGINES, named)
+    prompts = await read_records(session, _PROMPTS, named)
+    thresholds = await read_records(session, _THRESHOLDS, named)
+    evidence = await read_records(session, _EVIDENCE, named)
+    for row in evidence:
         row.corpora = dict(sorted(row.corpora.items()))
-        evidence.append(EvidenceUse(**vars(row)))
     return Provenance(
         code_version=code_version,
-        engines=tuple(engines),
+        engines=tuple(EngineUse(**vars(row)) for row in engines),
         prompts=_numbered(prompts),
-        evidence=tuple(evidence),
+        evidence=tuple(EvidenceUse(**vars(row)) for row in evidence),
         thresholds=_numbered(thresholds),
     )
 
 
-def _numbered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _numbered(pairs: Iterable[Record]) -> dict[str, Any]:
     """Name → value; a name's further values under `name#2`, `name#3`."""
     values: dict[str, list[Any]] = {}
-    for name, value in pairs:
-        seen = values.setdefault(name, [])
-        if value not in seen:
-            seen.append(value)
+    for pair in pairs:
+        seen = values.setdefault(pair.name, [])
+        if pair.value not in seen:
+            seen.append(pair.value)
     numbered = {}
     for name, seen in sorted(values.items()):
         for number, value in enumerate(seen, start=1):

@@ -8,32 +8,31 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import NamedTuple
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import int_array
+from medlive.db.mapping import int_array, read_value, run_sql
 from medlive.db.release.snapshots import load_fixed
 from medlive.snapshot.manifest import Partial
 
-FAILURE_SHARE: Final = 0.5
+FAILURE_SHARE = 0.5
 """A week more than this share of whose threads failed is not whole: the cause is one for all of them."""
-NOT_BEGUN: Final = "not begun"
-NOT_QUEUED: Final = "not queued"
+NOT_BEGUN = "not begun"
+NOT_QUEUED = "not queued"
 
-_NOTE: Final = text("""
+_NOTE = """
     INSERT INTO week_threads (revision_id, week) SELECT id, CAST(:week AS text) FROM thread_revisions
     WHERE id = ANY (CAST(:revisions AS int[])) ON CONFLICT (revision_id) DO UPDATE
     SET week = excluded.week, queued_at = excluded.queued_at, frozen_in = NULL
     WHERE week_threads.frozen_in IS NOT NULL
-""")
-_JOBS: Final = (
-    "SELECT queueing_lock FROM procrastinate_jobs "
-    "WHERE queue_name = 'curate' AND status IN ('todo', 'doing')"
-)
+"""
+_JOBS = """
+    SELECT queueing_lock FROM procrastinate_jobs
+    WHERE queue_name = 'curate' AND status IN ('todo', 'doing')
+"""
 # Only of a thread's latest revision: an earlier one is superseded.
-_MEMBERS: Final = text(f"""
+_MEMBERS = f"""
     WITH jobs AS ({_JOBS})
     SELECT standing.outcome, standing.reason, jobs.queueing_lock IS NOT NULL, count(*)
     FROM week_threads AS member JOIN thread_standings AS standing USING (revision_id)
@@ -41,8 +40,8 @@ _MEMBERS: Final = text(f"""
     WHERE (member.frozen_in IS NULL OR member.frozen_in = :week)
         AND (member.week IS NULL OR member.week <= :week)
     GROUP BY 1, 2, 3
-""")
-_UNQUEUED: Final = text("""
+"""
+_UNQUEUED = """
     SELECT count(*) FROM thread_standings AS standing WHERE outcome = 'pending'
         AND NOT EXISTS (SELECT FROM week_threads WHERE revision_id = standing.revision_id)
         AND NOT EXISTS (
@@ -51,8 +50,8 @@ _UNQUEUED: Final = text("""
                 OR (command = 'curate' AND to_char(started_at AT TIME ZONE 'UTC', 'IYYY."W"IW') >= :week)
             )
         )
-""")
-_SETTLE: Final = text(f"""
+"""
+_SETTLE = f"""
     WITH jobs AS ({_JOBS})
     UPDATE week_threads AS member SET frozen_in = :week
     WHERE frozen_in IS NULL AND (member.week IS NULL OR member.week <= :week)
@@ -61,7 +60,7 @@ _SETTLE: Final = text(f"""
             SELECT FROM thread_standings AS standing
             WHERE standing.revision_id = member.revision_id AND standing.outcome = ANY (:left_over)
         )
-""")
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +107,8 @@ class WeekStanding:
     @property
     def in_short(self) -> str:
         """Such as "16 of 45, because 29 wait (not begun 29)"."""
-        done = self.decided + self.held
-        return (
-            f"{done} of {self.queued}, because {self.because}"
-            if self.because
-            else f"{done} of {self.queued}"
-        )
+        done = f"{self.decided + self.held} of {self.queued}"
+        return f"{done}, because {self.because}" if self.because else done
 
 
 async def note_queued(
@@ -121,7 +116,7 @@ async def note_queued(
 ) -> None:
     """Note that thread revisions are queued for an ISO week's freeze; None for the next one."""
     if revisions:
-        await session.execute(_NOTE, {"revisions": int_array(revisions), "week": week})
+        await run_sql(session, _NOTE, revisions=int_array(revisions), week=week)
 
 
 async def week_standing(
@@ -136,9 +131,7 @@ async def week_standing(
     if fixed is not None and fixed.standing is not None:
         return WeekStanding(week, *fixed.standing, partial=fixed.partial)
     states, failures, waits = Counter[str](), Counter[str](), Counter[str]()
-    for outcome, reason, has_job, count in await session.execute(
-        _MEMBERS, {"week": week}
-    ):
+    for outcome, reason, has_job, count in await run_sql(session, _MEMBERS, week=week):
         if has_job or outcome == "pending":
             states["waiting"] += count
             waits[reason if outcome == "failed" else NOT_BEGUN] += count
@@ -147,7 +140,7 @@ async def week_standing(
             failures[reason] += count
         else:
             states["held" if outcome == "held" else "decided"] += count
-    if unqueued := await session.scalar(_UNQUEUED, {"week": week}):
+    if unqueued := await read_value(session, _UNQUEUED, week=week):
         states["waiting"] += unqueued
         waits[NOT_QUEUED] += unqueued
     queued = states.total()
@@ -167,48 +160,43 @@ async def week_standing(
 async def settle_week(session: AsyncSession, standing: WeekStanding) -> None:
     """Note which threads the freeze of a week is the last to count; the others enter the next one."""
     left_over = ["pending"] if standing.whole else ["pending", "failed"]
-    await session.execute(_SETTLE, {"week": standing.week, "left_over": left_over})
+    await run_sql(session, _SETTLE, week=standing.week, left_over=left_over)
 
 
-@dataclass(frozen=True, slots=True)
-class StepWait:
+class StepWait(NamedTuple):
     """Since when a step waits for others, and whether its time limit has passed."""
 
     since: datetime
     is_over: bool
 
 
+_LOAD_WAITS = "SELECT step, week, since, ended_at IS NOT NULL FROM step_waits"
+_SAVE_WAIT = """
+    INSERT INTO step_waits (step, week, since, ended_at)
+    VALUES (:step, :week, :since, CASE WHEN :is_over THEN now() END)
+    ON CONFLICT (step, week) DO UPDATE SET since = excluded.since,
+    ended_at = coalesce(step_waits.ended_at, excluded.ended_at)
+"""
+_END_WAIT = "DELETE FROM step_waits WHERE step = :step AND week = :week"
+
+
 async def load_waits(session: AsyncSession) -> dict[tuple[str, str], StepWait]:
     """(step, ISO week) → its wait."""
-    rows = await session.execute(
-        text("SELECT step, week, since, ended_at IS NOT NULL FROM step_waits")
-    )
-    return {
-        (step, week): StepWait(since, is_over) for step, week, since, is_over in rows
-    }
+    waits = await run_sql(session, _LOAD_WAITS)
+    return {(step, week): StepWait(*wait) for step, week, *wait in waits}
 
 
 async def save_wait(
     session: AsyncSession, step: str, week: str, wait: StepWait
 ) -> None:
     """Keep since when a step waits; once its limit has passed it stays so."""
-    await session.execute(
-        text("""
-            INSERT INTO step_waits (step, week, since, ended_at)
-            VALUES (:step, :week, :since, CASE WHEN :is_over THEN now() END)
-            ON CONFLICT (step, week) DO UPDATE SET since = excluded.since,
-            ended_at = coalesce(step_waits.ended_at, excluded.ended_at)
-        """),
-        {"step": step, "week": week, "since": wait.since, "is_over": wait.is_over},
-    )
+    values = {"step": step, "week": week} | wait._asdict()
+    await run_sql(session, _SAVE_WAIT, **values)
 
 
 async def end_wait(session: AsyncSession, step: str, week: str) -> None:
     """Forget a step's wait: it has nothing to wait for."""
-    await session.execute(
-        text("DELETE FROM step_waits WHERE step = :step AND week = :week"),
-        {"step": step, "week": week},
-    )
+    await run_sql(session, _END_WAIT, step=step, week=week)
 
 
 def _listed(counts: Sequence[tuple[str, int]]) -> str:

@@ -1,16 +1,24 @@
 """Withdrawals: what no later snapshot may hold, and the errata about what frozen ones do."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import exists, func, select, text
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.orm import aliased
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import add_row, is_one_of, read_records
+from medlive.db.mapping import (
+    add_row,
+    find_row,
+    find_rows,
+    is_one_of,
+    read_column,
+    read_records,
+    read_value,
+)
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CriterionRow,
@@ -26,8 +34,6 @@ from medlive.rubric.model import Criterion, Origin, Rubric
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from medlive.text.normalise import fold
 
-_Criteria = dict[tuple[str, int], dict[str | None, CriterionRow]]
-"""(Case, revision) → criterion's id → criterion."""
 _LOCK = 0x6D656572  # "meer": one number for every writer of this database's errata
 
 
@@ -59,13 +65,8 @@ def too_thin(rubric: Rubric) -> str | None:
     )
 
 
-def _stands() -> ColumnElement[bool]:
-    """The condition that a `WithdrawalRow` was not undone."""
-    return ~exists().where(ReinstatementRow.withdrawal_id == WithdrawalRow.number)
-
-
-_STANDS: Final = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
-_HOLDS: Final = text(f"""
+_STANDS = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
+_HOLDS = f"""
     SELECT EXISTS (
         SELECT FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
         WHERE m.version = :version AND {_STANDS} AND (w.criterion_id IS NULL OR EXISTS (
@@ -77,29 +78,29 @@ _HOLDS: Final = text(f"""
         SELECT FROM snapshot_members AS m JOIN disputes AS d ON d.case_id = m.case_id
         WHERE m.version = :version AND closed_at IS NULL
     )
-""")
-_CRITERIA: Final = text(f"""
+"""
+_CRITERIA = f"""
     SELECT criterion_digest, criterion FROM withdrawals AS w LEFT JOIN criteria AS c
         ON c.case_id = w.case_id AND c.revision = w.revision AND c.criterion_id = w.criterion_id
     WHERE w.case_id = :case_id AND criterion_digest IS NOT NULL AND {_STANDS}
-""")
+"""
 # Of a criterion: a later revision lacks it.
-_NOT_GIVEN_OUT: Final = text(f"""
+_NOT_GIVEN_OUT = f"""
     SELECT DISTINCT version FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
     WHERE kind IN ('takedown', 'privacy') AND first_release IS NOT NULL AND {_STANDS}
         AND (criterion_id IS NULL OR new_revision IS NULL OR m.revision < new_revision)
-""")
-_REASONS: Final = text(f"""
+"""
+_REASONS = f"""
     SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole
     FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
     WHERE (criterion_id IS NULL OR m.revision < new_revision) AND {_STANDS} ORDER BY is_whole, w.id
-""")
+"""
 
 
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
     """Whether a snapshot's members hold what was withdrawn, or a case with an open dispute: since it was fixed,
     for nothing of that is fixed."""
-    return bool(await session.scalar(_HOLDS, {"version": version}))
+    return bool(await read_value(session, _HOLDS, version=version))
 
 
 async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
@@ -118,11 +119,11 @@ async def withdrawn_from(
     session: AsyncSession, case_id: str, criterion_id: str
 ) -> list[int]:
     """The revisions of a case that a criterion of this id (`c3`) was withdrawn from."""
-    row = WithdrawalRow
-    query = select(row.revision).where(
-        row.case_id == case_id, row.criterion_id == criterion_id
-    )
-    return list(await session.scalars(query.order_by(row.number)))
+    own = "WHERE case_id = :case_id AND criterion_id = :criterion_id ORDER BY id"
+    values = {"case_id": case_id, "criterion_id": criterion_id}
+    return [
+        row.revision for row in await find_rows(session, WithdrawalRow, own, **values)
+    ]
 
 
 async def add_withdrawal(
@@ -132,9 +133,9 @@ async def add_withdrawal(
     revision: int,
     kind: WithdrawalKind,
     reason: str,
-    criterion: Criterion | None = None,
-    new_revision: int | None = None,
-    withdrawn_by: str | None = None,
+    criterion: Criterion | None,
+    new_revision: int | None,
+    withdrawn_by: str | None,
 ) -> Withdrawal:
     """Record a withdrawal; the session has locked the case's row and found none of its kind."""
     row = WithdrawalRow(
@@ -162,26 +163,26 @@ async def add_withdrawal(
 
 async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
     """The frozen snapshots that show what was withdrawn as a takedown or for privacy."""
-    return frozenset(await session.scalars(_NOT_GIVEN_OUT))
+    return frozenset(await read_column(session, _NOT_GIVEN_OUT))
 
 
 async def find_withdrawal(
     session: AsyncSession,
     case_id: str,
     kind: WithdrawalKind,
-    criterion_digest: str | None = None,
+    criterion_digest: str | None,
 ) -> Withdrawal | None:
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
-    row = WithdrawalRow
-    query = select(row).where(row.case_id == case_id, row.kind == kind, _stands())
-    of_criterion = row.criterion_digest.is_not_distinct_from(criterion_digest)
-    return await session.scalar(query.where(of_criterion))
+    own = f"""
+        AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
+    """
+    values = {"case_id": case_id, "kind": kind.value, "digest": criterion_digest}
+    return await find_row(session, WithdrawalRow, own, **values)
 
 
 async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
     """Every withdrawal, oldest first; undone ones too."""
-    query = select(WithdrawalRow).order_by(WithdrawalRow.number)
-    return list(await session.scalars(query))
+    return await find_rows(session, WithdrawalRow, "ORDER BY id")
 
 
 async def reinstate(
@@ -193,13 +194,11 @@ async def reinstate(
     by: str | None,
 ) -> list[Withdrawal]:
     """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
-    row = WithdrawalRow
-    query = select(row).where(
-        row.case_id == case_id,
-        row.criterion_id.is_not_distinct_from(criterion_id),
-        _stands(),
-    )
-    reinstated = list(await session.scalars(query.order_by(row.number)))
+    own = f"""
+        AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id
+    """
+    values = {"case_id": case_id, "criterion_id": criterion_id}
+    reinstated = await find_rows(session, WithdrawalRow, own, **values)
     numbers = [withdrawal.number for withdrawal in reinstated]
     for number in numbers:
         await add_row(session, ReinstatementRow(withdrawal_id=number, case_id=case_id))
@@ -234,90 +233,61 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     count as if there were none of them.
     """
     await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-    withdrawals = await list_withdrawals(session)
-    if not withdrawals:
-        return Errata()
-    versions = select(SnapshotRow.version).where(
+    snapshots = select(SnapshotRow.version).where(
         SnapshotRow.state == SnapshotState.FROZEN
     )
     if public:
-        versions = versions.where(SnapshotRow.publishable.is_(True))
-    frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
-    undone = ReinstatementRow
-    moments = await session.execute(select(undone.withdrawal_id, undone.reinstated_at))
-    reinstated_at = {number: moment for number, moment in moments}  # noqa: C416
-    member = SnapshotMemberRow
-    shown = select(member.case_id, member.version, member.revision).where(
-        is_one_of(member.version, frozen),
-        member.first_release.is_not(None),
-        member.case_id.in_(select(WithdrawalRow.case_id)),
+        snapshots = snapshots.where(SnapshotRow.publishable.is_(True))
+    frozen = list(await session.scalars(snapshots.order_by(SnapshotRow.version)))
+    row, member, own = WithdrawalRow, SnapshotMemberRow, CriterionRow
+    undone, withdrawn = ReinstatementRow, aliased(CriterionRow)
+    was = (withdrawn.case_id == row.case_id) & (withdrawn.revision == row.revision)
+    query = (
+        select(row, member.version, withdrawn.criterion, own, undone.reinstated_at)
+        .join(member, member.case_id == row.case_id)
+        .outerjoin(undone, undone.withdrawal_id == row.number)
+        .outerjoin(withdrawn, was & (withdrawn.criterion_id == row.criterion_id))
+        .outerjoin(
+            own,
+            row.criterion_id.is_not(None)
+            & (own.case_id == member.case_id)
+            & (own.revision == member.revision),
+        )
+        .where(is_one_of(member.version, frozen), member.first_release.is_not(None))
     )
-    members: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for case_id, version, revision in await session.execute(
-        shown.order_by(member.version)
-    ):
-        members[case_id].append((version, revision))
-    touched = select(WithdrawalRow.case_id)
-    touched = touched.where(WithdrawalRow.criterion_id.is_not(None))
-    of_touched = select(CriterionRow).where(CriterionRow.case_id.in_(touched))
-    criteria: _Criteria = defaultdict(dict)
-    for row in await session.scalars(of_touched):
-        criteria[row.case_id, row.revision][row.criterion_id] = row
-    entries: list[Erratum] = []
-    for withdrawal in withdrawals:
-        places = _find_places(withdrawal, members[withdrawal.case_id], criteria)
-        for name in sorted(places, key=str):
-            last = criteria[withdrawal.case_id, max(places[name])[1]].get(name)
-            entry = _erratum(withdrawal, last, places[name], frozen)
-            if (moment := reinstated_at.get(withdrawal.number)) is not None:
-                update = {"reinstated_at": moment.replace(microsecond=0)}
-                entry = entry.model_copy(update=update)
-            entries.append(entry)
+    # Withdrawal and criterion's id, "" for the whole case → where a snapshot holds it, the oldest first
+    places: dict[tuple[int, str], list[Any]] = defaultdict(list)
+    for place in await session.execute(query.order_by(member.version)):
+        withdrawal, _, old_text, criterion, _ = place
+        name = ""
+        if withdrawal.criterion_id is not None:
+            wanted = withdrawal.criterion_digest
+            if old_text is not None:
+                wanted = text_digest(old_text)
+            if criterion is None or text_digest(criterion.criterion) != wanted:
+                continue
+            name = criterion.criterion_id
+        places[withdrawal.number, name].append(place)
+    entries = []
+    for key in sorted(places):
+        withdrawal, last, _, criterion, reinstated_at = places[key][-1]
+        part: dict[str, Any] = {"criterion_id": None, "revision": None}
+        if criterion is not None:
+            part["criterion_id"] = f"{withdrawal.case_id}-{criterion.criterion_id}"
+            part["revision"] = criterion.revision
+            if criterion.origin is not Origin.ADVICE:
+                part["origin"] = criterion.origin.value
+        if reinstated_at is not None:
+            part["reinstated_at"] = reinstated_at.replace(microsecond=0)
+        erratum = Erratum(
+            id=withdrawal.number,
+            issued_at=withdrawal.withdrawn_at.replace(microsecond=0),
+            kind=withdrawal.kind,
+            case_id=withdrawal.case_id,
+            reason=withdrawal.reason,
+            snapshots=tuple(place.version for place in places[key]),
+            fixed_in=next((version for version in frozen if version > last), None),
+            **part,
+        )
+        entries.append(erratum)
     return Errata(entries=tuple(entries))
-
-
-def _find_places(
-    withdrawal: Withdrawal, members: Iterable[tuple[str, int]], criteria: _Criteria
-) -> dict[str | None, list[tuple[str, int]]]:
-    """Criterion's id, None for the whole case → (version, revision) of the snapshots that hold what was withdrawn."""
-    if withdrawal.criterion_id is None:
-        whole = list(members)
-        return {None: whole} if whole else {}
-    wanted = withdrawal.criterion_digest
-    withdrawn = criteria[withdrawal.case_id, withdrawal.revision].get(
-        withdrawal.criterion_id
-    )
-    if withdrawn is not None:
-        wanted = text_digest(withdrawn.criterion)
-    places: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
-    for version, revision in members:
-        for name, criterion in criteria[withdrawal.case_id, revision].items():
-            if text_digest(criterion.criterion) == wanted:
-                places[name].append((version, revision))
-    return places
-
-
-def _erratum(
-    withdrawal: Withdrawal,
-    criterion: CriterionRow | None,
-    places: list[tuple[str, int]],
-    frozen: Iterable[str],
-) -> Erratum:
-    """The entry of a withdrawal, of a criterion as the last of the snapshots holds it."""
-    versions = sorted({version for version, _ in places})
-    part: dict[str, Any] = {"criterion_id": None, "revision": None}
-    if criterion is not None:
-        part["criterion_id"] = f"{withdrawal.case_id}-{criterion.criterion_id}"
-        part["revision"] = criterion.revision
-        if criterion.origin is not Origin.ADVICE:
-            part["origin"] = criterion.origin.value
-    return Erratum(
-        id=withdrawal.number,
-        issued_at=withdrawal.withdrawn_at.replace(microsecond=0),
-        kind=withdrawal.kind,
-        case_id=withdrawal.case_id,
-        reason=withdrawal.reason,
-        snapshots=tuple(versions),
-        fixed_in=next((version for version in frozen if version > versions[-1]), None),
-        **part,
-    )

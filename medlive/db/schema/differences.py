@@ -36,14 +36,14 @@ _CONSTRAINTS = text("""
     FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid
     WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n' AND c.relname = ANY(:tables)
 """)
-_INDEXES = text(
-    "SELECT tablename AS owner, indexname AS name, indexdef AS definition "
-    "FROM pg_indexes WHERE schemaname = :schema AND tablename = ANY(:tables)"
-)
-_TRIGGERS_PRESENT = text(
-    "SELECT c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-    "WHERE c.relnamespace = to_regnamespace(:schema) AND NOT t.tgisinternal AND t.tgenabled <> 'D'"
-)
+_INDEXES = text("""
+    SELECT tablename AS owner, indexname AS name, indexdef AS definition
+    FROM pg_indexes WHERE schemaname = :schema AND tablename = ANY(:tables)
+""")
+_TRIGGERS_PRESENT = text("""
+    SELECT c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+    WHERE c.relnamespace = to_regnamespace(:schema) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+""")
 _ASIDE = "medlive_expected"
 
 

@@ -24,10 +24,10 @@ _LOCK = {"key": 0x6D65646C}  # "medl"
 _WAIT_FOR_OTHERS = "SET lock_timeout = '5min'"
 LOCK_TIMEOUT = "5s"
 """How long a migration waits for a lock: meanwhile whoever wants the table waits behind it."""
-_NOTE_QUEUE = text(
-    "INSERT INTO components (name, migration) VALUES ('procrastinate', :migration) "
-    "ON CONFLICT (name) DO UPDATE SET migration = excluded.migration"
-)
+_NOTE_QUEUE = text("""
+    INSERT INTO components (name, migration) VALUES ('procrastinate', :migration)
+    ON CONFLICT (name) DO UPDATE SET migration = excluded.migration
+""")
 
 
 def upgrade(url: str) -> bool:

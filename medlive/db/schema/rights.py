@@ -5,14 +5,13 @@ not read. All else is listed here by table, and by column where rows are changed
 """
 
 from types import MappingProxyType
-from typing import Final
 
 from sqlalchemy import Connection, text
 
-WEB: Final = "medlive_web"
-WORKER: Final = "medlive_worker"
+WEB = "medlive_web"
+WORKER = "medlive_worker"
 
-IMMUTABLE: Final = (
+IMMUTABLE = (
     "thread_revisions",
     "prompts",
     "replies",
@@ -39,14 +38,14 @@ IMMUTABLE: Final = (
     "identifier_scans",
 )
 """Tables whose rows are only ever added; triggers refuse the rest."""
-_ADDED: Final = "INSERT"
-_LOCKED: Final = "UPDATE (id)"
+_ADDED = "INSERT"
+_LOCKED = "UPDATE (id)"
 """To lock a row takes the right to change a column; the trigger refuses the change."""
-_LOG: Final = 'INSERT (at, "by", action, subject, reason, details)'
+_LOG = 'INSERT (at, "by", action, subject, reason, details)'
 """The database assigns an entry's number, salt and digests."""
-_STATUS: Final = "UPDATE (status, status_reason)"
-_CLOSE_DISPUTE: Final = "UPDATE (closed_at, closed_by, resolution)"
-_ACTS: Final = MappingProxyType(
+_STATUS = "UPDATE (status, status_reason)"
+_CLOSE_DISPUTE = "UPDATE (closed_at, closed_by, resolution)"
+_ACTS = MappingProxyType(
     {
         "audit_log": _LOG,
         "case_revisions": _ADDED,
@@ -61,7 +60,7 @@ _ACTS: Final = MappingProxyType(
     }
 )
 """Table → what acts write, on pages and by command."""
-_WEB: Final = _ACTS | {
+_WEB = _ACTS | {
     "account_sessions": "INSERT, UPDATE, DELETE",
     "accounts": "INSERT, UPDATE",
     "cases": _STATUS,
@@ -77,7 +76,7 @@ _WEB: Final = _ACTS | {
     "study_ratings": "INSERT (study, item, rater, rating, comment)",
     "thread_revisions": _LOCKED,
 }
-_ADDED_BY_WORKER: Final = (
+_ADDED_BY_WORKER = (
     *IMMUTABLE,
     "case_gates",
     "evidence_indexes",
@@ -86,7 +85,7 @@ _ADDED_BY_WORKER: Final = (
     "identifiers",
     "import_problems",
 )
-_CHANGED_BY_WORKER: Final = (
+_CHANGED_BY_WORKER = (
     "archives",
     "evaluation_runs",
     "fetches",
@@ -97,13 +96,13 @@ _CHANGED_BY_WORKER: Final = (
     "sources",
     "threads",
 )
-_REPLACED_BY_WORKER: Final = (
+_REPLACED_BY_WORKER = (
     "harvest_measures",
     "snapshot_changes",
     "snapshot_kept_out",
     "snapshot_members",
 )
-_WORKER: Final = (
+_WORKER = (
     _ACTS
     | dict.fromkeys(_ADDED_BY_WORKER, _ADDED)
     | dict.fromkeys(_CHANGED_BY_WORKER, "INSERT, UPDATE")
@@ -130,22 +129,22 @@ _WORKER: Final = (
         "workers": "INSERT, UPDATE, DELETE",
     }
 )
-_TABLES: Final = MappingProxyType({WEB: _WEB, WORKER: _WORKER})
-_UNREAD: Final = MappingProxyType(
+_TABLES = MappingProxyType({WEB: _WEB, WORKER: _WORKER})
+_UNREAD = MappingProxyType(
     {
         WEB: (),
         WORKER: ("accounts", "account_sessions", "sign_in_attempts"),
     }
 )
-_SEQUENCES: Final = ("procrastinate_jobs_id_seq", "procrastinate_events_id_seq")
+_SEQUENCES = ("procrastinate_jobs_id_seq", "procrastinate_events_id_seq")
 """Of columns whose default names a sequence; identity columns need no right, and nobody can skip their numbers."""
-_CALLED_BY_TRIGGERS: Final = (
+_CALLED_BY_TRIGGERS = (
     "medlive_canonical",
     "medlive_original_bytes",
     "medlive_refresh_standings",
     "medlive_words",
 )
-_FUNCTIONS: Final = MappingProxyType(
+_FUNCTIONS = MappingProxyType(
     {
         WEB: (
             *_CALLED_BY_TRIGGERS,
@@ -160,26 +159,26 @@ _FUNCTIONS: Final = MappingProxyType(
     }
 )
 """Patterns of names; functions of triggers need no right."""
-_OWN_FUNCTIONS: Final = ("medlive_%", "procrastinate_%")
-_NAMED_TABLES: Final = text(
+_OWN_FUNCTIONS = ("medlive_%", "procrastinate_%")
+_NAMED_TABLES = text(
     "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename"
 )
-_NAMED_FUNCTIONS: Final = text(
-    "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = to_regnamespace(current_schema())"
-    " AND prokind = 'f' AND proname LIKE ANY (:patterns) AND (:triggers OR prorettype <> 'trigger'::regtype)"
-)
-_HAS_RIGHTS: Final = text(
-    "SELECT EXISTS (SELECT FROM pg_class, aclexplode(relacl) AS acl"
-    " WHERE relnamespace = to_regnamespace(current_schema()) AND acl.grantee = to_regrole(:role))"
-)
+_NAMED_FUNCTIONS = text("""
+    SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = to_regnamespace(current_schema())
+    AND prokind = 'f' AND proname LIKE ANY (:patterns) AND (:triggers OR prorettype <> 'trigger'::regtype)
+""")
+_HAS_RIGHTS = text("""
+    SELECT EXISTS (SELECT FROM pg_class, aclexplode(relacl) AS acl
+    WHERE relnamespace = to_regnamespace(current_schema()) AND acl.grantee = to_regrole(:role))
+""")
 
 
-_LARGE_OBJECTS: Final = text(
+_LARGE_OBJECTS = text(
     "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace"
     r" AND (proname LIKE 'lo\_%' OR proname IN ('loread', 'lowrite')) AND pg_has_role(proowner, 'USAGE')"
 )
 """Functions by which everybody may store what no table shows, where the owner of the tables may close them."""
-_OWN_DATABASE: Final = text(
+_OWN_DATABASE = text(
     "SELECT quote_ident(datname) FROM pg_database WHERE datname = current_database() AND pg_has_role(datdba, 'USAGE')"
 )
 

@@ -21,10 +21,10 @@ def grant(url: str) -> list[str]:
         for role in (WEB, WORKER):
             # Roles belong to the server: another database may make the same one at the same time.
             connection.execute(
-                text(
-                    f"DO $$ BEGIN IF to_regrole('{role}') IS NULL THEN CREATE ROLE {role} NOLOGIN; END IF; "
-                    "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
-                )
+                text(f"""
+                    DO $$ BEGIN IF to_regrole('{role}') IS NULL THEN CREATE ROLE {role} NOLOGIN; END IF;
+                    EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$
+                """)
             )
             replace_rights(connection, role)
         close_database(connection)

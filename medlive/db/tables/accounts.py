@@ -1,9 +1,7 @@
 """Tables of who may use the private pages: accounts, their sessions, and counts of attempts to sign in."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped
@@ -28,7 +26,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-GRANTS: Final[Mapping[Role, frozenset[Role]]] = {
+GRANTS = {
     Role.VIEWER: frozenset({Role.VIEWER}),
     Role.REVIEWER: frozenset({Role.VIEWER, Role.REVIEWER}),
     Role.PUBLISHER: frozenset({Role.VIEWER, Role.PUBLISHER}),
@@ -41,16 +39,14 @@ class AccountRow(Base):
     """The people who may use the private pages."""
 
     __tablename__ = "accounts"
-    __table_args__ = (
-        *checks(
-            name_spelling="name ~ '^[a-z0-9][a-z0-9._@+-]{0,63}$'",
-            password_is_hashed="password_hash LIKE '$argon2id$%'",
-            one_way_in="subject IS NULL OR (password_hash IS NULL AND link_digest IS NULL)",
-            link_is_whole="(link_digest IS NULL) = (link_expires_at IS NULL)",
-        ),
+    __table_args__ = checks(
         UniqueConstraint("name"),
         UniqueConstraint("subject"),
         UniqueConstraint("link_digest"),
+        name_spelling="name ~ '^[a-z0-9][a-z0-9._@+-]{0,63}$'",
+        password_is_hashed="password_hash LIKE '$argon2id$%'",
+        one_way_in="subject IS NULL OR (password_hash IS NULL AND link_digest IS NULL)",
+        link_is_whole="(link_digest IS NULL) = (link_expires_at IS NULL)",
     )
     id: Mapped[int] = number_column("The account's number")
     name: Mapped[str] = column("The name to sign in with")
@@ -97,7 +93,10 @@ class SignInAttemptsRow(Base):
     """Attempts to sign in, counted for a quarter of an hour by account, by address and by both."""
 
     __tablename__ = "sign_in_attempts"
-    __table_args__ = (*checks(attempts_positive="attempts >= 1"), Index(None, "until"))
+    __table_args__ = checks(
+        Index(None, "until"),
+        attempts_positive="attempts >= 1",
+    )
     subject: Mapped[str] = key_column(
         "account:NAME, account:NAME from ADDRESS or address:ADDRESS"
     )

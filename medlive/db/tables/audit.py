@@ -16,6 +16,8 @@ from medlive.db.tables.base import (
     key_column,
 )
 
+_HAS_CASE = "status <> ''"
+
 
 class ThreadStandingRow(Base):
     """Where each thread stands, by its latest revision and that one's latest decision."""
@@ -30,14 +32,11 @@ class ThreadStandingRow(Base):
         ),
         Index(None, "changed_at", "thread_id"),
         Index(None, "posted_at", "thread_id"),
-        *(
-            Index(
-                f"ix_cases_{moment}",
-                moment,
-                "thread_id",
-                postgresql_where="status <> ''",
-            )
-            for moment in ("changed_at", "posted_at")
+        Index(
+            "ix_cases_changed_at", "changed_at", "thread_id", postgresql_where=_HAS_CASE
+        ),
+        Index(
+            "ix_cases_posted_at", "posted_at", "thread_id", postgresql_where=_HAS_CASE
         ),
         Index(None, "curation_id"),
         Index(

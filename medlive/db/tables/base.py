@@ -1,12 +1,20 @@
 """What every table is made of: the registry, and columns whose type says what may stand in them."""
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, get_args
 
-from sqlalchemy import ARRAY, CheckConstraint, DateTime, Identity, MetaData, Text
+from sqlalchemy import (
+    ARRAY,
+    CheckConstraint,
+    DateTime,
+    ForeignKeyConstraint,
+    Identity,
+    MetaData,
+    Text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -78,22 +86,18 @@ class Base(DeclarativeBase):
         typed: list[CheckConstraint] = []
         for name, annotation in inspect.get_annotations(cls).items():
             column = vars(cls)[name].column.name or name
-            typed += cls._type_checks(column, annotation)
+            [kind_held] = get_args(annotation)  # Of Mapped[…]
+            for kind in (kind_held, *get_args(kind_held)):
+                if kind == Digest:
+                    digest = f"{column} ~ '^sha256:[0-9a-f]{{64}}$'"
+                    typed += checks(**{f"{column}_is_digest": digest})
+                elif isinstance(kind, type) and issubclass(kind, StrEnum):
+                    cls.registry.update_type_annotation_map({kind: EnumText(kind)})
+                    typed.append(one_of(column, kind))
         comment = {"comment": (cls.__doc__ or "").removesuffix(".")}
         others = getattr(cls, "__table_args__", ())
         cls.__table_args__ = (*others, *typed, comment)
         super().__init_subclass__(**options)
-
-    @classmethod
-    def _type_checks(cls, name: str, annotation: Any) -> Iterator[CheckConstraint]:
-        [kind_held] = get_args(annotation)  # Of Mapped[…]
-        for kind in (kind_held, *get_args(kind_held)):
-            if kind == Digest:
-                digest = f"{name} ~ '^sha256:[0-9a-f]{{64}}$'"
-                yield CheckConstraint(digest, name=f"{name}_is_digest")
-            elif isinstance(kind, type) and issubclass(kind, StrEnum):
-                cls.registry.update_type_annotation_map({kind: EnumText(kind)})
-                yield one_of(name, kind)
 
 
 def column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
@@ -116,10 +120,19 @@ def now_column(comment: str) -> Mapped[datetime]:
     return column(comment, server_default=func.now())
 
 
-def checks(**conditions: str) -> tuple[CheckConstraint, ...]:
-    """CHECKs by their names."""
+def checks(*others: Any, **conditions: str) -> tuple[Any, ...]:
+    """A table's CHECKs by their names, and what else it has: keys and indexes."""
     named = conditions.items()
-    return tuple(CheckConstraint(condition, name=name) for name, condition in named)
+    own = (CheckConstraint(condition, name=name) for name, condition in named)
+    return (*others, *own)
+
+
+def refers_to(
+    table: str, *names: str, ondelete: str | None = None
+) -> ForeignKeyConstraint:
+    """The foreign key of columns that another table has by the same names."""
+    keys = [f"{table}.{name}" for name in names]
+    return ForeignKeyConstraint(names, keys, ondelete=ondelete)
 
 
 def one_of(column: str, values: Iterable[str]) -> CheckConstraint:

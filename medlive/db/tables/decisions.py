@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import (
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     Numeric,
     SmallInteger,
@@ -34,6 +33,7 @@ from medlive.db.tables.base import (
     key_column,
     now_column,
     number_column,
+    refers_to,
 )
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import Finish
@@ -75,15 +75,13 @@ class ReplyRow(Base):
     """Replies of engines under their request's digest, so that none is paid for twice."""
 
     __tablename__ = "replies"
-    __table_args__ = (
-        *checks(
-            tokens="input_tokens >= 0 AND cached_tokens >= 0 AND output_tokens >= 0",
-            cost_not_negative="cost_usd >= 0",
-            latency_not_negative="latency_ms >= 0",
-            repair_is_pair="repair IS NULL OR jsonb_array_length(repair) = 2",
-            round_not_negative="round >= 0",
-        ),
+    __table_args__ = checks(
         Index(None, "task", "created_at"),
+        tokens="input_tokens >= 0 AND cached_tokens >= 0 AND output_tokens >= 0",
+        cost_not_negative="cost_usd >= 0",
+        latency_not_negative="latency_ms >= 0",
+        repair_is_pair="repair IS NULL OR jsonb_array_length(repair) = 2",
+        round_not_negative="round >= 0",
     )
     request_digest: Mapped[Digest] = key_column(
         "Task, prompt, schema, inputs, repair, engine, model and parameters"
@@ -151,23 +149,7 @@ class CurationRow(Base):
     """Decisions about thread revisions, one row an attempt; rows are never changed."""
 
     __tablename__ = "curations"
-    __table_args__ = (
-        *checks(
-            attempt_positive="attempt >= 1",
-            kept_has_no_reason="(outcome = 'kept') = (reason IS NULL)",
-            failure_is_no_rejection=f"reason IS NULL OR (outcome = 'failed') = (reason IN {_FAILURES})",
-            kept_passed=f"outcome NOT IN ('kept', 'held') OR ({_PASSES}) IS TRUE",
-            kept_at_the_end="outcome NOT IN ('kept', 'held') OR stage = 'rubric'",
-            parked_for_want_of_evidence="(outcome = 'parked') = (reason IS NOT DISTINCT FROM 'no_evidence')",
-            s_cc_range="s_cc IN (0, 1)",
-            s_inf_range="s_inf BETWEEN 0 AND 1",
-            s_align_range="s_align BETWEEN 0 AND 1",
-            # Without BETWEEN, which a restored database would show with other parentheses.
-            threshold_range="threshold_sufficiency >= 0 AND threshold_sufficiency <= 1"
-            " AND threshold_alignment >= 0 AND threshold_alignment <= 1",
-            text_whole="num_nonnulls(narrative, query, advice) IN (0, 3)",
-            in_order="finished_at >= started_at",
-        ),
+    __table_args__ = checks(
         Index(None, "revision_id", "pipeline_digest", "attempt", unique=True),
         Index(None, "revision_id", "id"),
         Index(
@@ -177,6 +159,20 @@ class CurationRow(Base):
             unique=True,
             postgresql_where=text("outcome <> 'failed'"),
         ),
+        attempt_positive="attempt >= 1",
+        kept_has_no_reason="(outcome = 'kept') = (reason IS NULL)",
+        failure_is_no_rejection=f"reason IS NULL OR (outcome = 'failed') = (reason IN {_FAILURES})",
+        kept_passed=f"outcome NOT IN ('kept', 'held') OR ({_PASSES}) IS TRUE",
+        kept_at_the_end="outcome NOT IN ('kept', 'held') OR stage = 'rubric'",
+        parked_for_want_of_evidence="(outcome = 'parked') = (reason IS NOT DISTINCT FROM 'no_evidence')",
+        s_cc_range="s_cc IN (0, 1)",
+        s_inf_range="s_inf BETWEEN 0 AND 1",
+        s_align_range="s_align BETWEEN 0 AND 1",
+        # Without BETWEEN, which a restored database would show with other parentheses.
+        threshold_range="threshold_sufficiency >= 0 AND threshold_sufficiency <= 1"
+        " AND threshold_alignment >= 0 AND threshold_alignment <= 1",
+        text_whole="num_nonnulls(narrative, query, advice) IN (0, 3)",
+        in_order="finished_at >= started_at",
     )
     id: Mapped[int] = number_column("The curation's number")
     revision_id: Mapped[int] = column("The revision", ForeignKey("thread_revisions.id"))
@@ -232,12 +228,10 @@ class OverruleRow(Base):
     """Rejections that people overruled: the thread goes on from there; rows are never changed."""
 
     __tablename__ = "overrules"
-    __table_args__ = (
-        *checks(
-            reason_length="char_length(reason) BETWEEN 1 AND 2000",
-            people_positive="people >= 1",
-        ),
+    __table_args__ = checks(
         Index(None, "revision_id"),
+        reason_length="char_length(reason) BETWEEN 1 AND 2000",
+        people_positive="people >= 1",
     )
     number: Mapped[int] = number_column("The entry's number", "id")
     revision_id: Mapped[int] = column(
@@ -270,13 +264,11 @@ class AgentCallRow(Base):
     """Calls of the agents, in order; rows are never changed."""
 
     __tablename__ = "agent_calls"
-    __table_args__ = (
-        *checks(
-            attempt_range="attempt IN (1, 2)",
-            reply_answers_request="reply_digest = request_digest",
-            answer_is_kept="(outcome IN ('unavailable', 'over_budget')) = (reply_digest IS NULL)",
-        ),
+    __table_args__ = checks(
         Index(None, "reply_digest"),
+        attempt_range="attempt IN (1, 2)",
+        reply_answers_request="reply_digest = request_digest",
+        answer_is_kept="(outcome IN ('unavailable', 'over_budget')) = (reply_digest IS NULL)",
     )
     curation_id: Mapped[int] = curation_key()
     position: Mapped[int] = key_column("The call's place, from 1")
@@ -365,22 +357,17 @@ class ClaimVerdictRow(Base):
     """The Validator's verdicts on advice elements."""
 
     __tablename__ = "claim_verdicts"
-    __table_args__ = (
-        *checks(
-            value_of_verdict="value = CASE verdict WHEN 'supported' THEN 1.0 WHEN 'contradicted' THEN 0.0 ELSE 0.5 END",
-            verdict_has_quote="verdict IN ('neutral', 'not_standard') OR cited > 0",
-            queries_asked="cardinality(queries) > 0",
-            second_check_whole="(second_false_by_passage IS NULL) = (second_reason IS NULL)",
-            # An earlier decision has "neutral" where people would settle it today.
-            second_check_decides="second_false_by_passage IS NULL OR (verdict = 'contradicted')"
-            " = (second_false_by_passage OR coalesce(second_could_hurt, false))",
-            disputed_by_second_check="verdict <> 'disputed' OR second_false_by_passage IS NOT NULL",
-            decided_on_subject="on_subject OR verdict NOT IN ('supported', 'contradicted')",
-        ),
-        ForeignKeyConstraint(
-            ["curation_id", "element_id"],
-            ["elements.curation_id", "elements.element_id"],
-        ),
+    __table_args__ = checks(
+        refers_to("elements", "curation_id", "element_id"),
+        value_of_verdict="value = CASE verdict WHEN 'supported' THEN 1.0 WHEN 'contradicted' THEN 0.0 ELSE 0.5 END",
+        verdict_has_quote="verdict IN ('neutral', 'not_standard') OR cited > 0",
+        queries_asked="cardinality(queries) > 0",
+        second_check_whole="(second_false_by_passage IS NULL) = (second_reason IS NULL)",
+        # An earlier decision has "neutral" where people would settle it today.
+        second_check_decides="second_false_by_passage IS NULL OR (verdict = 'contradicted')"
+        " = (second_false_by_passage OR coalesce(second_could_hurt, false))",
+        disputed_by_second_check="verdict <> 'disputed' OR second_false_by_passage IS NOT NULL",
+        decided_on_subject="on_subject OR verdict NOT IN ('supported', 'contradicted')",
     )
     curation_id: Mapped[int] = key_column(CURATION)
     element_id: Mapped[str] = key_column("The advice element")
@@ -422,18 +409,13 @@ class ClaimEvidenceRow(Base):
     """What was retrieved for each claim, and what of it the verdict cites."""
 
     __tablename__ = "claim_evidence"
-    __table_args__ = (
-        *checks(
-            positive="position >= 1 AND rank >= 1",
-            cited_as_positive="cited_as >= 1",
-            cited_with_words="(cited_as IS NULL) = (quote IS NULL)",
-            quotes_not_empty="quote <> '' AND second_quote <> '' AND harm_quote <> ''",
-        ),
-        ForeignKeyConstraint(
-            ["curation_id", "element_id"],
-            ["claim_verdicts.curation_id", "claim_verdicts.element_id"],
-        ),
+    __table_args__ = checks(
+        refers_to("claim_verdicts", "curation_id", "element_id"),
         Index(None, "passage_key"),
+        positive="position >= 1 AND rank >= 1",
+        cited_as_positive="cited_as >= 1",
+        cited_with_words="(cited_as IS NULL) = (quote IS NULL)",
+        quotes_not_empty="quote <> '' AND second_quote <> '' AND harm_quote <> ''",
     )
     curation_id: Mapped[int] = key_column(CURATION)
     element_id: Mapped[str] = key_column("The claim")

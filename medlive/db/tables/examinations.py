@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, ForeignKeyConstraint, SmallInteger
+from sqlalchemy import ForeignKey, SmallInteger
 from sqlalchemy.orm import Mapped
 
 from medlive.curation.model import Answer, Origin, Reason
-from medlive.db.tables.base import Base, checks, column, key_column
+from medlive.db.tables.base import Base, checks, column, key_column, refers_to
 from medlive.db.tables.decisions import CURATION, curation_key
 from medlive.rubric.proof import Probe
 
@@ -89,12 +89,7 @@ class RubricProbeRow(Base):
     """Answers of known quality to cases, which are never published."""
 
     __tablename__ = "rubric_probes"
-    __table_args__ = (
-        ForeignKeyConstraint(
-            ["curation_id", "revision"],
-            ["rubric_proofs.curation_id", "rubric_proofs.revision"],
-        ),
-    )
+    __table_args__ = (refers_to("rubric_proofs", "curation_id", "revision"),)
 
     curation_id: Mapped[int] = key_column(CURATION)
     revision: Mapped[int] = key_column(_PROVED, server_default="0")
@@ -129,19 +124,14 @@ class CrossExaminationRow(Base):
     """Cross-examinations of threads and the cases written from them, in percent."""
 
     __tablename__ = "cross_examinations"
-    __table_args__ = (
-        *checks(conciseness_percent="conciseness <= 100"),
-        *(
-            CheckConstraint(f"{name} BETWEEN 0 AND 100", name=f"{name}_percent")
-            for name in (
-                "coverage",
-                "conformity",
-                "conformity_strict",
-                "consistency",
-                "summary",
-                "stability",
-            )
-        ),
+    __table_args__ = checks(
+        conciseness_percent="conciseness <= 100",
+        coverage_percent="coverage BETWEEN 0 AND 100",
+        conformity_percent="conformity BETWEEN 0 AND 100",
+        conformity_strict_percent="conformity_strict BETWEEN 0 AND 100",
+        consistency_percent="consistency BETWEEN 0 AND 100",
+        summary_percent="summary BETWEEN 0 AND 100",
+        stability_percent="stability BETWEEN 0 AND 100",
     )
     curation_id: Mapped[int] = curation_key()
     coverage: Mapped[float] = column("What of the thread the case speaks of")

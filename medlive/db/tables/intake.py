@@ -72,14 +72,12 @@ class HarvestRunRow(Base):
     """Harvests: one a source and ISO week, taken up again when it was interrupted."""
 
     __tablename__ = "harvest_runs"
-    __table_args__ = (
-        *checks(
-            iso_week_form=r"iso_week ~ '^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$'",
-            ends_when_not_running=RUN_ENDS,
-            failure_has_problem=PROBLEM_IS_TOLD,
-            starts_positive="starts >= 1",
-        ),
+    __table_args__ = checks(
         UniqueConstraint("source", "iso_week"),
+        iso_week_form=r"iso_week ~ '^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$'",
+        ends_when_not_running=RUN_ENDS,
+        failure_has_problem=PROBLEM_IS_TOLD,
+        starts_positive="starts >= 1",
     )
     id: Mapped[int] = number_column("The run's number")
     source: Mapped[str] = column("The source harvested", ForeignKey("sources.name"))
@@ -102,19 +100,17 @@ class FetchRow(Base):
     """Every page that was asked for, and where its bytes lie."""
 
     __tablename__ = "fetches"
-    __table_args__ = (
-        *checks(
-            answer_or_error="status IS NOT NULL OR error IS NOT NULL",
-            status_is_http="status BETWEEN 100 AND 599",
-            elapsed_not_negative="elapsed_ms >= 0",
-            place_is_whole="num_nonnulls(archive_id, archive_offset, archive_length) IN (0, 3)",
-            archived_has_digest="archive_id IS NULL OR body_digest IS NOT NULL",
-            page_number_positive="page_number >= 1",
-            thread_page_has_thread="(kind = 'listing') = (thread_id IS NULL)",
-        ),
+    __table_args__ = checks(
         Index(None, "run_id"),
         Index("ix_fetches_thread_id_latest", "source", "thread_id", "id"),
         Index(None, "archive_id"),
+        answer_or_error="status IS NOT NULL OR error IS NOT NULL",
+        status_is_http="status BETWEEN 100 AND 599",
+        elapsed_not_negative="elapsed_ms >= 0",
+        place_is_whole="num_nonnulls(archive_id, archive_offset, archive_length) IN (0, 3)",
+        archived_has_digest="archive_id IS NULL OR body_digest IS NOT NULL",
+        page_number_positive="page_number >= 1",
+        thread_page_has_thread="(kind = 'listing') = (thread_id IS NULL)",
     )
     id: Mapped[int] = number_column("The fetch's number")
     run_id: Mapped[int] = column(
@@ -197,12 +193,10 @@ class ThreadRow(Base):
     """Discussions of the sources."""
 
     __tablename__ = "threads"
-    __table_args__ = (
-        *checks(
-            thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
-            seen_in_order="last_seen_at >= first_seen_at",
-        ),
+    __table_args__ = checks(
         UniqueConstraint("source", "thread_id"),
+        thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
+        seen_in_order="last_seen_at >= first_seen_at",
     )
     id: Mapped[int] = number_column("The thread's number here")
     source: Mapped[str] = column("The community it is from", ForeignKey("sources.name"))
@@ -219,13 +213,11 @@ class ThreadRevisionRow(Base):
     """The content of threads, one row for each state seen; rows are never changed."""
 
     __tablename__ = "thread_revisions"
-    __table_args__ = (
-        *checks(
-            revision_positive="revision >= 1",
-            assumed_is_known="NOT posted_at_assumed OR posted_at IS NOT NULL",
-            one_origin="num_nonnulls(fetch_id, import_run_id) <= 1",
-        ),
+    __table_args__ = checks(
         UniqueConstraint("thread_id", "revision"),
+        revision_positive="revision >= 1",
+        assumed_is_known="NOT posted_at_assumed OR posted_at IS NOT NULL",
+        one_origin="num_nonnulls(fetch_id, import_run_id) <= 1",
     )
     id: Mapped[int] = number_column("The revision's number here")
     thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"))
@@ -268,16 +260,14 @@ class FrontierRow(Base):
     """Every thread that a list showed, and what became of it in the run that listed it last."""
 
     __tablename__ = "frontier"
-    __table_args__ = (
-        *checks(
-            reason_when_not_read="(state IN ('skipped', 'failed')) = (reason IS NOT NULL)",
-            attempts_not_negative="attempts >= 0",
-            page_count_positive="page_count >= 1",
-            thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
-            read_has_fields="state <> 'read' OR fields IS NOT NULL",
-        ),
+    __table_args__ = checks(
         Index("ix_frontier_run_id_state", "run_id", "state"),
         Index("ix_frontier_source_waiting", "source", "state"),
+        reason_when_not_read="(state IN ('skipped', 'failed')) = (reason IS NOT NULL)",
+        attempts_not_negative="attempts >= 0",
+        page_count_positive="page_count >= 1",
+        thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
+        read_has_fields="state <> 'read' OR fields IS NOT NULL",
     )
     source: Mapped[str] = key_column("The community", ForeignKey("sources.name"))
     thread_id: Mapped[str] = key_column("The source's own id")
@@ -343,9 +333,9 @@ class ArchiveRow(Base):
     """WARC files under the archive's folder; what they hold beyond `bytes` was never committed."""
 
     __tablename__ = "archives"
-    __table_args__ = (
-        *checks(bytes_not_negative="bytes >= 0"),
+    __table_args__ = checks(
         UniqueConstraint("path"),
+        bytes_not_negative="bytes >= 0",
     )
     id: Mapped[int] = number_column("The file's number")
     run_id: Mapped[int] = column(

@@ -8,7 +8,6 @@ from sqlalchemy import (
     BigInteger,
     FetchedValue,
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     UniqueConstraint,
 )
@@ -23,6 +22,7 @@ from medlive.db.tables.base import (
     key_column,
     now_column,
     number_column,
+    refers_to,
 )
 from medlive.integrity.digest import digest_json, digest_text
 
@@ -64,9 +64,10 @@ class AuditLogRow(Base):
     """What people did, a chain of digests; a row is never changed, but for a reason that a takedown erases."""
 
     __tablename__ = "audit_log"
-    __table_args__ = (
-        *checks(number_positive="number >= 1", salt_is_hex="salt ~ '^[0-9a-f]{32}$'"),
+    __table_args__ = checks(
         Index(None, "subject"),
+        number_positive="number >= 1",
+        salt_is_hex="salt ~ '^[0-9a-f]{32}$'",
     )
     number: Mapped[int] = key_column(
         "Its place in the log, from 1 without a gap; the database assigns it",
@@ -213,15 +214,11 @@ class StudyRatingRow(Base):
     """Ratings; while the study is open another one by the same rater replaces it."""
 
     __tablename__ = "study_ratings"
-    __table_args__ = (
-        *checks(
-            rating_range="rating BETWEEN 0 AND 2",
-            comment_length="char_length(comment) <= 2000",
-        ),
-        ForeignKeyConstraint(
-            ["study", "item"], ["study_items.study", "study_items.item"]
-        ),
+    __table_args__ = checks(
+        refers_to("study_items", "study", "item"),
         Index(None, "study", "item", "rater", "id"),
+        rating_range="rating BETWEEN 0 AND 2",
+        comment_length="char_length(comment) <= 2000",
     )
     id: Mapped[int] = number_column(
         "The row's number: of a rater's ratings of an item the highest counts",

@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import (
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     SmallInteger,
     UniqueConstraint,
@@ -22,6 +21,7 @@ from medlive.db.tables.base import (
     now_column,
     number_column,
     one_of,
+    refers_to,
 )
 from medlive.db.tables.intake import RUN_ENDS, RunOutcome
 from medlive.rubric.model import (
@@ -73,20 +73,18 @@ class CaseRevisionRow(Base):
     """The content of cases, one row for each state; rows are never changed."""
 
     __tablename__ = "case_revisions"
-    __table_args__ = (
-        *checks(
-            revision_positive="revision >= 1",
-            ceiling_range="ceiling BETWEEN 0 AND 1",
-            floor_range="floor BETWEEN 0 AND 1",
-            separation_range="separation BETWEEN 0 AND 1",
-            ordinary_range="ordinary BETWEEN 0 AND 1",
-            proof_whole="num_nonnulls(ceiling, floor, separation) IN (0, 3)",
-            text_not_empty="narrative <> '' AND query <> '' AND advice <> ''",
-            unpublishable_has_reason="publishable = (unpublishable_reason IS NULL)",
-        ),
+    __table_args__ = checks(
         one_of("specialty", (*SPECIALTIES, UNKNOWN_SPECIALTY)),
         one_of("language", ("en", "zh")),
         Index(None, "curation_id"),
+        revision_positive="revision >= 1",
+        ceiling_range="ceiling BETWEEN 0 AND 1",
+        floor_range="floor BETWEEN 0 AND 1",
+        separation_range="separation BETWEEN 0 AND 1",
+        ordinary_range="ordinary BETWEEN 0 AND 1",
+        proof_whole="num_nonnulls(ceiling, floor, separation) IN (0, 3)",
+        text_not_empty="narrative <> '' AND query <> '' AND advice <> ''",
+        unpublishable_has_reason="publishable = (unpublishable_reason IS NULL)",
     )
     case_id: Mapped[str] = key_column("The case", ForeignKey("cases.id"))
     revision: Mapped[int] = key_column("Its place among the revisions, from 1")
@@ -147,25 +145,20 @@ class CaseRevisionRow(Base):
     created_at: Mapped[datetime] = now_column("When this content was made")
 
 
-def _of_case_revision(ondelete: str | None = None) -> ForeignKeyConstraint:
-    key = ("case_id", "revision")
-    referred = [f"case_revisions.{name}" for name in key]
-    return ForeignKeyConstraint(key, referred, ondelete=ondelete)
+_KEY = ("case_revisions", "case_id", "revision")
 
 
 class CriterionRow(Base):
     """The weighted criteria of case revisions; rows are never changed."""
 
     __tablename__ = "criteria"
-    __table_args__ = (
-        *checks(
-            points_range="points >= -10 AND points <= 10 AND points <> 0",
-            criterion_not_empty="criterion <> ''",
-            advice_has_element="(origin = 'advice') = (advice_id IS NOT NULL)",
-            origin_has_source="(origin = 'advice') = (source = '')",
-        ),
-        _of_case_revision(),
+    __table_args__ = checks(
+        refers_to(*_KEY),
         UniqueConstraint("case_id", "revision", "position"),
+        points_range="points >= -10 AND points <= 10 AND points <> 0",
+        criterion_not_empty="criterion <> ''",
+        advice_has_element="(origin = 'advice') = (advice_id IS NOT NULL)",
+        origin_has_source="(origin = 'advice') = (source = '')",
     )
     case_id: Mapped[str] = key_column("The case")
     revision: Mapped[int] = key_column("The case's revision")
@@ -250,18 +243,16 @@ class SnapshotMemberRow(Base):
     """The case revisions of snapshots."""
 
     __tablename__ = "snapshot_members"
-    __table_args__ = (
-        *checks(
-            released_before="first_release <= version",
-            held_whole="num_nonnulls(held_since, salt, commitment) IN (0, 3)",
-            held_or_shown="first_release IS NOT NULL OR held_since IS NOT NULL",
-            revealed_after="held_since IS NULL OR first_release IS NULL"
-            " OR (first_release = version AND held_since < version)",
-            held_before="held_since <= version",
-            salt_form="salt ~ '^[0-9a-f]{64}$'",
-        ),
-        _of_case_revision(),
+    __table_args__ = checks(
+        refers_to(*_KEY),
         Index(None, "case_id"),
+        released_before="first_release <= version",
+        held_whole="num_nonnulls(held_since, salt, commitment) IN (0, 3)",
+        held_or_shown="first_release IS NOT NULL OR held_since IS NOT NULL",
+        revealed_after="held_since IS NULL OR first_release IS NULL"
+        " OR (first_release = version AND held_since < version)",
+        held_before="held_since <= version",
+        salt_form="salt ~ '^[0-9a-f]{64}$'",
     )
     version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
     case_id: Mapped[str] = key_column("The case")
@@ -327,9 +318,9 @@ class CaseGatesRow(Base):
     """What the release gates found in case revisions, so that none is read twice by them."""
 
     __tablename__ = "case_gates"
-    __table_args__ = (
-        *checks(hits_listed="jsonb_typeof(hits) = 'array'"),
-        _of_case_revision(ondelete="CASCADE"),
+    __table_args__ = checks(
+        refers_to(*_KEY, ondelete="CASCADE"),
+        hits_listed="jsonb_typeof(hits) = 'array'",
     )
     case_id: Mapped[str] = key_column("The case")
     revision: Mapped[int] = key_column("The case's revision")
@@ -416,13 +407,11 @@ class ReviewRow(Base):
     """What people decided about cases; rows are never changed."""
 
     __tablename__ = "reviews"
-    __table_args__ = (
-        *checks(
-            element_is_named="(action = 'drop_element') = (element_id IS NOT NULL)",
-            reason_length="char_length(reason) BETWEEN 1 AND 2000",
-        ),
-        _of_case_revision(),
+    __table_args__ = checks(
+        refers_to(*_KEY),
         Index(None, "case_id", "revision"),
+        element_is_named="(action = 'drop_element') = (element_id IS NOT NULL)",
+        reason_length="char_length(reason) BETWEEN 1 AND 2000",
     )
     number: Mapped[int] = number_column("The decision's number", "id")
     case_id: Mapped[str] = column("The case")
@@ -442,7 +431,7 @@ class IdentifierScanRow(Base):
     """Which case revisions were looked through for identifiers; rows are never changed."""
 
     __tablename__ = "identifier_scans"
-    __table_args__ = (_of_case_revision(),)
+    __table_args__ = (refers_to(*_KEY),)
     case_id: Mapped[str] = key_column("The case", ForeignKey("cases.id"))
     revision: Mapped[int] = key_column("Its revision")
     scanner: Mapped[Digest] = key_column("The instructions and the engine that looked")
@@ -454,14 +443,12 @@ class WithdrawalRow(Base):
     """Withdrawn cases and criteria; rows are never changed."""
 
     __tablename__ = "withdrawals"
-    __table_args__ = (
-        *checks(
-            revisions_in_order="revision >= 1 AND new_revision > revision",
-            criterion_is_whole="(criterion_id IS NULL) = (criterion_digest IS NULL)"
-            " AND (criterion_id IS NOT NULL OR new_revision IS NULL)",
-            reason_length="char_length(reason) BETWEEN 1 AND 500",
-        ),
+    __table_args__ = checks(
         Index(None, "case_id"),
+        revisions_in_order="revision >= 1 AND new_revision > revision",
+        criterion_is_whole="(criterion_id IS NULL) = (criterion_digest IS NULL)"
+        " AND (criterion_id IS NOT NULL OR new_revision IS NULL)",
+        reason_length="char_length(reason) BETWEEN 1 AND 500",
     )
     number: Mapped[int] = number_column("The withdrawal's number", "id")
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
@@ -496,14 +483,12 @@ class DisputeRow(Base):
     """Disputes; a case with an open one stays out of the next snapshot."""
 
     __tablename__ = "disputes"
-    __table_args__ = (
-        *checks(
-            reason_length="char_length(reason) BETWEEN 1 AND 2000",
-            resolution_length="char_length(resolution) BETWEEN 1 AND 2000",
-            closed_is_whole="(closed_at IS NULL) = (resolution IS NULL)"
-            " AND (closed_at IS NOT NULL OR closed_by IS NULL)",
-        ),
+    __table_args__ = checks(
         Index(None, "case_id", postgresql_where="closed_at IS NULL"),
+        reason_length="char_length(reason) BETWEEN 1 AND 2000",
+        resolution_length="char_length(resolution) BETWEEN 1 AND 2000",
+        closed_is_whole="(closed_at IS NULL) = (resolution IS NULL)"
+        " AND (closed_at IS NOT NULL OR closed_by IS NULL)",
     )
     number: Mapped[int] = number_column("The dispute's number", "id")
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))

@@ -73,10 +73,10 @@ class OutboxRow(Base):
     """Messages for operators that were not delivered yet."""
 
     __tablename__ = "outbox"
-    __table_args__ = (
-        *checks(attempts_not_negative="attempts >= 0"),
+    __table_args__ = checks(
         one_of("place", ("webhook", "email")),
         Index(None, "send_at"),
+        attempts_not_negative="attempts >= 0",
     )
     id: Mapped[int] = number_column("The message's number", BigInteger)
     place: Mapped[str] = column("Where it goes: webhook or email")

@@ -21,10 +21,10 @@ class WeekThreadRow(Base):
     """Thread revisions that were queued for a freeze: a week is whole when they are decided."""
 
     __tablename__ = "week_threads"
-    __table_args__ = (
-        *checks(week_form=f"week ~ '{WEEK_FORM}'"),
+    __table_args__ = checks(
         Index("ix_week_threads_open", "revision_id", postgresql_where=_OPEN),
         Index(None, "frozen_in"),
+        week_form=f"week ~ '{WEEK_FORM}'",
     )
     revision_id: Mapped[int] = key_column(
         "The revision", ForeignKey("thread_revisions.id")

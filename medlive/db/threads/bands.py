@@ -6,29 +6,27 @@ comparison. A look-up reads a bounded number of rows, however many threads there
 """
 
 from collections.abc import Sequence
-from typing import Final
 
-from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row, int_array, read_records
+from medlive.db.mapping import add_row, int_array, read_as, run_sql
 from medlive.db.tables.intake import BandSchemeRow
+from medlive.db.threads.threads import Revision
 
-NEWEST: Final = 64
+NEWEST = 64
 """Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
 for it. What repeats a text shares its other bands too."""
-CANDIDATES: Final = 32
+CANDIDATES = 32
 """Threads that one text is compared with: those that share the most and the rarest bands with it."""
-_LOCK: Final = 0x6D656464  # "medd": one number for every filter run of this database
+_LOCK = 0x6D656464  # "medd": one number for every filter run of this database
 
 # One statement's text whatever the number of rows.
-_SAVE = text(
-    "INSERT INTO bands (key, thread_id) "
-    "SELECT * FROM unnest(CAST(:keys AS bigint[]), CAST(:threads AS int[])) ON CONFLICT DO NOTHING"
-)
+_SAVE = """
+    INSERT INTO bands (key, thread_id)
+    SELECT * FROM unnest(CAST(:keys AS bigint[]), CAST(:threads AS int[])) ON CONFLICT DO NOTHING
+"""
 # The result is asked for as a value: with EXISTS the planner may read every result first.
-_CANDIDATES = text(
-    """
+_CANDIDATES = """
     WITH met AS MATERIALIZED (
         SELECT asked.place, found.thread_id, 1.0 / count(*) OVER (PARTITION BY asked.place, asked.key) AS weight
         FROM unnest(CAST(:places AS int[]), CAST(:keys AS bigint[])) AS asked (place, key)
@@ -54,7 +52,6 @@ _CANDIDATES = text(
     )
     SELECT DISTINCT thread_id AS thread_pk, revision_id AS revision_pk FROM ranked WHERE rank <= :candidates
     """
-)
 
 
 async def take_turn(session: AsyncSession) -> None:
@@ -63,7 +60,7 @@ async def take_turn(session: AsyncSession) -> None:
     Two runs that judged at once could each accept one half of a pair. Take it before reading what waits: then the
     other's verdicts are seen.
     """
-    await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
 
 async def save_bands(
@@ -73,27 +70,27 @@ async def save_bands(
     rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
     if rows:
         keys, threads = map(int_array, zip(*rows, strict=True))
-        await session.execute(_SAVE, {"keys": keys, "threads": threads})
+        await run_sql(session, _SAVE, keys=keys, threads=threads)
 
 
 async def find_candidates(
     session: AsyncSession, chain_digest: str, texts: Sequence[Sequence[int]]
-) -> Sequence[Record]:
-    """The threads (thread_pk) that any of these texts, each given by its keys, may repeat, with the latest revision
-    that this filter chain accepted (revision_pk). One statement; at most CANDIDATES a text."""
+) -> list[Revision]:
+    """The threads that any of these texts, each given by its keys, may repeat, with the latest revision that this
+    filter chain accepted. One statement; at most CANDIDATES a text."""
     rows = [(place, key) for place, keys in enumerate(texts) for key in keys]
     if not rows:
         return []
     places, keys = zip(*rows, strict=True)
     # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
-    await session.execute(text("SET LOCAL jit = off"))
+    await run_sql(session, "SET LOCAL jit = off")
     asked = {
         "places": int_array(places),
         "keys": int_array(keys),
         "chain": chain_digest,
     }
     most = {"newest": NEWEST, "candidates": CANDIDATES}
-    return (await session.execute(_CANDIDATES, asked | most)).all()
+    return await read_as(session, Revision, _CANDIDATES, **asked, **most)
 
 
 async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
@@ -101,31 +98,30 @@ async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
 
     Bands of another scheme are removed: they are never found again. Call it in one's turn.
     """
-    row = BandSchemeRow
-    state = await session.get(row, scheme, populate_existing=True)
+    state = await session.get(BandSchemeRow, scheme, populate_existing=True)
     if state is not None:
         return state.filled_to if state.finished_at is None else None
-    await session.execute(text("TRUNCATE bands"))
-    await session.execute(delete(row))
-    await add_row(session, row(scheme=scheme))
+    await run_sql(session, "TRUNCATE bands")
+    await run_sql(session, "DELETE FROM band_schemes")
+    await add_row(session, BandSchemeRow(scheme=scheme))
     return 0
 
 
 async def accepted_revisions(
     session: AsyncSession, *, after: int, limit: int
-) -> Sequence[Record]:
-    """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk,
-    revision_pk."""
-    query = text(
-        "SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS"
-        " (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most"
-    )
-    return await read_records(session, query, {"after": after, "most": limit})
+) -> list[Revision]:
+    """Revisions that any filter chain accepted, from the one after that number on, oldest first."""
+    query = """
+        SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS
+        (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most
+    """
+    return await read_as(session, Revision, query, after=after, most=limit)
 
 
 async def note_filled(session: AsyncSession, scheme: str, *, to: int | None) -> None:
     """Note up to which revision the bands are there; None: all are."""
-    values = {"finished_at": func.now()} if to is None else {"filled_to": to}
-    await session.execute(
-        update(BandSchemeRow).where(BandSchemeRow.scheme == scheme).values(values)
-    )
+    filled = """
+        UPDATE band_schemes SET filled_to = coalesce(:to, filled_to),
+        finished_at = CASE WHEN CAST(:to AS int) IS NULL THEN now() ELSE finished_at END WHERE scheme = :scheme
+    """
+    await run_sql(session, filled, scheme=scheme, to=to)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Integer, text
 from sqlalchemy.dialects.postgresql import JSONB
@@ -15,9 +15,9 @@ from medlive.errors import MedliveError
 from medlive.guard.bounds import TITLE_CHARS_SHOWN
 from medlive.threads.model import Thread
 
-AROUND: Final = 1_000
+AROUND = 1_000
 """Characters before and after a part of a message that are read with it, so that no identifier is cut in two."""
-_OPENING: Final = {"messages": 200, "chars": 40_000}
+_OPENING = {"messages": 200, "chars": 40_000}
 """Characters of a thread that decide its language: twice what `dominant_language` reads."""
 
 
@@ -43,7 +43,7 @@ class Excerpt(NamedTuple):
     opening: str  # The beginning of the whole thread's text
 
 
-_THREAD: Final = text(
+_THREAD = text(
     "SELECT r.thread_id AS thread_pk, t.source, t.thread_id, t.url, left(r.title, :title) AS title, r.language,"
     " r.tags, r.posted_at, jsonb_array_length(r.messages) AS total,"
     " (SELECT left(string_agg(left(m ->> 'text', :chars), E'\\n' ORDER BY place), :chars)"
@@ -58,7 +58,7 @@ _THREAD: Final = text(
     title=AnyText,
     opening=AnyText,
 )
-_MESSAGES: Final = text("""
+_MESSAGES = text("""
     SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
     substr(m ->> 'text', :start + 1, :chars) AS text
     FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)
@@ -87,14 +87,14 @@ async def load_excerpt(
     }
     end = before + window.chars
     messages: list[Record] = []
-    for found in await session.execute(_MESSAGES, part):
+    for stored in await session.execute(_MESSAGES, part):
         message = SimpleNamespace(
-            place=found.place,
-            message=message_of(found.about | {"text": found.text[before:end]}),
-            before=found.text[:before],
-            after=found.text[end:],
+            place=stored.place,
+            message=message_of(stored.about | {"text": stored.text[before:end]}),
+            before=stored.text[:before],
+            after=stored.text[end:],
             start=window.start,
-            length=found.length,
+            length=stored.length,
         )
         messages.append(message)
     return Excerpt(

@@ -9,50 +9,62 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from json import JSONDecodeError
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, select, text, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import func
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import erase_reasons, record
 from medlive.db.harvest.archives import mark_unswept
-from medlive.db.mapping import dump_json, is_one_of, load_json, to_stored
+from medlive.db.mapping import (
+    dump_json,
+    find_rows,
+    load_json,
+    read_column,
+    read_records,
+    read_value,
+    run_sql,
+    to_stored,
+)
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.tables.people import Act
 from medlive.db.threads.bands import take_turn
 from medlive.errors import CheckFailed
 from medlive.threads.model import Thread
 
-TAKEN_DOWN: Final = "taken_down"
+TAKEN_DOWN = "taken_down"
 """Why a thread is passed over, and a case kept out."""
-_LOCK: Final = 0x6D656474  # "medt": one number for every takedown of this database
+_LOCK = 0x6D656474  # "medt": one number for every takedown of this database
 
-_AMONG = text("""
-    SELECT down.source, down.thread_id FROM takedowns AS down
-    JOIN json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text) USING (source, thread_id)
-    WHERE down.lifted_at IS NULL
-""")
-_TELLING: Final = 30
+_AMONG = """
+    WHERE lifted_at IS NULL AND (source, thread_id) IN (
+        SELECT source, thread_id FROM json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text)
+    )
+"""
+_TELLING = 30
 """Bytes of UTF-8 from which on words that two texts share are no accident."""
-_WITHHELD: Final = "(taken down)"
+_WITHHELD = "(taken down)"
 
 _REVISIONS = "SELECT id FROM thread_revisions WHERE thread_id = :pk"
 _CURATIONS = f"SELECT id FROM curations WHERE revision_id IN ({_REVISIONS})"
 _CASES = "SELECT id FROM cases WHERE thread_id = :pk"
-_NOT_FROZEN = (
-    "NOT EXISTS (SELECT FROM snapshot_members AS member JOIN snapshots USING (version) WHERE state = 'frozen'"
-    " AND member.case_id = {0}.case_id AND member.revision = {0}.revision)"
-)
+_NOT_FROZEN = """
+    NOT EXISTS (SELECT FROM snapshot_members AS member JOIN snapshots USING (version) WHERE state = 'frozen'
+    AND member.case_id = {0}.case_id AND member.revision = {0}.revision)
+"""
 _OF_CASE = f"DELETE FROM {{0}} WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN}"
 _OF_CURATION = f"DELETE FROM {{0}} WHERE curation_id IN ({_CURATIONS})"
 _OF_REVISION = f"DELETE FROM {{0}} WHERE revision_id IN ({_REVISIONS})"
 # Table → the statement that erases a thread from it, children before parents. `:pk` is the thread's number.
-_ERASURES: Final = {
-    "snapshot_members": f"DELETE FROM snapshot_members WHERE case_id IN ({_CASES})"
-    " AND version IN (SELECT version FROM snapshots WHERE state <> 'frozen')",
-    "study_ratings": "DELETE FROM study_ratings WHERE (study, item) IN"
-    f" (SELECT study, item FROM study_items WHERE case_id IN ({_CASES}))",
+_ERASURES = {
+    "snapshot_members": f"""
+        DELETE FROM snapshot_members WHERE case_id IN ({_CASES})
+        AND version IN (SELECT version FROM snapshots WHERE state <> 'frozen')
+    """,
+    "study_ratings": f"""
+        DELETE FROM study_ratings WHERE (study, item) IN
+        (SELECT study, item FROM study_items WHERE case_id IN ({_CASES}))
+    """,
     "study_items": f"DELETE FROM study_items WHERE case_id IN ({_CASES})",
     "reviews": _OF_CASE,
     "reviews_emptied": f"UPDATE reviews SET reason = '{_WITHHELD}', decided_by = NULL WHERE case_id IN ({_CASES})",
@@ -60,14 +72,22 @@ _ERASURES: Final = {
     "criteria": _OF_CASE,
     "case_revisions": _OF_CASE,
     "disputes": f"DELETE FROM disputes WHERE case_id IN ({_CASES})",
-    "reinstatements": f"DELETE FROM reinstatements WHERE case_id IN ({_CASES})"
-    " AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = reinstatements.case_id)",
-    "withdrawals": f"DELETE FROM withdrawals WHERE case_id IN ({_CASES})"
-    " AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = withdrawals.case_id)",
-    "cases": "DELETE FROM cases WHERE thread_id = :pk"
-    " AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = cases.id)",
-    "cases_withdrawn": f"UPDATE cases SET status = 'withdrawn', status_reason = '{TAKEN_DOWN}'"
-    " WHERE thread_id = :pk",
+    "reinstatements": f"""
+        DELETE FROM reinstatements WHERE case_id IN ({_CASES})
+        AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = reinstatements.case_id)
+    """,
+    "withdrawals": f"""
+        DELETE FROM withdrawals WHERE case_id IN ({_CASES})
+        AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = withdrawals.case_id)
+    """,
+    "cases": """
+        DELETE FROM cases WHERE thread_id = :pk
+        AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = cases.id)
+    """,
+    "cases_withdrawn": f"""
+        UPDATE cases SET status = 'withdrawn', status_reason = '{TAKEN_DOWN}'
+        WHERE thread_id = :pk
+    """,
     "claim_evidence": _OF_CURATION,
     "claim_verdicts": _OF_CURATION,
     "requirements": _OF_CURATION,
@@ -81,83 +101,107 @@ _ERASURES: Final = {
     "elements": _OF_CURATION,
     "agent_calls": _OF_CURATION,
     "overrules": _OF_REVISION,
-    "curations": f"DELETE FROM curations WHERE revision_id IN ({_REVISIONS})"
-    " AND NOT EXISTS (SELECT FROM case_revisions WHERE curation_id = curations.id)",
-    "curations_emptied": "UPDATE curations SET detail = '', narrative = '', query = '', advice = ''"
-    f" WHERE revision_id IN ({_REVISIONS})",
+    "curations": f"""
+        DELETE FROM curations WHERE revision_id IN ({_REVISIONS})
+        AND NOT EXISTS (SELECT FROM case_revisions WHERE curation_id = curations.id)
+    """,
+    "curations_emptied": f"""
+        UPDATE curations SET detail = '', narrative = '', query = '', advice = ''
+        WHERE revision_id IN ({_REVISIONS})
+    """,
     "filter_results": _OF_REVISION,
     "identifiers": _OF_REVISION,
     "week_threads": _OF_REVISION,
-    "thread_revisions": "DELETE FROM thread_revisions WHERE thread_id = :pk"
-    " AND NOT EXISTS (SELECT FROM curations WHERE revision_id = thread_revisions.id)",
-    "thread_revisions_emptied": "UPDATE thread_revisions SET title = '', tags = '{{}}', messages = '[]',"
-    " fetch_id = NULL, import_run_id = NULL WHERE thread_id = :pk",
+    "thread_revisions": """
+        DELETE FROM thread_revisions WHERE thread_id = :pk
+        AND NOT EXISTS (SELECT FROM curations WHERE revision_id = thread_revisions.id)
+    """,
+    "thread_revisions_emptied": """
+        UPDATE thread_revisions SET title = '', tags = '{{}}', messages = '[]',
+        fetch_id = NULL, import_run_id = NULL WHERE thread_id = :pk
+    """,
     "bands": "DELETE FROM bands WHERE thread_id = :pk",
-    "threads": "DELETE FROM threads WHERE id = :pk"
-    " AND NOT EXISTS (SELECT FROM thread_revisions WHERE thread_id = :pk)",
+    "threads": """
+        DELETE FROM threads WHERE id = :pk
+        AND NOT EXISTS (SELECT FROM thread_revisions WHERE thread_id = :pk)
+    """,
     "threads_emptied": "UPDATE threads SET url = '' WHERE id = :pk",
 }
 # What is found by the thread's name, whether or not it ever became a thread here.
-_BY_NAME: Final = {
+_BY_NAME = {
     "fetches": "DELETE FROM fetches WHERE source = :source AND thread_id = :thread_id",
     "frontier": "DELETE FROM frontier WHERE source = :source AND thread_id = :thread_id",
-    "import_problems": f"UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'"
-    " WHERE position(:quoted_id in excerpt) > 0 AND position(:quoted_source in excerpt) > 0",
+    "import_problems": f"""
+        UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'
+        WHERE position(:quoted_id in excerpt) > 0 AND position(:quoted_source in excerpt) > 0
+    """,
 }
-_URLS = text("""
+_URLS = """
     SELECT url FROM threads WHERE source = :source AND thread_id = :thread_id UNION
     SELECT url FROM frontier WHERE source = :source AND thread_id = :thread_id UNION
     SELECT url FROM fetches WHERE source = :source AND thread_id = :thread_id
-""")
-_TITLES = text(
-    "SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id"
-    " WHERE threads.source = :source AND threads.thread_id = :thread_id"
-)
+"""
+_TITLES = """
+    SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id
+    WHERE threads.source = :source AND threads.thread_id = :thread_id
+"""
 # Messages of a run or a quarantine name the page they are about.
 _MENTIONS = {
-    "harvest_runs": "UPDATE harvest_runs SET problem = replace(problem, :url, :withheld)"
-    " WHERE position(:url in problem) > 0",
-    "sources": "UPDATE sources SET quarantine_reason = replace(quarantine_reason, :url, :withheld)"
-    " WHERE position(:url in quarantine_reason) > 0",
-    "fetches_mentioning": "UPDATE fetches SET error = replace(error, :url, :withheld)"
-    " WHERE position(:url in error) > 0",
+    "harvest_runs": """
+        UPDATE harvest_runs SET problem = replace(problem, :url, :withheld)
+        WHERE position(:url in problem) > 0
+    """,
+    "sources": """
+        UPDATE sources SET quarantine_reason = replace(quarantine_reason, :url, :withheld)
+        WHERE position(:url in quarantine_reason) > 0
+    """,
+    "fetches_mentioning": """
+        UPDATE fetches SET error = replace(error, :url, :withheld)
+        WHERE position(:url in error) > 0
+    """,
 }
-_FORGET_PLACES = (
-    "UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL "
-    "WHERE id = ANY (:ids)"
-)
-_OWN_ARCHIVES = text(
-    "SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL"
-    " AND ((source = :source AND thread_id = :thread_id) OR id = ANY (:ids))"
-)
-_OWN_REPLIES = text(
-    "SELECT DISTINCT reply_digest FROM agent_calls"
-    f" WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})"
-)
-_LOOSE_REPLIES = text(
-    "SELECT request_digest, task, CAST(inputs AS text), text FROM replies AS reply"
-    " WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)"
-)
-_ERASE_REPLIES = (
-    "DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)"
-    " AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)"
-)
-_JOBS = (
-    "DELETE FROM procrastinate_jobs WHERE status = 'todo'"
-    f" AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})"
-)
-_UNDER_WAY = text(f"""
+_FORGET_PLACES = """
+    UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
+    WHERE id = ANY (:ids)
+"""
+_OWN_ARCHIVES = """
+    SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL
+    AND ((source = :source AND thread_id = :thread_id) OR id = ANY (:ids))
+"""
+_OWN_REPLIES = f"""
+    SELECT DISTINCT reply_digest FROM agent_calls
+    WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})
+"""
+_LOOSE_REPLIES = """
+    SELECT request_digest, task, CAST(inputs AS text), text FROM replies AS reply
+    WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
+"""
+_ERASE_REPLIES = """
+    DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)
+    AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
+"""
+_JOBS = f"""
+    DELETE FROM procrastinate_jobs WHERE status = 'todo'
+    AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})
+"""
+_LOCK_THREAD = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
+# Written again, so that the transaction may erase; the first reason and moment stay.
+_TAKE_DOWN = """
+    INSERT INTO takedowns AS known (source, thread_id, reason) VALUES (:source, :thread_id, :reason)
+    ON CONFLICT (source, thread_id) DO UPDATE SET counts = known.counts, lifted_at = NULL
+"""
+_UNDER_WAY = f"""
     SELECT EXISTS (SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker
     ON worker.id = job.worker_id WHERE job.status = 'doing'
     AND worker.last_heartbeat > now() - make_interval(secs => :alive_s)
     AND CAST(job.args ->> 'revision' AS bigint) IN ({_REVISIONS}))
-""")
-_FROZEN = text("""
+"""
+_FROZEN = """
     SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)
     JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id
     WHERE snapshots.state = 'frozen' AND threads.source = :source AND threads.thread_id = :thread_id
     AND member.first_release IS NOT NULL ORDER BY member.version
-""")
+"""
 
 
 async def find_takedown(
@@ -173,13 +217,11 @@ async def lift_takedown(
 ) -> None:
     """Let a later harvest bring a thread back. Raises CheckFailed for one that is not taken down."""
     await no_takedown(session)
-    row = TakedownRow
-    statement = update(row).where(
-        row.source == source, row.thread_id == thread_id, row.lifted_at.is_(None)
-    )
-    lifted = statement.values(lifted_at=func.now()).returning(row.source)
-    if await session.scalar(lifted) is None:
+    takedown = await find_takedown(session, source, thread_id)
+    if takedown is None:
         raise CheckFailed(f"{source}/{thread_id} is not taken down")
+    takedown.lifted_at = func.now()
+    await session.flush()
     await record(
         session, Act.LIFT_TAKEDOWN, f"thread:{source}/{thread_id}", reason, by=by
     )
@@ -189,12 +231,10 @@ async def taken_down_ids(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
 ) -> set[str]:
     """Those of a source's threads that were taken down."""
-    query = select(TakedownRow.thread_id).where(
-        TakedownRow.source == source,
-        is_one_of(TakedownRow.thread_id, thread_ids),
-        TakedownRow.lifted_at.is_(None),
-    )
-    return set(await session.scalars(query))
+    among = "WHERE source = :source AND thread_id = ANY (:ids) AND lifted_at IS NULL"
+    values = {"source": source, "ids": list(thread_ids)}
+    rows = await find_rows(session, TakedownRow, among, **values)
+    return {row.thread_id for row in rows}
 
 
 async def keep_out(
@@ -209,20 +249,18 @@ async def keep_out(
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
     ]
     await no_takedown(session)
-    return {
-        (source, i)
-        for source, i in await session.execute(_AMONG, {"keys": dump_json(keys)})
-    }
+    rows = await find_rows(session, TakedownRow, _AMONG, keys=dump_json(keys))
+    return {(row.source, row.thread_id) for row in rows}
 
 
 async def no_takedown(session: AsyncSession) -> None:
     """Wait for a takedown that is under way, and let none begin until the session's transaction ends."""
-    await session.execute(select(func.pg_advisory_xact_lock_shared(_LOCK)))
+    await run_sql(session, "SELECT pg_advisory_xact_lock_shared(:lock)", lock=_LOCK)
 
 
 async def take_down_alone(session: AsyncSession) -> None:
     """Wait until nobody saves threads, and keep everybody from it until the session's transaction ends."""
-    await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
 
 class Traces(NamedTuple):
@@ -234,9 +272,9 @@ class Traces(NamedTuple):
 
 async def traces_of(session: AsyncSession, source: str, thread_id: str) -> Traces:
     """The addresses and titles that a thread has had here; both empty when nothing is known of it."""
-    named = {"source": source, "thread_id": to_stored(thread_id)}
-    urls = frozenset(await session.scalars(_URLS, named))
-    titles = frozenset(await session.scalars(_TITLES, named))
+    named = {"source": source, "thread_id": thread_id}
+    urls = frozenset(await read_column(session, _URLS, **named))
+    titles = frozenset(await read_column(session, _TITLES, **named))
     return Traces(urls - {""}, titles - {""})
 
 
@@ -244,10 +282,9 @@ async def frozen_with(
     session: AsyncSession, source: str, thread_id: str
 ) -> list[tuple[str, str]]:
     """(snapshot's version, case id) of every frozen snapshot that shows a case of the thread."""
-    named = {"source": source, "thread_id": to_stored(thread_id)}
-    return [
-        (version, case_id) for version, case_id in await session.execute(_FROZEN, named)
-    ]
+    named = {"source": source, "thread_id": thread_id}
+    rows = await read_records(session, _FROZEN, named)
+    return [(row.version, row.case_id) for row in rows]
 
 
 async def erase_thread(
@@ -271,42 +308,28 @@ async def erase_thread(
     # Neither filters nor imports have its rows in hand meanwhile.
     await take_turn(session)
     await take_down_alone(session)
-    named = {"source": source, "thread_id": to_stored(thread_id)}
-    pk = await session.scalar(
-        text(
-            "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
-        ),
-        named,
-    )
+    named = {"source": source, "thread_id": thread_id}
+    pk = await read_value(session, _LOCK_THREAD, **named)
     # Whoever stores a decision about a revision has locked it.
-    await session.execute(text(f"{_REVISIONS} FOR UPDATE"), {"pk": pk})
+    await run_sql(session, f"{_REVISIONS} FOR UPDATE", pk=pk)
     # First no worker can take it up any more, then none has it.
     counts: Counter[str] = Counter()
     await _erase(session, counts, {"jobs": _JOBS}, pk=pk)
-    if await session.scalar(_UNDER_WAY, {"pk": pk, "alive_s": alive_s}):
+    if await read_value(session, _UNDER_WAY, pk=pk, alive_s=alive_s):
         raise CheckFailed(
             f"{source}/{thread_id} is being curated at this moment",
             hint="try again when the worker is done with it",
         )
-    statement = upsert(TakedownRow).values(
-        source=source, thread_id=thread_id, reason=reason
-    )
-    await session.execute(
-        # Written again, so that this transaction may erase; the first reason and moment stay.
-        statement.on_conflict_do_update(
-            index_elements=["source", "thread_id"],
-            set_={"counts": TakedownRow.counts, "lifted_at": None},
-        )
-    )
+    await run_sql(session, _TAKE_DOWN, **named, reason=reason)
     traces = await traces_of(session, source, thread_id)
     ids = list(showing)
-    archives = list(await session.scalars(_OWN_ARCHIVES, {**named, "ids": ids}))
-    digests = set(await session.scalars(_OWN_REPLIES, {"pk": pk}))
+    archives = await read_column(session, _OWN_ARCHIVES, **named, ids=ids)
+    digests = set(await read_column(session, _OWN_REPLIES, pk=pk))
     digests |= await _loose_replies(session, texts)
     erased = await erase_reasons(
         session,
         f"thread:{source}/{thread_id}",
-        list(await session.scalars(text(_CASES), {"pk": pk})),
+        await read_column(session, _CASES, pk=pk),
     )
     if pk is not None:
         await _erase(session, counts, _ERASURES, pk=pk)
@@ -348,7 +371,7 @@ async def _erase(
 ) -> None:
     """Run each statement, and add its rows to the counts."""
     for name, sql in statements.items():
-        erased = await session.execute(text(sql.format(name)), values)
+        erased = await run_sql(session, sql.format(name), **values)
         counts[name] += erased.rowcount  # type: ignore[attr-defined]
 
 
@@ -359,7 +382,7 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     """
     if not texts:
         return set()
-    rows = await session.execute(_LOOSE_REPLIES)
+    rows = await run_sql(session, _LOOSE_REPLIES)
     loose = {}
     for digest, task, inputs, reply in rows:
         loose[digest] = (task, _long_texts(load_json(inputs)), reply)

@@ -1,31 +1,27 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import (
-    ARRAY,
-    Integer,
-    any_,
-    bindparam,
-    func,
     select,
-    text,
-    update,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import (
-    Record,
+    dump_json,
+    find_rows,
     insert_rows,
     is_one_of,
     read,
+    read_as,
+    read_column,
     read_records,
+    read_value,
     row_of,
-    to_stored,
+    run_sql,
 )
 from medlive.db.tables.intake import (
     IdentifierRow,
@@ -33,7 +29,6 @@ from medlive.db.tables.intake import (
     ThreadRevisionRow,
     ThreadRow,
 )
-from medlive.db.tables.release import CaseRow
 from medlive.errors import BadInput, MedliveError
 from medlive.guard.bounds import THREAD_ID_CHARS
 from medlive.threads.model import Message, Role, Thread
@@ -41,6 +36,13 @@ from medlive.threads.model import Message, Role, Thread
 if TYPE_CHECKING:
     # Its word lists take a tenth of a second, which `medlive status` need not wait for.
     from medlive.threads.prepare import FoundIdentifier
+
+
+class Revision(NamedTuple):
+    """A thread's revision by its numbers."""
+
+    thread_pk: int
+    revision_pk: int
 
 
 class SavedThread(NamedTuple):
@@ -63,13 +65,13 @@ class StoredThread(NamedTuple):
 
 
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
-_UPSERT_THREADS = text("""
+_UPSERT_THREADS = """
     INSERT INTO threads (source, thread_id, url)
-    SELECT * FROM unnest(CAST(:sources AS text[]), CAST(:ids AS text[]), CAST(:urls AS text[]))
+    SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS given (source text, thread_id text, url text)
     ON CONFLICT (source, thread_id) DO UPDATE
     SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at)
     RETURNING id, source, thread_id
-""")
+"""
 
 
 async def save_threads(
@@ -100,39 +102,49 @@ async def save_threads(
     origins = []
     fetches = fetch_ids or [None] * len(threads)
     assumed = assumed_posted_at or [False] * len(threads)
-    for thread, fetch_id, was_assumed in zip(threads, fetches, assumed, strict=True):
+    for thread, fetch_id, is_assumed in zip(threads, fetches, assumed, strict=True):
         origin = {
             "fetch_id": fetch_id,
             "import_run_id": import_run_id,
-            "posted_at_assumed": was_assumed and thread.posted_at is not None,
+            "posted_at_assumed": is_assumed and thread.posted_at is not None,
         }
         origins.append(origin)
-    items = zip(pks, threads, origins, strict=True)
-    known = await _read_revisions(session, pks)
-    return await _add_revisions(session, known, items, latest=fetch_ids is not None)
+    is_present = fetch_ids is not None
+    return await _add_revisions(session, pks, threads, origins, is_present=is_present)
 
 
 async def _add_revisions(
     session: AsyncSession,
-    known: dict[int, list[list[Any]]],
-    threads: Iterable[tuple[int, Thread, dict[str, Any]]],
+    pks: Sequence[int],
+    threads: Sequence[Thread],
+    origins: Sequence[Mapping[str, Any]],
     *,
-    latest: bool,
+    is_present: bool,
 ) -> list[SavedThread]:
-    """Add what is new of (its number, thread, its origin), compared with the latest revision or with any."""
+    """Add what differs from a thread's latest revision, of what is its present state, or else from all of them."""
+    row = ThreadRevisionRow
+    query = select(row.thread_id, row.revision, row.digest, row.id)
+    query = query.where(is_one_of(row.thread_id, pks)).order_by(row.revision)
+    # Thread → revision and digest of each of its revisions, in order
+    known: dict[int, list[tuple[int, str]]] = {pk: [] for pk in pks}
+    revision_pks = {}
+    for pk, number, digest, revision_pk in await session.execute(query):
+        known[pk].append((number, digest))
+        revision_pks[pk, number] = revision_pk
     rows: list[dict[str, Any]] = []
-    plan: list[tuple[int, list[Any], Literal["new", "revised", "unchanged"]]] = []
-    for pk, thread, origin in threads:
-        before, digest = known[pk], thread.digest
-        same = _find_same(before[-1:] if latest else before, digest)
-        if same is not None:
-            plan.append((pk, same, "unchanged"))
+    plan: list[tuple[int, int, Literal["new", "revised", "unchanged"]]] = []
+    for pk, thread, origin in zip(pks, threads, origins, strict=True):
+        digest = thread.digest
+        compared = known[pk][-1:] if is_present else known[pk]
+        same = [number for number, other in compared if other == digest]
+        if same:
+            plan.append((pk, same[-1], "unchanged"))
             continue
-        number = before[-1][0] + 1 if before else 1
-        before.append([number, digest, None])
-        plan.append((pk, before[-1], "new" if number == 1 else "revised"))
+        number = known[pk][-1][0] + 1 if known[pk] else 1
+        known[pk].append((number, digest))
+        plan.append((pk, number, "new" if number == 1 else "revised"))
         values = row_of(
-            ThreadRevisionRow,
+            row,
             thread,
             thread_id=pk,
             revision=number,
@@ -142,32 +154,11 @@ async def _add_revisions(
         )
         rows.append(values)
     names = ("thread_id", "revision", "id")
-    inserted = await insert_rows(session, ThreadRevisionRow, rows, returning=names)
-    added = {(row.thread_id, row.revision): row.id for row in inserted}
-    saved = []
-    for pk, (number, _, revision_pk), status in plan:
-        saved.append(SavedThread(pk, revision_pk or added[pk, number], status))
-    return saved
-
-
-async def _read_revisions(
-    session: AsyncSession, pks: Sequence[int]
-) -> dict[int, list[list[Any]]]:
-    """Thread → [revision, its digest, its number], in the order of revisions."""
-    row = ThreadRevisionRow
-    query = select(row.thread_id, row.revision, row.digest, row.id)
-    numbers = bindparam(None, list(pks), type_=ARRAY(Integer))
-    query = query.where(row.thread_id == any_(numbers)).order_by(row.revision)
-    revisions: dict[int, list[list[Any]]] = {pk: [] for pk in pks}
-    for pk, *revision in await session.execute(query):
-        revisions[pk].append(revision)
-    return revisions
-
-
-def _find_same(revisions: Sequence[list[Any]], digest: str) -> list[Any] | None:
-    """The last of some revisions that has this digest."""
-    same = [revision for revision in revisions if revision[1] == digest]
-    return same[-1] if same else None
+    for added in await insert_rows(session, row, rows, returning=names):
+        revision_pks[added.thread_id, added.revision] = added.id
+    return [
+        SavedThread(pk, revision_pks[pk, number], status) for pk, number, status in plan
+    ]
 
 
 def check_storable(thread: Thread) -> None:
@@ -193,38 +184,35 @@ async def ensure_sources(
 ) -> None:
     """Make the rows of sources that are not known yet; a source that was imported and is now harvested
     becomes a site."""
-    in_order = list(map(to_stored, sorted(set(names))))
+    in_order = sorted(set(names))
     # A row that is there already is not locked: another import of the source need not wait for this one.
-    new = text("""
+    new = """
         INSERT INTO sources (name, kind) SELECT name, :kind FROM unnest(CAST(:names AS text[])) AS name
         ON CONFLICT (name) DO NOTHING
-    """)
-    await session.execute(new, {"names": in_order, "kind": kind.value})
+    """
+    await run_sql(session, new, names=in_order, kind=kind.value)
     if kind is SourceKind.SITE:
-        harvested = text(
-            "UPDATE sources SET kind = :kind WHERE name = ANY(:names) AND kind <> :kind"
-        )
-        await session.execute(harvested, {"names": in_order, "kind": kind.value})
+        sites = "UPDATE sources SET kind = 'site' WHERE name = ANY(:names) AND kind <> 'site'"
+        await run_sql(session, sites, names=in_order)
 
 
 async def mark_gone(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
 ) -> None:
     """Note that the source no longer has these threads, from now on unless it was noted before."""
-    row = ThreadRow
-    moment = func.coalesce(row.gone_at, func.now())
-    gone = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
-    await session.execute(gone.values(gone_at=moment))
+    gone = f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}"
+    await run_sql(session, gone, source=source, ids=list(thread_ids))
 
 
 async def mark_seen(
     session: AsyncSession, source: str, thread_ids: Sequence[str]
 ) -> None:
     """Note that the source has these threads now."""
-    row = ThreadRow
-    moment = func.greatest(func.now(), row.last_seen_at)
-    seen = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
-    await session.execute(seen.values(gone_at=None, last_seen_at=moment))
+    seen = f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}"
+    await run_sql(session, seen, source=source, ids=list(thread_ids))
+
+
+_AMONG = "WHERE source = :source AND thread_id = ANY (:ids)"
 
 
 async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
@@ -247,44 +235,42 @@ async def pending_revisions(
     chain_digest: str,
     after: int = 0,
     limit: int | None = None,
-) -> Sequence[Record]:
-    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk,
-    revision_pk."""
-    query = text("""
+) -> list[Revision]:
+    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first."""
+    query = """
         SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
         WHERE id > :after AND NOT EXISTS (
             SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
         )
         AND NOT EXISTS (SELECT FROM filter_results WHERE revision_id = r.id AND chain_digest = :chain)
         ORDER BY id LIMIT :most
-    """)
+    """
     values = {"after": after, "chain": chain_digest, "most": limit}
-    return await read_records(session, query, values)
+    return await read_as(session, Revision, query, **values)
 
 
 async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
     """The thread's revisions, oldest first; empty for no such thread."""
-    row, named = ThreadRevisionRow, ThreadRow
-    query = select(row.id).join(named, named.id == row.thread_id)
-    query = query.where(named.source == source, named.thread_id == thread_id)
-    return list(await session.scalars(query.order_by(row.revision)))
+    query = """
+        SELECT r.id FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id
+        WHERE source = :source AND t.thread_id = :thread_id ORDER BY revision
+    """
+    return await read_column(session, query, source=source, thread_id=thread_id)
 
 
 async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
     """The number of a thread's row; None for no such thread."""
-    row = ThreadRow
-    query = select(row.id).where(row.source == source, row.thread_id == thread_id)
-    return await session.scalar(query)
+    query = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id"
+    named = {"source": source, "thread_id": thread_id}
+    pk: int | None = await read_value(session, query, **named)
+    return pk
 
 
 async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]:
     """Source and thread id of an existing case."""
-    query = select(ThreadRow.source, ThreadRow.thread_id)
-    query = query.join(CaseRow, CaseRow.thread_id == ThreadRow.id)
-    source, thread_id = (
-        await session.execute(query.where(CaseRow.id == case_id))
-    ).one()
-    return source, thread_id
+    own = "WHERE id = (SELECT thread_id FROM cases WHERE id = :case_id)"
+    [thread] = await find_rows(session, ThreadRow, own, case_id=case_id)
+    return thread.source, thread.thread_id
 
 
 async def save_identifiers(
@@ -293,70 +279,71 @@ async def save_identifiers(
     identifiers_of: Sequence[Sequence["FoundIdentifier"]],
 ) -> int:
     """Keep where the raw text of new and revised threads names people and places; return how many there are."""
-    rows: dict[int, list[dict[str, Any]]] = {}
+    rows = []
+    done: set[int] = set()
     for thread, identifiers in zip(saved, identifiers_of, strict=True):
-        if thread.status == "unchanged" or thread.revision_pk in rows:
+        if thread.status == "unchanged" or thread.revision_pk in done:
             continue
-        own = rows[thread.revision_pk] = []
-        for found_at in identifiers:
-            message = found_at.message
+        done.add(thread.revision_pk)
+        for identifier in identifiers:
+            message = identifier.message
             row = {
                 "revision_id": thread.revision_pk,
                 "message": 0 if message is None else message + 1,
-                "start_at": found_at.start,
-                "end_at": found_at.end,
-                "kind": found_at.kind,
+                "start_at": identifier.start,
+                "end_at": identifier.end,
+                "kind": identifier.kind,
             }
-            own.append(row)
-    every = list(chain.from_iterable(rows.values()))
-    await insert_rows(session, IdentifierRow, every, skip_known=True)
-    return len(every)
+            rows.append(row)
+    await insert_rows(session, IdentifierRow, rows, skip_known=True)
+    return len(rows)
 
 
 async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
     """Kind → how many the revision's raw text has."""
-    row = IdentifierRow
-    query = select(row.kind, func.count()).where(row.revision_id == revision_pk)
-    query = query.group_by(row.kind).order_by(row.kind)
-    counted = await session.execute(query)
-    return {kind: count for kind, count in counted}  # noqa: C416 - a row is no tuple to mypy
+    query = "SELECT kind, count(*) AS n FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1"
+    counted = await read_records(session, query, {"revision": revision_pk})
+    return {row.kind: row.n for row in counted}
 
 
 async def _stored(
     session: AsyncSession, revision_pks: Sequence[int]
 ) -> list[StoredThread]:
-    row, named = ThreadRevisionRow, ThreadRow
-    numbers = bindparam(None, list(revision_pks), type_=ARRAY(Integer))
-    query = select(row, named.source, named.thread_id, named.url)
-    query = query.join(named, named.id == row.thread_id)
-    query = query.where(row.id == any_(numbers)).order_by(row.id)
+    row, thread = ThreadRevisionRow, ThreadRow
+    query = select(row, thread.source, thread.thread_id, thread.url)
+    query = query.join(thread, thread.id == row.thread_id)
+    query = query.where(is_one_of(row.id, revision_pks)).order_by(row.id)
     threads = []
     for revision, source, thread_id, url in await session.execute(query):
-        messages = tuple(map(message_of, revision.messages))
-        name = {"source": source, "thread_id": thread_id, "url": url}
-        thread = read(Thread, revision, messages=messages, **name)
-        threads.append(
-            StoredThread(
-                revision.thread_id, revision.id, thread, revision.posted_at_assumed
-            )
+        own = {
+            "source": source,
+            "thread_id": thread_id,
+            "url": url,
+            "messages": tuple(map(message_of, revision.messages)),
+        }
+        stored = StoredThread(
+            thread_pk=revision.thread_id,
+            revision_pk=revision.id,
+            thread=read(Thread, revision, **own),
+            posted_at_assumed=revision.posted_at_assumed,
         )
+        threads.append(stored)
     return threads
 
 
 async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> list[int]:
     """The threads' numbers in their order; their rows are made where needed, and locked."""
-    # As the columns hold them: a key is compared with what comes back.
-    keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
-    urls = {}
-    for key, thread in zip(keys, threads, strict=True):
-        urls[key] = to_stored(thread.url)
+    urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
+    rows = []
     # In one order for everybody: who comes second waits, and sees what was added.
-    rows = [(*key, urls[key]) for key in sorted(urls)]
-    columns = map(list, zip(*rows, strict=True))
-    values = dict(zip(("sources", "ids", "urls"), columns, strict=True))
-    returned = await session.execute(_UPSERT_THREADS, values)
-    pks = {(source, thread_id): pk for pk, source, thread_id in returned}
-    return [pks[key] for key in keys]
+    for source, thread_id in sorted(urls):
+        url = urls[source, thread_id]
+        rows.append({"source": source, "thread_id": thread_id, "url": url})
+    pks = {}
+    values = {"rows": dump_json(rows)}
+    for row in await read_records(session, _UPSERT_THREADS, values):
+        pks[row.source, row.thread_id] = row.id
+    return [pks[thread.source, thread.thread_id] for thread in threads]
 
 
 def _in_utc(thread: Thread) -> Thread:

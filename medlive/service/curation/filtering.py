@@ -8,11 +8,10 @@ import procrastinate
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.curation.funnel import save_chain_results
-from medlive.db.mapping import Record
 from medlive.db.runs import FILTER, recorded_run
 from medlive.db.session import Database, Session
 from medlive.db.threads import bands
-from medlive.db.threads.threads import load_threads, pending_revisions
+from medlive.db.threads.threads import Revision, load_threads, pending_revisions
 from medlive.filters.chain import FilterChain, first_failure
 from medlive.service.database import open_database
 from medlive.service.wiring import build_filters
@@ -98,7 +97,7 @@ async def filter_pending(
 
 
 async def _judge(
-    session: Session, chain: FilterChain, batch: Sequence[Record]
+    session: Session, chain: FilterChain, batch: Sequence[Revision]
 ) -> list[int]:
     """Judge threads and save the results and bands; the revisions that passed."""
     threads, own = await _load_sketches(session, batch)
@@ -145,7 +144,7 @@ async def fill_bands(database: Database) -> None:
 
 
 async def _load_sketches(
-    session: Session, revisions: Sequence[Record]
+    session: Session, revisions: Sequence[Revision]
 ) -> tuple[list[Thread], list[Sketch]]:
     """Load the revisions' threads, normalised, and the sketches that identify near-duplicates."""
     loaded = await load_threads(session, [r.revision_pk for r in revisions])

@@ -110,7 +110,7 @@ async def inspect_thread(
         "first_seen_at": row.first_seen_at.isoformat(),
         "last_seen_at": row.last_seen_at.isoformat(),
         "gone_at": row.gone_at and row.gone_at.isoformat(),
-        "pages": [page._asdict() | {"place": asdict(page.place)} for page in pages],
+        "pages": [asdict(page) for page in pages],
         "identifiers": await count_identifiers(session, revision),
     }
     overruled = [as_dict(o) for o in await overrules_of(session, revision)]

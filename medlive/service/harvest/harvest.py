@@ -13,7 +13,6 @@ from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.harvest import harvests
 from medlive.db.harvest.frontier import count_left_over
-from medlive.db.mapping import Record
 from medlive.db.runs import finish_import, save_problems, start_import
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import RunOutcome
@@ -186,7 +185,7 @@ async def lift_source_quarantine(
         return lifted
 
 
-async def find_source(session: Session, source: str) -> Record | None:
+async def find_source(session: Session, source: str) -> harvests.SourceInfo | None:
     """A source's latest harvest and quarantine; None if it is not known."""
     for info in await harvests.list_sources(session):
         if info.name == source:

@@ -15,7 +15,6 @@ from pathlib import Path
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.harvest import archives
-from medlive.db.mapping import Record
 from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
 from medlive.instance.paths import archive_path
@@ -57,7 +56,7 @@ async def sweep(
     return len(unswept) - len(damaged), damaged
 
 
-async def _rewrite(database: Database, folder: Path, archive: Record) -> None:
+async def _rewrite(database: Database, folder: Path, archive: archives.Archive) -> None:
     old, name = folder / archive.path, next_name(archive.path)
     fetches = await database.ask(archives.fetches_in, archive.archive_id)
     named = {fetch.place for fetch in fetches}
@@ -157,7 +156,7 @@ async def _retain(
 ) -> None:
     """Apply retention to one source; call it with the source's harvest lock held."""
     folder = archive_path(settings)
-    old: Sequence[Record] = []
+    old: Sequence[archives.Archive] = []
     if keep := settings.archive.keep_days:
         old = await database.ask(
             archives.list_archives, source, before=now() - timedelta(days=keep)

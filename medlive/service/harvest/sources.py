@@ -7,8 +7,7 @@ from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.harvest.harvests import latest_measures, list_sources
-from medlive.db.mapping import Record
+from medlive.db.harvest.harvests import SourceInfo, latest_measures, list_sources
 from medlive.db.runs import load_history
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
@@ -54,7 +53,7 @@ def select_sources(
 class SourceHealth:
     """One source that has been harvested."""
 
-    info: Record
+    info: SourceInfo
     last_done_at: datetime | None  # When a harvest last succeeded; None if never
     last_problem: str | None  # Why the latest harvest failed; None if it did not
     week: str | None  # The ISO week of `figures`; None without any

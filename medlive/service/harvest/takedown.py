@@ -12,10 +12,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
-from medlive.db.harvest.archives import fetches_in, list_archives
+from medlive.db.harvest.archives import Archive, fetches_in, list_archives
 from medlive.db.jobs import STALLED_AFTER_S
-from medlive.db.mapping import Record
 from medlive.db.session import Database, advisory_lock
+from medlive.db.tables.intake import FetchRow
 from medlive.db.threads.takedowns import (
     Traces,
     erase_thread,
@@ -163,7 +163,7 @@ async def _find_showing_fetches(
     word = re.escape(thread_id.encode())
     id_as_word = re.compile(rb"(?<![0-9A-Za-z])" + word + rb"(?![0-9A-Za-z])")
 
-    def search(archive: Record, kept: Collection[Record]) -> list[int]:
+    def search(archive: Archive, kept: Collection[FetchRow]) -> list[int]:
         fetch_ids = []
         fetches = {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):
@@ -178,7 +178,7 @@ async def _find_showing_fetches(
                     # Where no layout fits: whether its id occurs as a word
                     shows |= id_as_word.search(page.body) is not None
             if shows:
-                fetch_ids.append(fetch.fetch_id)
+                fetch_ids.append(fetch.id)
         return fetch_ids
 
     fetch_ids: list[int] = []

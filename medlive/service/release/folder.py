@@ -45,14 +45,8 @@ def build_folder(
         cost=fixed.cost,
         shape=shape or shape_of(),
     )
-    with read_snapshots(database.engine.url, stop) as reader:
-        return write_snapshot(
-            reader.cases(info.version),
-            meta,
-            out_root,
-            reader.entries(info.version),
-            sign,
-        )
+    with read_snapshots(database.engine.url, stop, version=info.version) as reader:
+        return write_snapshot(reader.cases(), meta, out_root, reader, sign)
 
 
 def is_complete(folder: Path, info: SnapshotRow) -> bool:

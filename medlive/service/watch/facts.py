@@ -14,7 +14,7 @@ from medlive.config import DEFAULT_KEY_VARIABLE, Settings
 from medlive.db import watch
 from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
-from medlive.db.harvest.harvests import list_sources
+from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.mapping import Record
 from medlive.db.release.snapshots import latest_frozen, load_fixed
 from medlive.db.runs import History, is_scheduler_active, load_history
@@ -52,7 +52,7 @@ class Facts:
     decided: int  # Threads that engines decided within a week
     failed_jobs: Sequence[Record]
     failed_threads: Sequence[Record]
-    sources: Sequence[Record]
+    sources: Sequence[SourceInfo]
     circuits: Sequence[Opening]
     week: Mapping[str, Any]  # Of `read_spending`
     undelivered: Sequence[OutboxRow]

@@ -9,7 +9,7 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
-from medlive.db.audit.spending import mean_thread_cost, spending
+from medlive.db.audit.spending import Spent, mean_thread_cost, spending
 from medlive.db.audit.standing import count_stages
 from medlive.db.curation.by_paper import outcomes_by_paper
 from medlive.db.curation.funnel import STAGES, funnel
@@ -18,7 +18,6 @@ from medlive.db.curation.proofs import proofs_made
 from medlive.db.curation.replies import count_answers
 from medlive.db.iso_weeks import week_bounds
 from medlive.db.jobs import Queue, count_open
-from medlive.db.mapping import Record
 from medlive.db.release.snapshots import (
     find_snapshot,
     load_fixed,
@@ -226,7 +225,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
     }
 
 
-async def _spent(session: Session, since: datetime, until: datetime) -> Record | None:
+async def _spent(session: Session, since: datetime, until: datetime) -> Spent | None:
     """What all replies of a time cost; None without any."""
     rows = {row.by: row for row in await spending(session, since, until)}
     return rows.get("all")

@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Annotated, Final
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import Depends, HTTPException, Request
@@ -21,10 +21,10 @@ from medlive.guard.trust import is_loopback
 from medlive.web.pages import back_to
 from medlive.web.site import Site, site_of
 
-SIGN_IN: Final = "/sign-in"
-TOKEN: Final = "token"
-_FORMS: Final = "csrf"
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+SIGN_IN = "/sign-in"
+TOKEN = "token"
+_FORMS = "csrf"
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 async def check_exposure(site: Site, host: str) -> None:

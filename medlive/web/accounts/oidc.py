@@ -4,8 +4,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import reduce
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import httpx2
 from authlib.integrations.starlette_client import OAuth, OAuthError, StarletteOAuth2App
@@ -20,8 +19,8 @@ from medlive.errors import CheckFailed
 from medlive.guard.trust import tls_context
 from medlive.web.site import Site
 
-_log: Final = logging.getLogger(__name__)
-_UNREADABLE: Final = (
+_log = logging.getLogger(__name__)
+_UNREADABLE = (
     AttributeError,
     KeyError,
     RuntimeError,
@@ -29,11 +28,7 @@ _UNREADABLE: Final = (
     ValueError,
 )
 """What authlib raises, without a class of its own, of documents that are not as OpenID Connect has them."""
-BACK: Final = "/sign-in/provider/back"
-
-
-class Refused(CheckFailed):
-    """The identity provider's answer lets nobody in."""
+BACK = "/sign-in/provider/back"
 
 
 async def leave(request: Request, site: Site) -> Response:
@@ -46,7 +41,7 @@ async def leave(request: Request, site: Site) -> Response:
 
 
 async def come_back(request: Request, site: Site) -> Account:
-    """The account of whom the provider names, with the role that its claims give today. Raises Refused."""
+    """The account of whom the provider names, with the role that its claims give today. Raises CheckFailed."""
     client, settings = _client(request, site), site.settings.web.oidc
     assert settings is not None
     try:
@@ -61,14 +56,14 @@ async def come_back(request: Request, site: Site) -> Account:
                 more = await client.userinfo(token=token)
                 claims = {**more, **claims} if more["sub"] == claims["sub"] else None
     except (OAuthError, JoseError) as error:
-        raise Refused(
+        raise CheckFailed(
             "The identity provider did not confirm who you are. Try again."
         ) from error
     if not claims or claims["iss"] != settings.issuer:
-        raise Refused("The identity provider did not say who you are.")
+        raise CheckFailed("The identity provider did not say who you are.")
     role, name = role_of(settings, claims), claims.get(settings.name_claim)
     if role is None or not isinstance(name, str):
-        raise Refused(
+        raise CheckFailed(
             "Your account at the identity provider has no role here. Ask an admin for one."
         )
     try:
@@ -77,9 +72,9 @@ async def come_back(request: Request, site: Site) -> Account:
                 session, f"{settings.issuer}#{claims['sub']}", name, role
             )
     except CheckFailed as error:
-        raise Refused(f"You cannot sign in: {error.message}.") from error
+        raise CheckFailed(f"You cannot sign in: {error.message}.") from error
     if account is None:
-        raise Refused("Your account is disabled.")
+        raise CheckFailed("Your account is disabled.")
     return account
 
 
@@ -102,27 +97,14 @@ def _away_said() -> Iterator[None]:
 
 def role_of(settings: OidcSection, claims: dict[str, Any]) -> Role | None:
     """The highest role that the claim's value or values give; None if none does."""
-    path = (
-        [settings.role_claim]
-        if settings.role_claim in claims
-        else settings.role_claim.split(".")
-    )
-    claim = reduce(
-        lambda part, key: part.get(key) if isinstance(part, dict) else None,
-        path,
-        cast(Any, claims),
-    )
+    claim: Any = claims.get(settings.role_claim)
+    if settings.role_claim not in claims:
+        claim = claims
+        for key in settings.role_claim.split("."):
+            claim = claim.get(key) if isinstance(claim, dict) else None
     values = claim if isinstance(claim, list) else [claim]
-    roles = {
-        Role(settings.roles[value])
-        for value in values
-        if isinstance(value, str) and value in settings.roles
-    }
-    return max(
-        roles,
-        key=list(Role).index,
-        default=None,
-    )
+    names = [settings.roles.get(value) for value in values if isinstance(value, str)]
+    return max(map(Role, filter(None, names)), key=list(Role).index, default=None)
 
 
 def _client(request: Request, site: Site) -> StarletteOAuth2App:

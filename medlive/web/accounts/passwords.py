@@ -2,7 +2,6 @@
 
 import unicodedata
 from functools import cache, partial
-from typing import Final
 
 from anyio import CapacityLimiter, to_thread
 from argon2 import PasswordHasher
@@ -10,13 +9,13 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from medlive.guard.bounds import PASSWORD_CHARS
 
-SHORTEST: Final = 12
+SHORTEST = 12
 """Characters of a password, at least."""
-_LEAST_DISTINCT: Final = 6
+_LEAST_DISTINCT = 6
 """Different characters of a password, at least."""
-_LEAST_OWN: Final = 8
+_LEAST_OWN = 8
 """Characters of a password that are left without the account's name and the words that everybody tries."""
-_TRIED: Final = (
+_TRIED = (
     "password",
     "passwort",
     "passw0rd",
@@ -47,14 +46,14 @@ _TRIED: Final = (
     "medlive",
 )
 """Words that begin every list of guesses, the longer before those that they hold."""
-_KEYS: Final = (
+_KEYS = (
     "01234567890123456789",
     "abcdefghijklmnopqrstuvwxyz",
     "qwertyuiopasdfghjklzxcvbnm",
 )
 """Rows in which keys and letters stand; read backwards too."""
-_HASHER: Final = PasswordHasher()
-_AT_ONCE: Final = CapacityLimiter(2)  # Each takes 64 MiB
+_HASHER = PasswordHasher()
+_AT_ONCE = CapacityLimiter(2)  # Each takes 64 MiB
 
 
 def fault_of(password: str, again: str, name: str) -> str | None:

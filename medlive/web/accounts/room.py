@@ -6,13 +6,13 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
-from typing import Final
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from medlive.db import accounts
 from medlive.db.accounts import Account
+from medlive.errors import CheckFailed
 from medlive.guard.trust import read_address
 from medlive.text.html import Page
 from medlive.web.accounts import passwords
@@ -20,19 +20,19 @@ from medlive.web.accounts.access import SIGN_IN, TOKEN, Viewer, check_form
 from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
-router: Final = APIRouter(include_in_schema=False)
-ACCOUNTS: Final = Room(False, router, (Section("Account", "/account"),))
-ACCOUNT_ATTEMPTS: Final = 10
-ADDRESS_ATTEMPTS: Final = 50
+router = APIRouter(include_in_schema=False)
+ACCOUNTS = Room(False, router, (Section("Account", "/account"),))
+ACCOUNT_ATTEMPTS = 10
+ADDRESS_ATTEMPTS = 50
 """Attempts to sign in within `accounts.ATTEMPTS_WINDOW` from one address, of one account and of all."""
-SLOW_ATTEMPTS: Final = 30
-SLOW_S: Final = 2.0
+SLOW_ATTEMPTS = 30
+SLOW_S = 2.0
 """After so many attempts on an account from anywhere each further one takes so many seconds longer. It is refused
 to nobody: a stranger at another address keeps no owner out."""
-HOME: Final = "/account"
+HOME = "/account"
 
-_FORM: Final = [Depends(check_form)]
-_log: Final = logging.getLogger(__name__)
+_FORM = [Depends(check_form)]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,12 @@ async def show_sign_in(request: Request, site: SiteOf, next: str = HOME) -> Resp
 async def sign_in(
     request: Request,
     site: SiteOf,
-    name: Text = "",
-    password: Text = "",
-    next: Text = HOME,
+    name: Text,
+    password: Text,
+    next: Text,
 ) -> Response:
     """Begin a session; wrong names and wrong passwords take the same work and get the same answer."""
+    next = next or HOME
     try:
         account = await _check_password(request, site, name, password)
     except HTTPException as refusal:
@@ -91,7 +92,7 @@ async def sign_in(
 
 @router.post("/sign-out")
 async def sign_out(
-    request: Request, site: SiteOf, account: Viewer, everywhere: Text = ""
+    request: Request, site: SiteOf, account: Viewer, everywhere: Text
 ) -> Response:
     """End this browser's session, or every one of the account."""
     async with site.database.begin() as session:
@@ -111,7 +112,7 @@ async def show_invitation(request: Request, site: SiteOf, token: str) -> Respons
 
 @router.post("/invitation/{token}", dependencies=_FORM)
 async def accept(
-    request: Request, site: SiteOf, token: str, password: Text = "", again: Text = ""
+    request: Request, site: SiteOf, token: str, password: Text, again: Text
 ) -> Response:
     """Set the password and sign in; the link ends with it."""
     account = await find_invited(site, token)
@@ -136,9 +137,9 @@ async def change_password(
     request: Request,
     site: SiteOf,
     account: Viewer,
-    current: Text = "",
-    password: Text = "",
-    again: Text = "",
+    current: Text,
+    password: Text,
+    again: Text,
 ) -> Response:
     """Change the password; every session ends, and this browser begins another."""
     try:
@@ -175,7 +176,7 @@ async def come_from_provider(request: Request, site: SiteOf) -> Response:
 
     try:
         account = await oidc.come_back(request, site)
-    except oidc.Refused as error:
+    except CheckFailed as error:
         text = "refused after the identity provider: %s (%s)"
         _log.warning(text, error, error.__cause__)
         refusal = HTTPException(403, str(error))
@@ -237,7 +238,8 @@ async def _check_password(
         _log.warning(text, attempts)
         await asyncio.sleep(SLOW_S)
     async with site.database.begin() as session:
-        account, stored = await accounts.find_password(session, spelled) or (None, None)
+        account = await accounts.find_with_password(session, spelled)
+    stored = None if account is None else account.password_hash
     is_right = await passwords.verify(stored, password)
     if not is_right or account is None or stored is None:
         raise HTTPException(422, "The name or the password is wrong.")

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from medlive.config import Settings
 from medlive.db.accounts import Account
@@ -14,14 +14,14 @@ from medlive.errors import UsageError
 from medlive.web.pages import TEMPLATES
 from medlive.web.site import Site
 
-LABELS: Final[Mapping[Act, str]] = {
+LABELS = {
     Act.APPROVE: "Approve for the next freeze",
     Act.REJECT: "Reject",
     Act.OVERRULE: "Overrule the rejection",
     Act.DISPUTE: "Dispute",
     Act.REINSTATE: "Undo the withdrawal",
 }
-_ON_CASES: Final[Mapping[str, tuple[Act, ...]]] = {
+_ON_CASES: Mapping[str, tuple[Act, ...]] = {
     CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
     CaseStatus.READY: (Act.REJECT,),
     CaseStatus.REJECTED: (Act.APPROVE,),
@@ -88,9 +88,9 @@ def thread_actions(
     thread_id: str,
     outcome: str,
     *,
-    waits: tuple[str, ...] = (),
-    veto: bool = False,
-    back: str = "",
+    waits: tuple[str, ...],
+    veto: bool,
+    back: str,
 ) -> Actions | None:
     """The acts on a thread of this outcome (`rejected`, `parked`, …); None for who may not act."""
     if not account.may(Role.ADMIN):
@@ -114,9 +114,9 @@ async def perform(
     subject: str,
     reason: str,
     *,
-    criterion: str = "",
-    words: str = "",
-    revision: int | None = None,
+    criterion: str,
+    words: str,
+    revision: int | None,
 ) -> None:
     """Do what a form asks.
 

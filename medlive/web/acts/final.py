@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -18,14 +17,14 @@ from medlive.rubric.model import Criterion
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.text.html import Page
 from medlive.web.accounts.access import Admin
-from medlive.web.pages import render
+from medlive.web.pages import refusing, render, sentence
 from medlive.web.site import Site, SiteOf, Text
 
-router: Final = APIRouter()
-KINDS: Final = tuple(
+router = APIRouter()
+KINDS = tuple(
     kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN
 )
-LOG: Final = "/acts/log"
+LOG = "/acts/log"
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,8 @@ async def take_down(
     account: Admin,
     source: str,
     thread_id: str,
-    typed: Text = "",
-    reason: Text = "",
+    typed: Text,
+    reason: Text,
 ) -> Response:
     """Take the thread down, where its id was typed."""
     from medlive.service.harvest import takedown
@@ -78,17 +77,13 @@ async def take_down(
             reason,
             by=account.name,
         )
-    except DatabaseForbidden as error:
-        command = ["medlive", "thread", "takedown", source, thread_id, "--reason"]
-        text = f"{error.message} (as the database's owner: {shlex.join(command)} …)"
-        return await _takedown_page(
-            request, site, source, thread_id, {"reason": reason}, text
-        )
     except MedliveError as error:
+        text = sentence(error)
+        if isinstance(error, DatabaseForbidden):
+            command = ["medlive", "thread", "takedown", source, thread_id, "--reason"]
+            text = f"{error.message} (as the database's owner: {shlex.join(command)} …)"
         values = {"reason": reason, "typed": typed}
-        return await _takedown_page(
-            request, site, source, thread_id, values, sentence(error)
-        )
+        return await _takedown_page(request, site, source, thread_id, values, text)
     return RedirectResponse(LOG, 303)
 
 
@@ -106,10 +101,10 @@ async def withdraw(
     site: SiteOf,
     account: Admin,
     case_id: str,
-    typed: Text = "",
-    reason: Text = "",
-    criterion: Text = "",
-    type: Text = "",
+    typed: Text,
+    reason: Text,
+    criterion: Text,
+    type: Text,
 ) -> Response:
     """Withdraw the case or a criterion of it, where the case's id was typed."""
     from medlive.service.release import withdraw as service
@@ -136,11 +131,6 @@ async def withdraw(
     except MedliveError as error:
         return await _withdrawal_page(request, site, case_id, values, sentence(error))
     return RedirectResponse(f"/acts/case/{case_id}", 303)
-
-
-def sentence(error: MedliveError) -> str:
-    """An error with what to do about it."""
-    return error.message + (f" ({error.hint})" if error.hint else "")
 
 
 def _check_typed(typed: str, name: str) -> None:
@@ -206,10 +196,8 @@ async def _withdrawal_page(
     error: str | None = None,
 ) -> Response:
     async with site.database.begin() as session:
-        try:
+        with refusing(404, UsageError):
             row = await find_case(session, case_id)
-        except UsageError as unknown:
-            raise HTTPException(404, sentence(unknown)) from unknown
         case = await latest_case(session, case_id)
         members = await list_memberships(session, case_id)
     if case is None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -32,23 +32,29 @@ from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Viewer
 from medlive.web.acts import final
 from medlive.web.acts.actions import Actions, case_actions, perform
-from medlive.web.acts.final import sentence
-from medlive.web.pages import TEMPLATES, NoticePage, local_path, render
+from medlive.web.pages import (
+    TEMPLATES,
+    NoticePage,
+    local_path,
+    refusing,
+    render,
+    sentence,
+)
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 if TYPE_CHECKING:
     from medlive.service.curation.editing import StaleEdit
 
-router: Final = APIRouter(prefix="/acts", include_in_schema=False)
+router = APIRouter(prefix="/acts", include_in_schema=False)
 router.include_router(final.router)
-ACTS: Final = Room(False, router, (Section("Log", "/acts/log"),))
-NEW_ROWS: Final = 2  # Empty rows for further criteria
+ACTS = Room(False, router, (Section("Log", "/acts/log"),))
+NEW_ROWS = 2  # Empty rows for further criteria
 
 Kind = Literal["case", "thread", "source", "step", "dispute"]
 
 
-_TEXTS: Final = ("narrative", "query", "advice")
-_CRITERION: Final = (
+_TEXTS = ("narrative", "query", "advice")
+_CRITERION = (
     "id",
     "criterion",
     "axis",
@@ -59,9 +65,9 @@ _CRITERION: Final = (
     "source",
 )
 """The fields of a criterion in the form to edit a case."""
-_ROW: Final = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
+_ROW = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
 """The name of a field of a criterion."""
-_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+_KINDS: Mapping[str, tuple[str, ...]] = {
     "theme": tuple(Theme),
     "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES),
     "difficulty": tuple(Difficulty),
@@ -195,12 +201,12 @@ async def act(
     account: Admin,
     kind: Kind,
     subject: str,
-    act: Text = "",
-    reason: Text = "",
-    criterion: Text = "",
-    words: Text = "",
-    back: Text = "",
-    revision: Text = "",
+    act: Text,
+    reason: Text,
+    criterion: Text,
+    words: Text,
+    back: Text,
+    revision: Text,
 ) -> Response:
     """Do one of `actions.perform`; what cannot be done is said with its reason."""
     back = local_path(back or f"/acts/case/{subject}")
@@ -260,10 +266,8 @@ async def _case_page(
     from medlive.service.curation.editing import StaleEdit
 
     async with site.database.begin() as session:
-        try:
+        with refusing(404, UsageError):
             row = await find_case(session, case_id)
-        except UsageError as unknown:
-            raise HTTPException(404, sentence(unknown)) from unknown
         case = await latest_case(session, case_id)
         if case is None:
             raise HTTPException(404)

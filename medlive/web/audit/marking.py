@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-_MOST_PAIRS: Final = 25_000_000
+_MOST_PAIRS = 25_000_000
 """Pairs of words that are compared: two texts of 5,000 words."""
 _TOKENS = re.compile(r"[\u3400-\u9fff]|\s+|[^\s\u3400-\u9fff]+")
 

@@ -2,21 +2,20 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
-from medlive.db.audit.spending import spending
+from medlive.db.audit.spending import Spent, spending
 from medlive.db.audit.standing import count_by_source, count_by_week
 from medlive.db.curation.funnel import funnel
 from medlive.db.iso_weeks import week_bounds
-from medlive.db.mapping import Record
 from medlive.db.tables.accounts import Role
 from medlive.service.watch.status import read_health
 from medlive.web.audit.pages import Link, OverviewPage
 from medlive.web.site import Site
 
-OUTCOMES: Final = (
+OUTCOMES = (
     "pending",
     "rejected",
     "parked",
@@ -36,7 +35,7 @@ async def load_overview(
         by_source = await count_by_source(session)
         by_week = await count_by_week(session)
         reasons = await funnel(session)
-        spent: dict[str, list[Record]] = {}
+        spent: dict[str, list[Spent]] = {}
         for back in (0, 1):
             week = iso_week(now() - timedelta(weeks=back))
             spent[week] = []

@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from medlive.db.audit.listing import Counts
+from medlive.db.audit.spending import Spent
 from medlive.db.curation.funnel import FunnelRow
+from medlive.db.curation.parking import Parked
 from medlive.db.mapping import Record
 from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.people import AuditLogRow
@@ -35,7 +37,7 @@ class OverviewPage(Page):
     by_week: Mapping[str, Mapping[str, int]]
     reasons: Sequence[FunnelRow]
     # Week → what was spent in it, in all and by source
-    spent: Mapping[str, Sequence[Record]]
+    spent: Mapping[str, Sequence[Spent]]
     may_act: bool
 
 
@@ -47,7 +49,7 @@ class GapsPage(Page):
     tables: Sequence[Link]
     gaps: Sequence["Gap"]
     all_gaps: int
-    parked: Sequence[Record]  # Those that wait longest first
+    parked: Sequence[Parked]  # Those that wait longest first
     all_parked: int
     thread_links: Mapping[str, str]  # SOURCE/ID → the thread's page
 

@@ -1,10 +1,7 @@
 """The routes of the audit room."""
 
 import asyncio
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -28,19 +25,19 @@ from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.audit.window import Place
-from medlive.web.pages import render
+from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
 
-router: Final = APIRouter(
+router = APIRouter(
     prefix="/audit",
     include_in_schema=False,
     dependencies=[Depends(require(Role.VIEWER))],
 )
-AUDIT: Final = Room(False, router, (Section("Audit", "/audit"),))
+AUDIT = Room(False, router, (Section("Audit", "/audit"),))
 PlaceOf = Annotated[Place, Depends()]
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
-_LINKS: Final = [
+_LINKS = [
     *((table.title, f"/audit/{name}") for name, table in TABLES.items()),
     ("Gaps", "/audit/gaps"),
 ]
@@ -76,7 +73,7 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
 async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
     """A request as it was rendered with its reply, or a prompt, by its digest or the beginning of it."""
     async with site.database.begin() as session:
-        with _missing():
+        with refusing(404, UsageError):
             prompt = await show_prompt(session, digest)
     return await asyncio.to_thread(render, request, RequestPage(prompt))
 
@@ -92,7 +89,7 @@ async def show_case(
 ) -> Response:
     """A case with its thread and every decision about it."""
     async with site.database.begin() as session:
-        with _missing():
+        with refusing(404, UsageError), refusing(410, ThreadTakenDown):
             record = await inspect_case(
                 session, case_id, decision=decision, window=place.window
             )
@@ -114,7 +111,7 @@ async def show_thread(
 ) -> Response:
     """A thread with every decision about it, and its case."""
     async with site.database.begin() as session:
-        with _missing():
+        with refusing(404, UsageError), refusing(410, ThreadTakenDown):
             record = await inspect_thread(
                 session, source, thread_id, decision=decision, window=place.window
             )
@@ -128,22 +125,15 @@ async def show_thread(
 async def export(request: Request, site: SiteOf, table: str) -> Response:
     """Exactly the rows that a table page's filter finds: all are read first, then sent without a connection."""
     state = _state(request, table)
-    text = io.BytesIO()
+    lines, size = [], 0
     async with site.database.begin() as session:
         rows = stream_rows(session, state.listing, state.where, **state.order)
         async for line in stream_csv(rows, state.listing):
-            text.write(line.encode())
-            if text.tell() > EXPORT_BYTES:
+            lines.append(line)
+            size += len(line.encode())
+            if size > EXPORT_BYTES:
                 raise HTTPException(422, "More than an export may hold: narrow it.")
-    headers = {
-        "Content-Disposition": f'attachment; filename="medlive-{table}.csv"',
-        "Cache-Control": "no-store",
-    }
-    return Response(
-        text.getvalue(),
-        media_type="text/csv",
-        headers=headers,
-    )
+    return csv_file(f"medlive-{table}", "".join(lines))
 
 
 @router.get("/{table}")
@@ -175,19 +165,6 @@ async def show_table(request: Request, site: SiteOf, table: str) -> Response:
         sorts={sort: state.resorted(sort) for sort in state.listing.sorts},
     )
     return render(request, shown)
-
-
-@contextmanager
-def _missing() -> Iterator[None]:
-    """What cannot be found, or was taken down, as HTTP says it."""
-    try:
-        yield
-    except UsageError as error:
-        raise HTTPException(
-            404, ". ".join(filter(None, (error.message, error.hint)))
-        ) from None
-    except ThreadTakenDown as gone:
-        raise HTTPException(410, gone.message) from None
 
 
 def _state(request: Request, table: str) -> State:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Final
+from datetime import UTC
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -15,8 +15,8 @@ from medlive.db.iso_weeks import parse_week
 from medlive.errors import UsageError
 from medlive.guard.bounds import SEARCH_CHARS
 
-TABLE: Final = "table"
-_TIMES: Final = ("since", "until")
+TABLE = "table"
+_TIMES = ("since", "until")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,17 @@ class State:
         facets = {name: tuple(dict.fromkeys(query.getlist(name))) for name in names}
         if "week" in facets:
             facets["week"] = tuple(map(parse_week, facets["week"]))
-        since, until = (_moment(query.get(name)) for name in _TIMES)
-        where = Filter(
-            facets, since, until, query.get("text", "").strip()[:SEARCH_CHARS]
-        )
+        times = {}
+        for name in _TIMES:
+            if text := query.get(name):
+                try:
+                    times[name] = parse_moment(text).astimezone(UTC)
+                except (ValueError, OverflowError):
+                    raise UsageError(
+                        f"{text!r:.50} is not a date such as 2026-11-22"
+                    ) from None
+        words = query.get("text", "").strip()[:SEARCH_CHARS]
+        where = Filter(facets, **times, text=words)
         sort = query.get("sort", "")
         LISTINGS[table].order(sort)
         places = {name: query.get(name) for name in ("after", "before", "at")}
@@ -118,10 +125,3 @@ class State:
             sort=sort,
             ascending=ascending,
         ).page()
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        return parse_moment(text).astimezone(UTC) if text else None
-    except (ValueError, OverflowError):
-        raise UsageError(f"{text!r:.50} is not a date such as 2026-11-22") from None

@@ -1,8 +1,8 @@
 """How each table is shown: its columns, where a row leads to, and what an empty one says."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from medlive.web.pages import quote_path
@@ -30,11 +30,7 @@ def _thread(row: Any) -> str | None:
     return thread_path(row.source, row.thread_id) if row.thread_id is not None else None
 
 
-def _case(row: Any) -> str:
-    return f"/audit/cases/{quote(row.case_id)}"
-
-
-TABLES: Final[Mapping[str, Table]] = {
+TABLES = {
     "threads": Table(
         "Threads",
         "Every thread by where it stands, with what its advice was contradicted by.",
@@ -48,7 +44,7 @@ TABLES: Final[Mapping[str, Table]] = {
         "The latest revision of every case.",
         ("query", "status", "specialty", "theme", "source", "revision", "changed_at"),
         ("status_reason",),
-        _case,
+        lambda row: f"/audit/cases/{quote(row.case_id)}",
         "medlive curate",
     ),
     "calls": Table(

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from urllib.parse import quote_plus
 
 from fastapi import Request
@@ -27,17 +27,13 @@ from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
 from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.marking import Change, compare, mark_thread
-from medlive.web.audit.pages import (
-    Link,
-    RevisionStep,
-    ThreadPage,
-)
+from medlive.web.audit.pages import Link, RevisionStep, ThreadPage
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
 from medlive.web.site import site_of
 
-_FIELDS: Final = (
+_FIELDS = (
     "narrative",
     "query",
     "advice",
@@ -47,12 +43,7 @@ _FIELDS: Final = (
     "dialogue_register",
 )
 _Record = Mapping[str, Any]
-_NO_CURATION: Final[_Record] = {
-    "elements": (),
-    "claims": (),
-    "calls": (),
-    "checks": (),
-}
+_NO_CURATION: _Record = {"elements": (), "claims": (), "calls": (), "checks": ()}
 
 
 async def load_thread_page(

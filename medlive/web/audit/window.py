@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import HTTPException, Query, Request
 
 from medlive.db.threads.excerpts import Window
 from medlive.guard.bounds import MESSAGE_CHARS_SHOWN, MESSAGES_SHOWN
 
-_MOST: Final = 10_000_000
-_NAMES: Final = ("page", "message", "part")
+_MOST = 10_000_000
+_NAMES = ("page", "message", "part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,12 @@ class Place:
     @property
     def window(self) -> Window:
         """What to read of the thread."""
-        if self.message is None:
-            first = (self.page - 1) * MESSAGES_SHOWN
-            return Window(
-                first=first,
-                count=MESSAGES_SHOWN,
-                chars=MESSAGE_CHARS_SHOWN,
-            )
-        start = (self.part - 1) * MESSAGE_CHARS_SHOWN
-        return Window(
-            first=self.message, count=1, start=start, chars=MESSAGE_CHARS_SHOWN
-        )
+        chars = MESSAGE_CHARS_SHOWN
+        if self.message is not None:
+            start = (self.part - 1) * chars
+            return Window(first=self.message, start=start, chars=chars)
+        first = (self.page - 1) * MESSAGES_SHOWN
+        return Window(first=first, count=MESSAGES_SHOWN, chars=chars)
 
 
 def messages_shown(
@@ -56,20 +51,15 @@ def messages_shown(
     shown, first = thread["messages"], place.window.first
     if not shown and (place.page > 1 or place.message is not None):
         raise HTTPException(404, "The thread has no such message.")
-    last = first + len(shown)
+    last, total = first + len(shown), thread["total"]
     page = first // MESSAGES_SHOWN + 1
+    before = after = around = None
     if place.message is not None:  # Back to the page that holds it
         around = _address(request, page=page)
-        return Stretch(
-            first + 1, last, thread["total"], before=None, after=None, around=around
-        )
-    return Stretch(
-        first=first + 1 if shown else 0,
-        last=last,
-        total=thread["total"],
-        before=_address(request, page=page - 1) if page > 1 else None,
-        after=_address(request, page=page + 1) if last < thread["total"] else None,
-    )
+    else:
+        before = _address(request, page=page - 1) if page > 1 else None
+        after = _address(request, page=page + 1) if last < total else None
+    return Stretch(first + 1 if shown else 0, last, total, before, after, around)
 
 
 def parts_shown(
@@ -85,26 +75,11 @@ def parts_shown(
             raise HTTPException(404, "The message has no such part.")
         before = after = None
         if part > 1:
-            before = _address(
-                request,
-                message=number,
-                part=part - 1,
-            )
+            before = _address(request, message=number, part=part - 1)
         if end < length:
-            after = _address(
-                request,
-                message=number,
-                part=part + 1,
-            )
+            after = _address(request, message=number, part=part + 1)
         if before or after:
-            shown = Stretch(
-                start + 1,
-                end,
-                length,
-                before=before,
-                after=after,
-            )
-            parts[f"m{number}"] = shown
+            parts[f"m{number}"] = Stretch(start + 1, end, length, before, after)
     return parts
 
 

@@ -3,16 +3,15 @@
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup
 
-_FRONT: Final = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
-_ALERT: Final = re.compile(r"^> \[![A-Z]+\]\n", re.MULTILINE)
-_FOLDING: Final = re.compile(r"</?details>|<summary>([^<>]*)</summary>")
+_FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_ALERT = re.compile(r"^> \[![A-Z]+\]\n", re.MULTILINE)
+_FOLDING = re.compile(r"</?details>|<summary>([^<>]*)</summary>")
 
 
 class _Renderer(RendererHTML):
@@ -32,9 +31,9 @@ class _Renderer(RendererHTML):
         return escape(tokens[idx].content)
 
 
-_PARSER: Final = MarkdownIt(
-    "commonmark", {"html": True}, renderer_cls=_Renderer
-).enable("table")
+_PARSER = MarkdownIt("commonmark", {"html": True}, renderer_cls=_Renderer).enable(
+    "table"
+)
 
 
 def card_html(markdown: str) -> Markup:
@@ -45,20 +44,13 @@ def card_html(markdown: str) -> Markup:
         if token.type == "heading_open" and token.tag == "h1":
             in_title = True
         if not in_title:
-            _align(token)
+            # A table's alignment is a class: the page's policy forbids `style`.
+            if str(token.attrs.pop("style", "")) == "text-align:right":
+                token.attrs["class"] = "number"
             kept.append(token)
         elif token.type == "heading_close":
             in_title = False
     html = _PARSER.renderer.render(kept, _PARSER.options, {})
+    html = html.replace("<table>", '<div class="wide" tabindex="0"><table>')
     # S704: the renderer escapes all text, and the markup that is not ours.
-    return Markup(
-        html.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
-            "</table>", "</table></div>"
-        )
-    )
-
-
-def _align(token: Token) -> None:
-    """A table's alignment as a class, since the page's policy forbids `style`."""
-    if str(token.attrs.pop("style", "")) == "text-align:right":
-        token.attrs["class"] = "number"
+    return Markup(html.replace("</table>", "</table></div>"))

@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Depends, HTTPException
 
@@ -22,8 +22,8 @@ from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA, Errata, load_errata
 from medlive.snapshot.identity import folder_name
 from medlive.web.site import Site, SiteOf
 
-_log: Final = logging.getLogger(__name__)
-_WITH_ROWS: Final = ("data/", "livemedbench.json")
+_log = logging.getLogger(__name__)
+_WITH_ROWS = ("data/", "livemedbench.json")
 
 
 @dataclass(frozen=True, slots=True)

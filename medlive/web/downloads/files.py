@@ -7,7 +7,7 @@ import os
 import re
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from fastapi import HTTPException, Request
 from fastapi.responses import FileResponse, Response
@@ -16,11 +16,11 @@ from starlette.types import Receive, Scope, Send
 from medlive.integrity.paths import UnsafePath, open_below
 from medlive.publishing.target import IMMUTABLE, media_type
 
-FIGURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+FIGURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """For a file that is opened by itself: the styles of a figure, and nothing else."""
-DAMAGED: Final = "This file is damaged here and is not given out until it is restored."
-_RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
-_BLOCK: Final = 1024 * 1024
+DAMAGED = "This file is damaged here and is not given out until it is restored."
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_BLOCK = 1024 * 1024
 
 
 class _File(FileResponse):
@@ -106,8 +106,8 @@ def _precondition(request: Request, etag: str) -> int | None:
     return None
 
 
-_DIGESTS: Final[dict[tuple[int, ...], str]] = {}
-_MOST_DIGESTS: Final = 4096
+_DIGESTS: dict[tuple[int, ...], str] = {}
+_MOST_DIGESTS = 4096
 
 
 def _digest(handle: io.FileIO) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 from functools import lru_cache, partial
-from typing import Final
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -12,7 +11,7 @@ from medlive.publishing.target import MUTABLE, media_type
 from medlive.web.downloads.catalog import TheCatalog
 from medlive.web.site import READ, SiteOf
 
-router: Final = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 async def show(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
@@ -39,7 +38,7 @@ async def show(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     )
 
 
-_compress: Final = lru_cache(maxsize=64)(partial(gzip.compress, mtime=0))
+_compress = lru_cache(maxsize=64)(partial(gzip.compress, mtime=0))
 for _path in ("", "{name}.html"):
     router.add_api_route(f"/{_path}", show, methods=READ)
 for _folder in ("assets", "cases", "data", "lists", "models"):

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from typing import Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request
@@ -35,17 +34,17 @@ from medlive.web.pages import render
 from medlive.web.requests import site_address
 from medlive.web.site import READ, Room, Section, SiteOf
 
-_REPORT_POLICY: Final = (
+_REPORT_POLICY = (
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
 )
 """A report's pages state their own policy, with the digests of their styles; here they are kept from cookies."""
 
-_WITHHELD: Final = (
+_WITHHELD = (
     "People check a grader's verdicts on cases of this snapshot without seeing them. Its report, which holds the"
     " verdicts, is shown again when their study is closed."
 )
-_CARD: Final = "README.md"
-router: Final = APIRouter(include_in_schema=False)
+_CARD = "README.md"
+router = APIRouter(include_in_schema=False)
 
 
 @router.api_route("/snapshots", methods=READ)
@@ -185,7 +184,7 @@ async def snapshot_file(
 
 
 router.include_router(public_site.router)
-DOWNLOADS: Final = Room(
+DOWNLOADS = Room(
     True,
     router,
     (

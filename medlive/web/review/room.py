@@ -2,10 +2,9 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -17,7 +16,7 @@ from medlive.db.curation.reviews import (
     list_held,
     list_waiting_overrules,
 )
-from medlive.db.harvest.harvests import list_sources
+from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.mapping import Record
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
@@ -28,18 +27,25 @@ from medlive.errors import MedliveError
 from medlive.guard.bounds import HELD_SHOWN
 from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Reviewer
-from medlive.web.pages import TEMPLATES, NoticePage, local_path, render
+from medlive.web.pages import (
+    TEMPLATES,
+    NoticePage,
+    csv_file,
+    local_path,
+    refusing,
+    render,
+)
 from medlive.web.site import Room, Section, SiteOf, Text, site_of
 
 if TYPE_CHECKING:
     # Loads numpy, as do the imports in the routes
     from medlive.service.studies import Results
 
-router: Final = APIRouter(prefix="/review", include_in_schema=False)
-REVIEW: Final = Room(False, router, (Section("Review", "/review", Role.REVIEWER),))
+router = APIRouter(prefix="/review", include_in_schema=False)
+REVIEW = Room(False, router, (Section("Review", "/review", Role.REVIEWER),))
 
 
-SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
+SCALES: Mapping[str, Sequence[tuple[int, str]]] = {
     "narrative_and_query": (
         (2, "coherent and a real clinical question"),
         (1, "with small faults"),
@@ -63,12 +69,12 @@ class DeskPage(Page):
 
     template = "review/index.html"
     shown: Sequence[Study]
-    held: Sequence[Record]  # Those that wait longest
+    waiting: Sequence[Record]  # Those that wait longest
     more_held: bool  # Whether there are others
     disputes: Sequence[DisputeRow]
     # Vetoes that a second person has to overrule
     overruled: Sequence[Record]
-    quarantined: Sequence[Record]
+    quarantined: Sequence[SourceInfo]
     user: Account
     is_admin: bool
     # Whose grader may be checked; none but for admins
@@ -108,20 +114,11 @@ class ResultsPage(Page):
 async def find_study(site: SiteOf, name: str) -> Study:
     """The study of that name: a dependency of routes. Raises HTTPException 404."""
     async with site.database.begin() as session:
-        with _refusing(404):
+        with refusing(404, MedliveError):
             return await studies.find_study(session, name)
 
 
 TheStudy = Annotated[Study, Depends(find_study)]
-
-
-@contextmanager
-def _refusing(status: int) -> Iterator[None]:
-    """What is refused, as HTTP says it."""
-    try:
-        yield
-    except MedliveError as error:
-        raise HTTPException(status, error.message) from error
 
 
 @router.get("")
@@ -133,12 +130,12 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
         for study in await studies.list_studies(session):
             if is_admin or account.name in (*study.raters, study.adjudicator):
                 shown.append(study)
-        held = await list_held(session, limit=HELD_SHOWN + 1)
+        waiting = await list_held(session, limit=HELD_SHOWN + 1)
         sources = await list_sources(session)
         page = DeskPage(
             shown=shown,
-            held=held[:HELD_SHOWN],
-            more_held=len(held) > HELD_SHOWN,
+            waiting=waiting[:HELD_SHOWN],
+            more_held=len(waiting) > HELD_SHOWN,
             disputes=await list_disputes(session),
             overruled=await list_waiting_overrules(session),
             quarantined=[own for own in sources if own.quarantine_reason is not None],
@@ -153,17 +150,17 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
 async def begin(
     site: SiteOf,
     account: Admin,
-    name: Text = "",
-    kind: Text = "",
-    version: Text = "",
-    stratum: Text = "none",
-    sample: Text = "",
-    seed: Text = "0",
-    raters: Text = "",
-    adjudicator: Text = "",
-    run: Text = "",
-    judges: Text = "",
-    keep_reports: Text = "",
+    name: Text,
+    kind: Text,
+    version: Text,
+    stratum: Text,
+    sample: Text,
+    seed: Text,
+    raters: Text,
+    adjudicator: Text,
+    run: Text,
+    judges: Text,
+    keep_reports: Text,
 ) -> Response:
     """Begin a study."""
     from medlive.service.studies import start_study
@@ -175,8 +172,8 @@ async def begin(
             kind=StudyKind(kind),
             version=None if is_check else version.strip() or None,
             run=run if is_check else None,
-            stratum=Stratum(stratum),
-            seed=int(seed),
+            stratum=Stratum(stratum or "none"),
+            seed=int(seed or 0),
             raters=raters.replace(",", " ").split(),
             adjudicator=adjudicator.strip() or None,
             created_by=account.name,
@@ -184,7 +181,7 @@ async def begin(
         size = int(sample)
     except ValueError as error:
         raise HTTPException(422, f"The form holds what it cannot: {error}.") from error
-    with _refusing(422):
+    with refusing(422, MedliveError):
         await start_study(
             site.database,
             site.settings,
@@ -214,8 +211,9 @@ async def show_item(
             if rating.rater == account.name:
                 own[rating.item] = rating
         place = -1
-        for number, one in enumerate(items):
-            if one.position == item or (item is None and one.item not in own):
+        for number, offered in enumerate(items):
+            is_rated = offered.item in own
+            if offered.position == item or (item is None and not is_rated):
                 place = number
                 break
         if place < 0:
@@ -248,15 +246,15 @@ async def give(
     account: Reviewer,
     study: TheStudy,
     position: int,
-    rating: Text = "",
-    comment: Text = "",
-    back: Text = "",
+    rating: Text,
+    comment: Text,
+    back: Text,
 ) -> Response:
     """Keep a rating, and go on to the next item."""
     from medlive.service.studies import rate
 
     takes_part = account.name in (*study.raters, study.adjudicator)
-    with _refusing(422 if takes_part else 403):
+    with refusing(422 if takes_part else 403, MedliveError):
         await rate(site.database, study, account.name, position, rating, comment)
     return RedirectResponse(local_path(back or f"/review/studies/{study.name}"), 303)
 
@@ -291,7 +289,7 @@ async def end(site: SiteOf, account: Admin, study: TheStudy) -> Response:
     """Let nobody rate any more."""
     from medlive.service.studies import close
 
-    with _refusing(422):
+    with refusing(422, MedliveError):
         await close(site.database, study, by=account.name)
     return RedirectResponse(f"/review/studies/{study.name}/results", 303)
 
@@ -311,22 +309,15 @@ async def export(
     text = io.StringIO()
     writer = csv.writer(text)
     is_check = study.kind is StudyKind.GRADER_CHECK
-    what, blinding = ("met", study.blinding.value) if is_check else ("rating", None)
-    writer.writerow(["item", "rater", what, "blinding"][: 4 if is_check else 3])
+    writer.writerow(
+        ["item", "rater", *(["met", "blinding"] if is_check else ["rating"])]
+    )
+    blinding = [study.blinding.value] if is_check else []
     for row in ratings:
         if row.rater in people:
             # An empty cell is a rating that was not given.
-            cells = [row.item, row.rater, row.rating, blinding]
-            writer.writerow(cells[: 4 if is_check else 3])
-    headers = {
-        "Content-Disposition": f'attachment; filename="{study.name}.csv"',
-        "Cache-Control": "no-store",
-    }
-    return Response(
-        text.getvalue(),
-        media_type="text/csv",
-        headers=headers,
-    )
+            writer.writerow([row.item, row.rater, row.rating, *blinding])
+    return csv_file(study.name, text.getvalue())
 
 
 def _still_rates(account: Account, study: Study) -> bool:
