@@ -18,6 +18,7 @@ from medlive.config import (
     PublishSection,
     Roles,
     RoleSettings,
+    RubricSection,
     Settings,
 )
 from medlive.db import embedded
@@ -204,6 +205,8 @@ def _prepare(
         roles=Roles(
             screener=role, validator=role, controller=role, rubric=role, reader=role
         ),
+        # The rules engine has no answers to prove rubrics by.
+        rubric=RubricSection(prove=False),
         publish=PublishSection(to="folder", at=str(home / "public"), weekly=True),
         notify=NotifySection(webhook=SecretStr(endpoint.removesuffix("/v1") + "/told")),
     )
