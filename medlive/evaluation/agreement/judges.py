@@ -335,7 +335,9 @@ def _common_scores(
     common = set.intersection(*shared)
     cases = [case for case in runs[0].run.cases if case.case_id in common]
     values = np.empty((len(models), len(judges), len(cases)))
-    for row, scores in zip(values.reshape(len(columns), len(cases)), columns, strict=True):
+    for row, scores in zip(
+        values.reshape(len(columns), len(cases)), columns, strict=True
+    ):
         row[:] = [scores[case.case_id] for case in cases]
     return np.ascontiguousarray(values.transpose(1, 2, 0)), _clusters(cases)
 
