@@ -23,6 +23,7 @@ from medlive.guard.trust import authorities_file, use_authority
 from medlive.instance.loading import load_settings
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.openai import OpenAIEngine
+from medlive.publishing import reading
 from medlive.publishing.download import fetch_snapshot
 from medlive.service.watch import notify
 from medlive.sources.fetching.fetch import Fetcher
@@ -216,6 +217,7 @@ SERVERS: dict[Any, Any] = {mail: serve_smtp, database: serve_postgresql}
 
 @pytest.fixture(autouse=True)
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PAUSE_S", 0.0)
     for name, value in {
         "HF_TOKEN": "hf_not_a_real_token",
         "ID_SECRET": "not-a-real-secret",
