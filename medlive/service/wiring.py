@@ -142,8 +142,11 @@ class Pipeline:
 
     async def check_ready(self) -> None:
         """Raise WeekSpent once a limit of the week is reached, and CircuitOpen where a thread would meet one."""
-        week = await self.database.ask(read_spending, self.settings.budget)
-        for limit in week_limits(week):
+        budget, week = self.settings.budget, {}
+        # Without a limit nothing is summed for each thread.
+        if budget.week_usd is not None or budget.stage_week_usd:
+            week = await self.database.ask(read_spending, budget)
+        for limit in week_limits(week) if week else ():
             if limit.is_spent:
                 # Threads under way are finished, and may exceed it.
                 spent = f"{limit.name} for {week['week']} is spent ({limit.usd:.2f})"
