@@ -153,6 +153,10 @@ class IndexOutdated(EvidenceUnavailable):
     default_hint = IndexMissing.default_hint
 
 
+class AccountMissing(ServiceUnavailable):
+    """There is no account yet, and the private rooms wait for one."""
+
+
 class DiskFull(ServiceUnavailable):
     """The disk is full."""
 

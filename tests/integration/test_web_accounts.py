@@ -12,7 +12,7 @@ from sqlalchemy import text
 from medlive.db import accounts
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
-from medlive.errors import ConfigError, ServiceUnavailable
+from medlive.errors import AccountMissing, ConfigError
 from medlive.web.accounts import passwords, room
 from medlive.web.accounts.access import check_exposure
 from medlive.web.accounts.room import ACCOUNT_ATTEMPTS, ADDRESS_ATTEMPTS
@@ -388,13 +388,13 @@ async def test_the_private_rooms_are_served_to_others_only_with_accounts(
     database: Database, tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = site_of(database, tmp_path)
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(AccountMissing):
         await check_exposure(site, host)
     await add_account(database, "ada")
     await check_exposure(site, host)
     async with database.begin() as session:
         await accounts.disable(session, "ada")
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(AccountMissing):
         await check_exposure(site, host)
     provider = {
         "issuer": "https://id.example",

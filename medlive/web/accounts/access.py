@@ -16,7 +16,7 @@ from starlette.middleware.sessions import SessionMiddleware
 
 from medlive.db.accounts import SESSION_LASTS, Account, find_session, has_accounts
 from medlive.db.tables.accounts import Role
-from medlive.errors import ConfigError, ServiceUnavailable
+from medlive.errors import AccountMissing, ConfigError
 from medlive.guard.trust import is_loopback
 from medlive.web.pages import back_to
 from medlive.web.site import Site, site_of
@@ -31,7 +31,7 @@ async def check_exposure(site: Site, host: str) -> None:
     """See that the private rooms may be served at an address, and can sign people in.
 
     Raises:
-        ServiceUnavailable: If other machines could reach it and there is nobody to sign in.
+        AccountMissing: If other machines could reach it and there is nobody to sign in.
         ConfigError: If the identity provider's secret is missing.
     """
     provider = site.settings.web.oidc
@@ -42,7 +42,7 @@ async def check_exposure(site: Site, host: str) -> None:
     async with site.database.begin() as session:
         open_to_all = provider is None and not await has_accounts(session)
     if open_to_all and not is_loopback(host):
-        raise ServiceUnavailable(
+        raise AccountMissing(
             f"the private rooms are not served at {host}, since there is no account",
             hint="medlive user invite NAME --role admin makes one; --part public serves site and downloads alone",
         )

@@ -6,7 +6,7 @@ import logging
 import httpx2
 import pytest
 
-from medlive.errors import DatabaseUnavailable, MedliveError, ServiceUnavailable
+from medlive.errors import AccountMissing, DatabaseUnavailable, MedliveError
 from medlive.service.waiting import wait_until_ready
 from tests.support.waiting import until
 from tests.unit.service.test_liveness import free_port
@@ -31,9 +31,10 @@ async def test_what_is_missing_is_on_the_health_page_and_once_in_the_log(
         )
         await until(lambda: tries > 3)
         alive, page = await client.get("/healthz"), await client.get("/any/page")
-        missing = ServiceUnavailable("no account for the rooms")
+        missing = AccountMissing("no account for the rooms")
         seen = tries
         await until(lambda: tries > seen + 2)
+        assert "account" in (await client.get("/healthz")).json()["reason"]
         missing = None
         assert await waiting == "ready"
         with pytest.raises(httpx2.ConnectError):
