@@ -49,7 +49,8 @@ def remember(secret: str) -> None:
 def hide_known(text: str) -> str:
     """The text without the known secrets, as they are or as URLs, JSON, base64 or hexadecimals write them."""
     secrets = set(_REMEMBERED)
-    for name, value in os.environ.items():
+    for name in os.environ:
+        value = os.environ.get(name, "")  # another thread may take it out
         is_named = name.upper().endswith(_ENDINGS) and name not in _FOLDERS
         if is_named and len(value) >= _SHORTEST:
             secrets.add(value)

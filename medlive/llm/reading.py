@@ -159,7 +159,7 @@ def _read(text: str) -> Any:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
