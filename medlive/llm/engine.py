@@ -126,9 +126,9 @@ class EngineIdentity:
     pinned: bool = field(default=True, compare=False)
     """Whether every reply must name `model`; False where the configuration or a recording allows others."""
 
-    def accepts(self, model: str, allow_unpinned: bool = False) -> bool:
+    def accepts(self, model: str) -> bool:
         """Whether what `model` replied, as a log has it, counts as this engine's."""
-        return allow_unpinned or not self.pinned or model == self.model
+        return not self.pinned or model == self.model
 
     def as_json(self) -> dict[str, Any]:
         """The identity as it is stored with what the engine decided."""
