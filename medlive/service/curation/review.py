@@ -254,7 +254,7 @@ async def dispute_case(
     async with database.begin() as session:
         await lock_case(session, case_id)
         number = None
-        if criterion_id:
+        if criterion_id is not None:
             number = (await find_criterion(session, case_id, criterion_id))[1].id
         return await open_dispute(
             session, case_id, reason, criterion_id=number, opened_by=by

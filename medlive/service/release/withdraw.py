@@ -78,7 +78,7 @@ async def withdraw(
     async with database.begin() as session:
         await cases.lock_case(session, case_id)
         part = None
-        if criterion_id:
+        if criterion_id is not None:
             part = await find_criterion(session, case_id, criterion_id, revision)
         withdrawal, already = await _withdraw(
             session, case_id, kind, reason, by=by, part=part
@@ -250,7 +250,7 @@ async def find_criterion(
     """
     number = criterion_id.removeprefix(f"{case_id}-")
     latest = await load_latest_case(session, case_id)
-    places = [revision or latest.revision]
+    places = [latest.revision if revision is None else revision]
     if revision is None:
         for member in await list_memberships(session, case_id):
             if member.first_release is not None and member.frozen_at is not None:
