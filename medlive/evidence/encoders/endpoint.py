@@ -105,7 +105,11 @@ class EndpointEncoder:
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), in the order of the texts."""
         vectors = self._ask(self._model.names[0], texts, self._model.query_prompt)
-        return vectors.reshape(len(texts), self.identity.dimension)
+        try:
+            return vectors.reshape(len(texts), self.identity.dimension)
+        except ValueError as exc:
+            expected = f"vectors of other lengths than {self.identity.dimension}"
+            raise self._wrong(f"answered {expected}, as the first had") from exc
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, dimension) of (title, text), in the order of the pairs."""

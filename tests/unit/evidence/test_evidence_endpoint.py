@@ -135,6 +135,8 @@ def test_lengths_that_differ_are_refused(server: Endpoint) -> None:
     server.answer = uneven
     with pytest.raises(EvidenceUnavailable, match="different lengths"):
         encoder.encode_passages([("", "one"), ("", "two")])
+    with pytest.raises(EvidenceUnavailable, match="other lengths than 8"):
+        encoder.encode_queries(["one"])
 
 
 def test_nothing_is_asked_beyond_the_budget_and_no_key_is_a_clear_error(
