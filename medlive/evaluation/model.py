@@ -82,7 +82,7 @@ class EvaluationCase:
     turns: tuple[Turn, ...] = ()
     """A conversation that is sent as it stands; narrative and query then hold its text. () elsewhere."""
     after: str | None = None
-    """The case that this one goes on from: that question and the model's own answer are sent before it."""
+    """The case before it that this one goes on from: that question and the model's own answer are sent first."""
     tags: tuple[str, ...] = ()
     difficulty: str | None = None
     """"low", "medium" or "high"; None where nobody said."""

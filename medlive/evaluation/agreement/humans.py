@@ -60,7 +60,7 @@ class HumanRatings:
     """Ratings by people; raters are in order of first appearance."""
 
     name: str
-    """The file's name; of several, all of them."""
+    """The file's name; of several, all of them, with their folders where two have the same."""
     digest: str
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
@@ -93,10 +93,12 @@ def read_humans(
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    return collect_ratings(
-        {path.name: read_bytes(path) for path in paths},
-        items,
-    )
+    names = [path.name for path in paths]
+    files = {}
+    for path in paths:
+        name = path.name if names.count(path.name) == 1 else str(path)
+        files[name] = read_bytes(path)
+    return collect_ratings(files, items)
 
 
 def collect_ratings(

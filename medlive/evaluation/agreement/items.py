@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from medlive.evaluation.cases.benchmarks import Place
-from medlive.evaluation.model import Answer, EvaluationCase
+from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.grader.rated import verdict_id
 
 
@@ -13,10 +13,7 @@ def items_of(
 ) -> dict[str, Place]:
     """Every criterion of every gradable answer, by the item id that `medlive.grader.rated` makes."""
     items: dict[str, Place] = {}
-    for case in cases:
-        answer = answers.get(case.case_id)
-        if answer is None or not answer.gradable:
-            continue
+    for case, answer in gradable(cases, answers):
         for criterion in case.criteria:
             item = verdict_id(
                 case.case_id,

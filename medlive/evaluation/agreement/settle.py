@@ -175,7 +175,7 @@ def read_sheet(
         against = other.known_grader.model
     else:
         run = load_graded(run_dir)
-    cases = {case.case_id: case for case in run.cases}
+    cases = {case.case_id: case for case, _ in gradable(run.cases, run.answers)}
     verdicts = []
     for item, (case_id, criterion_id) in items_of(run.cases, run.answers).items():
         met = run.verdicts(case_id).get(criterion_id)
@@ -224,13 +224,13 @@ def _add(
 ) -> int:
     """Write the rows that say something new; how many."""
     with open_log(run_dir / GRADES) as log:
-        known: dict[str, Grade] = {}
+        known: dict[tuple[str, str], Grade] = {}
         for grade in read_grades(run_dir / GRADES)[0]:
             if grade.judge == judge:
-                known[grade.key] = grade
+                known[grade.case_id, grade.criterion_id] = grade
         new = 0
         for row in rows:
-            if row != known.get(row.key):
+            if row != known.get((row.case_id, row.criterion_id)):
                 log.add(row.row())
                 new += 1
     return new

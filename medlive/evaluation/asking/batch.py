@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import answer_of, failed, unanswered
-from medlive.evaluation.model import AnswerState
+from medlive.evaluation.model import AnswerState, in_context
 from medlive.evaluation.runs.folder import IMPORTED, RESPONSES, open_run, write_whole
 from medlive.evaluation.runs.templates import load_template
 from medlive.integrity.digest import canonical_json, digest_bytes, digest_json
@@ -242,6 +242,8 @@ def write_answers(
 ) -> BatchWritten:
     """Write the questions that have no answer yet, as `eval run` would ask them: `run.json` says how.
 
+    A question that goes on from one without an answer waits for it.
+
     Raises UsageError for a run whose answers came from a file, or whose template this version of medlive does not
     have; Locked while answers are being asked for.
     """
@@ -258,18 +260,23 @@ def write_answers(
             f"the template {prompt.name} of {run_dir} is not this version's"
         )
     snippets, model = run.snippets(), info.asked_as or info.model
+    known = {case.case_id: case for case in run.cases}
     with open_log(run_dir / RESPONSES), open_log(run_dir / BATCHES) as written:
         log = read_batch_log(run_dir)
+        answers, _ = run.answers()
 
         def calls() -> Iterator[tuple[str, Row]]:
             for case in unanswered(run):
+                asked = in_context(case, known, answers)
+                if asked is None:
+                    continue
                 custom_id = log.custom_id(
-                    info.template.digest, model, info.parameters, case.row()
+                    info.template.digest, model, info.parameters, asked.row()
                 )
                 if custom_id not in log.asked:
                     row = {"custom_id": custom_id, "case_id": case.case_id}
                     written.add(row | {"kind": "question"})
-                messages = prompt.messages(case, snippets.get(case.case_id, ()))
+                messages = prompt.messages(asked, snippets.get(case.case_id, ()))
                 yield custom_id, chat_body(model, messages, info.parameters)
 
         return BatchWritten(*write_calls(out, calls(), most_requests, most_bytes))

@@ -135,13 +135,12 @@ async def run_model(
 
         stopped, total, done = None, len(run.cases), len(run.cases) - len(todo)
         # By how many cases come before them, those that begin by themselves first.
+        depths: dict[str | None, int] = {}
+        for case in run.cases:
+            depths[case.case_id] = depths.get(case.after, -1) + 1
         by_depth: dict[int, list[EvaluationCase]] = {0: []}
         for case in todo:
-            depth, earlier = 0, case.after
-            while earlier is not None and depth < len(cases):
-                depth += 1
-                earlier = cases_by_id[earlier].after if earlier in cases_by_id else None
-            by_depth.setdefault(depth, []).append(case)
+            by_depth.setdefault(depths[case.case_id], []).append(case)
         for _, turn in sorted(by_depth.items()):
             if stopped is None:
                 stopped = await work_through(
@@ -326,8 +325,9 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
             reasons[reason or "no reason given"] += 1
         cut += answer.state is AnswerState.EMPTY and answer.finish_reason == "length"
     for case in run.cases:
-        if case.after is not None:
-            waiting += not {case.case_id, case.after} & by_case.keys()
+        if case.after is not None and case.case_id not in by_case:
+            before = by_case.get(case.after)
+            waiting += before is None or not before.gradable
     notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
     if len(reasons) > _REASONS:
         notes.append(

@@ -5,7 +5,7 @@ that does not fit is left out whole, with its line and the cause: a rubric witho
 other scores than its authors'.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -198,6 +198,7 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
             if isinstance(raw, str):
                 raise ValueError(raw)
             row = _CaseRow.model_validate(reader.case(raw))
+            _check_place(row, cases)
         except ValueError as exc:
             fault = first_fault(exc, "row") if isinstance(exc, ValidationError) else exc
             notes.append(f"{where}: {fault}; left out")
@@ -205,10 +206,7 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         for part in (row, *row.turns, *row.rubric):
             for name in part.model_extra or ():
                 unknown.setdefault(name, place)
-        if row.case_id in cases:
-            notes.append(f"{where}: a second case {row.case_id!r}; left out")
-        else:
-            cases[row.case_id] = row.case()
+        cases[row.case_id] = row.case()
     if not cases:
         first = f" ({notes[0]})" if notes else ""
         raise BadInput(f"{path} holds no {format_} case{first}")
@@ -227,6 +225,14 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         publishable=None,
         notes=tuple(notes),
     )
+
+
+def _check_place(row: _CaseRow, earlier: Collection[str]) -> None:
+    """Raises ValueError for a case that was there before, or goes on from one that was not."""
+    if row.case_id in earlier:
+        raise ValueError(f"a second case {row.case_id!r}")
+    if row.after is not None and row.after not in earlier:
+        raise ValueError(f"after: no case {row.after!r} before it")
 
 
 def answer_rows(
@@ -318,7 +324,8 @@ def healthbench_answers(
                 raise BadInput(f"{name}: expected an object for each example")
             completion = example.get("completion")
             if field == IDEAL:
-                completion = (example.get("ideal_completions_data") or {}).get(IDEAL)
+                ideal = example.get("ideal_completions_data")
+                completion = ideal.get(IDEAL) if isinstance(ideal, dict) else None
             if isinstance(completion, list) and completion:
                 completion = completion[-1]
             if isinstance(completion, dict):
@@ -330,9 +337,9 @@ def healthbench_answers(
             }
 
 
-def _healthbench_verdicts(items: Sequence[object] | None) -> Row:
+def _healthbench_verdicts(items: object) -> Row:
     verdicts = {}
-    for place, item in enumerate(items or (), start=1):
+    for place, item in enumerate(items if isinstance(items, list) else (), start=1):
         if isinstance(item, dict) and "criteria_met" in item:
             verdicts[f"rubric_{place}"] = {
                 "criterion": item.get("criterion"),

@@ -30,7 +30,7 @@ from medlive.evaluation.grading.grade import (
     read_record,
     settles,
 )
-from medlive.evaluation.model import Grade, grade_keys, kind_of
+from medlive.evaluation.model import Grade, gradable, grade_keys, kind_of
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.grader.judge import Judge, Mode, Verdicts
 from medlive.integrity.log import LogWriter, open_log
@@ -160,8 +160,9 @@ class _Results:
         log: LogWriter,
         prices: Mapping[str, Price],
     ) -> None:
-        self._cases = {case.case_id: case for case in run.cases}
-        self._answers, _ = run.answers()
+        self._asked = {}
+        for case, answer in gradable(run.cases, run.answers()[0]):
+            self._asked[case.case_id] = case, answer
         self._judges, self._log, self._prices = judges, log, prices
         self._records: dict[str, Record] = {}
         for digest in judges:
@@ -171,15 +172,14 @@ class _Results:
 
     def _work_of(self, call: Row) -> Work | None:
         """The call as it would be made now; None if what it asked about has changed."""
-        case = self._cases.get(call["case_id"])
-        answer = self._answers.get(call["case_id"])
-        if case is None or answer is None or not answer.gradable:
+        if (asked := self._asked.get(call["case_id"])) is None:
             return None
-        asked = [c for c in case.criteria if c.id in call["criteria"]]
-        keys = grade_keys(case, answer, call["judge"], asked)
+        case, answer = asked
+        criteria = [c for c in case.criteria if c.id in call["criteria"]]
+        keys = grade_keys(case, answer, call["judge"], criteria)
         if list(keys.values()) != list(call["keys"]):
             return None
-        return Work(case, answer, tuple(asked))
+        return Work(case, answer, tuple(criteria))
 
     def open_of(self, call: Row) -> set[str]:
         """The keys of a call's criteria without a settled verdict."""

@@ -290,6 +290,8 @@ async def read_run(
     done = [row for row in rows if row.control is None]
     worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
+    asked = [stage for stage in stages if stage.calls]
+    is_silent = all(stage.silence for stage in asked)
     return HarmResult(
         path=run_dir,
         answers=len(items),
@@ -300,9 +302,9 @@ async def read_run(
         controls=control_figures(row for row in rows if row.control is not None),
         reasons=dict(reasons.most_common()),
         notes=stages[0].notes,
-        calls=sum(stage.calls for stage in stages),
+        calls=sum(stage.calls for stage in asked),
         stopped=stages[-1].stopped,
-        silence=stages[-1].silence,
+        silence=asked[-1].silence if asked and is_silent else None,
     )
 
 

@@ -330,3 +330,26 @@ async def test_a_run_that_does_not_say_how_it_is_asked_gives_no_batch(
     with pytest.raises(UsageError, match="does not say"):
         write_answers(imported, tmp_path / "q.jsonl")
     assert not (tmp_path / "q.jsonl").exists()
+
+
+async def test_a_question_that_goes_on_from_another_is_asked_and_graded_with_it(
+    tmp_path: Path,
+) -> None:
+    first, second, third = make_cases(3).cases
+    second = replace(second, after=first.case_id)
+    cases = replace(make_cases(3), cases=(first, second, third))
+    run = tmp_path / "run"
+    await begin_run(cases, run, use=USE, created_at=AT, prompt=load_template("as-is"))
+    file = tmp_path / "q.jsonl"
+    assert write_answers(run, file).requests == 2
+    results = [result(row, "Drink water.") for row in written(file)]
+    read_answers(run, [save(tmp_path / "r.jsonl", results)])
+    assert write_answers(run, file).requests == 1
+    (row,) = written(file)
+    said_before = [message["content"] for message in row["body"]["messages"]]
+    assert said_before == [first.question, "Drink water.", second.question]
+    read_answers(run, [save(tmp_path / "r.jsonl", [result(row, "Drink water.")])])
+    write_batch(run, IDENTITY, file)
+    results = [result(row) for row in written(file)]
+    told = read_batch(run, [save(tmp_path / "r.jsonl", results)])
+    assert counts(told) == {"met": 3, "not_met": 6}

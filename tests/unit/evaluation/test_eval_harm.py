@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from medlive.errors import EndpointUnavailable
 from medlive.evaluation.grading.harm import plan_run, read_run
 from medlive.evaluation.harm import (
     HARM_CALLS,
@@ -158,3 +159,16 @@ async def test_a_run_without_a_reading_is_scored_as_before(run_dir: Path) -> Non
     assert table.models[0].overall.value is None
     assert any("not read for harm" in warning for warning in table.warnings)
     assert not (run_dir / HARM_CALLS).exists()
+
+
+async def test_a_reader_whose_calls_all_fail_is_silent_although_nothing_is_checked(
+    run_dir: Path,
+) -> None:
+    class Down(HarmJudge):
+        async def answer(self, request: Request) -> Reply:
+            raise EndpointUnavailable("the endpoint gave status 500")
+
+    done = await read_run(run_dir, Down(), HarmJudge(), budget=Budget(max_calls=3))
+    assert (done.calls, done.read, done.silence is not None) == (3, 0, True)
+    done = await read_run(run_dir, HarmJudge(), Down())
+    assert (done.read, done.silence) == (36, None)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from medlive.evaluation.cases.benchmarks import healthbench_answers
 from medlive.evaluation.model import Turn
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import load_graded
@@ -161,6 +162,18 @@ def test_an_ungraded_case_is_left_out_of_healthbenchs_mean_and_bounds_it(
         score_runs([load_graded(run)], metric=Metric.HEALTHBENCH).models[0].overall
     )
     assert (overall.n, overall.value, overall.of) == (1, 0.0, 2)
+
+
+def test_fields_of_another_type_hold_no_answer_and_no_verdict() -> None:
+    rows = [
+        {"prompt_id": "a", "completion": "Do.", "rubric_items": 5},
+        {"prompt_id": "a", "ideal_completions_data": "Do."},
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    first, _ = healthbench_answers(text, "r.jsonl", "completion")
+    assert (first["response"], first["evaluations"]) == ("Do.", {})
+    _, second = healthbench_answers(text, "r.jsonl", "ideal_completion")
+    assert second["response"] is None
 
 
 def test_physicians_ideal_completions_are_answers_where_there_are_some(

@@ -22,6 +22,14 @@ real = pytest.mark.skipif(
 )
 
 
+def test_files_of_one_name_in_two_folders_are_both_read(tmp_path: Path) -> None:
+    paths = [tmp_path / rater / "ratings.csv" for rater in ("ann", "bo")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(f"case_id,criterion_id,rater,met\nc1,k1,{path.parent.name},1\n")
+    assert read_humans(*paths).raters == ("ann", "bo")
+
+
 def read_ratings(data: bytes, name: str) -> HumanRatings:
     return collect_ratings({name: data})
 

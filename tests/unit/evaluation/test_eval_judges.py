@@ -310,3 +310,20 @@ def test_the_commands_compare_judges_and_settle_by_ratings(tmp_path: Path) -> No
     done = json.loads(command("settle", run, *who, *filled, "--json"))
     assert (done["people"], done["open"], done["new"]) == (15, 0, 15)
     assert "settled: mild / strict" in command("settle", run, *who, *filled)
+
+
+def test_two_criteria_of_one_text_are_settled_once(tmp_path: Path) -> None:
+    def mild(case: EvaluationCase, c: EvaluationCriterion) -> bool:
+        return True
+
+    def alike(_: int, case: EvaluationCase) -> EvaluationCase:
+        first, second, *others = case.criteria
+        second = replace(second, criterion=first.criterion)
+        return replace(case, criteria=(first, second, *others))
+
+    cases = made_cases(2, change=alike)
+    run = made_run(cases, tmp_path / "run", "m", 0.5, missing=False)
+    for name in ("a", "b"):
+        graded_by(name, run, mild)
+    assert settle(run, ("a", "b")).new == 10
+    assert settle(run, ("a", "b")).new == 0

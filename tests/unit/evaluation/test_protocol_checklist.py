@@ -102,11 +102,24 @@ async def test_a_model_is_fed_its_own_answers_in_order(tmp_path: Path) -> None:
     assert "assistant: 回答3" in shown["mk-7-3"]
 
 
+def test_a_question_goes_on_from_an_earlier_one_alone(tmp_path: Path) -> None:
+    rows = [question("Medical Knowledge", "g", turn, "？") for turn in (2, 1, 3)]
+    path = tmp_path / "dataset.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cases = load_cases(path)
+    assert [case.case_id for case in cases.cases] == ["g-1"]
+    assert [note.partition("line ")[2] for note in cases.notes] == [
+        "1: after: no case 'g-1' before it; left out",
+        "3: after: no case 'g-2' before it; left out",
+    ]
+
+
 async def test_what_follows_a_missing_answer_waits_for_it(tmp_path: Path) -> None:
     cases = load_cases(dataset(tmp_path / "dataset.jsonl"))
     how: dict[str, Any] = {"use": ModelUse("m"), "created_at": AT, "template": "as-is"}
     first = await run_model(cases, Speaker(fails="强弱"), tmp_path / "run", **how)
     assert first.missing == 1
+    assert any("1 questions go on from" in note for note in first.notes)
     again = Speaker()
     second = await run_model(cases, again, tmp_path / "run", **how)
     assert (second.missing, [len(m) for m in again.asked]) == (0, [3, 5])
