@@ -163,12 +163,9 @@ def meta_run(
         if scores:
             own = run.whole_scores()
             levels.append(_level(scores, "rubric", grader.name, own, notes, **how))
-        direct = read_direct(run_dir)
-        if direct is not None:
-            notes += direct.notes
-            if scores:
-                by_direct = direct.model, direct.scores
-                levels.append(_level(scores, "direct", *by_direct, notes, **how))
+        by_direct = read_direct(run_dir, notes)
+        if scores and by_direct[1]:
+            levels.append(_level(scores, "direct", *by_direct, notes, **how))
         about = {
             "file": people.name,
             "digest": people.digest,
@@ -179,7 +176,7 @@ def meta_run(
     if (run_dir / REPEATS).exists():
         again = repeated(
             run,
-            read_rounds(run_dir, grader.judge),
+            read_rounds(run_dir, grader.judge, notes),
             **how,
         )
     if people is None and again is None:

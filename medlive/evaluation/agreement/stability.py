@@ -38,19 +38,20 @@ def repeated(
     rounds: Rounds,
     **draws: Unpack[Draws],
 ) -> Repeated | None:
-    """Compute the stability of the grader of `rounds`; None if it graded only once."""
-    if rounds.n < 2:
+    """Compute the stability of the run's grader, whose rounds these are; None if it graded only once."""
+    n = max(map(len, rounds.values()), default=0)
+    if n < 2:
         return None
     places: dict[str, int] = {}
     rows = []
     numbers = []
-    by_round: list[dict[str, dict[str, bool | None]]] = [{} for _ in range(rounds.n)]
-    for (case_id, criterion_id), verdicts in rounds.verdicts.items():
+    by_round: list[dict[str, dict[str, bool | None]]] = [{} for _ in range(n)]
+    for (case_id, criterion_id), verdicts in rounds.items():
         numbers.append(places.setdefault(case_id, len(places)))
         rows.append([code_of(met) for met in verdicts])
         for of_round, met in zip(by_round, verdicts, strict=True):
             of_round.setdefault(case_id, {})[criterion_id] = met
-    codes = np.array(rows, dtype=np.int_).reshape(-1, rounds.n)
+    codes = np.array(rows, dtype=np.int_).reshape(-1, n)
     clusters = np.array(numbers, dtype=np.int_)
     decided = (codes >= MET).sum(axis=1)
     met_rounds = (codes == MET).sum(axis=1)
@@ -74,8 +75,8 @@ def repeated(
         if all(case_id in own for own in scores):
             ranges.append(np.ptp([own[case_id] for own in scores]))
     return Repeated(
-        judge=rounds.judge,
-        rounds=rounds.n,
+        judge=run.known_grader.judge,
+        rounds=n,
         criteria=int(several.sum()),
         unanimous=int((several & unanimous).sum()),
         invalid=int((codes == ABSENT).sum()),

@@ -5,8 +5,6 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,17 +42,6 @@ class DirectReply(ReplyModel):
     score: float = Field(ge=0, le=1, allow_inf_nan=False)
 
 
-@dataclass(frozen=True, slots=True)
-class DirectScores:
-    """The scores of one direct judge about the answers as they are now."""
-
-    model: str
-    scores: Mapping[str, float | None]
-    """By case; None: asked without a score."""
-    notes: tuple[str, ...]
-    """Lines of the log that could not be parsed."""
-
-
 async def judge_direct(
     run_dir: Path,
     engine: Engine,
@@ -79,20 +66,22 @@ def plan_direct(
     return plan_questions(_source(run_dir, identity), run_dir / DIRECT, identity, **how)
 
 
-def read_direct(run_dir: Path) -> DirectScores | None:
-    """The scores of the direct judge that has the most about the answers as they are now (of equals: the one that
-    wrote last); None where there are none."""
+def read_direct(
+    run_dir: Path,
+    notes: list[str],
+) -> tuple[str, dict[str, float | None]]:
+    """The direct judge that has the most scores of the answers as they are now (of equals: the one that wrote last),
+    and its scores by case; None: asked without a score. Damaged lines are listed in `notes`."""
     questions = _questions(run_dir)
-    last, notes = read_findings(run_dir / DIRECT)
+    last, damaged = read_findings(run_dir / DIRECT)
+    notes += damaged
     judge = last.fullest(questions)
     scores: dict[str, float | None] = {}
     for question in questions:
         if judge.find(question):
             reply = judge.get(question, DirectReply)
             scores[question.case_id] = reply.score if reply else None
-    if not scores:
-        return None
-    return DirectScores(judge.identity.model, scores, tuple(notes))
+    return judge.identity.model, scores
 
 
 def _source(run_dir: Path, identity: EngineIdentity) -> Source:

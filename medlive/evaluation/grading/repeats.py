@@ -5,15 +5,21 @@ never reads it (docs/method.md §3: the same response graded five times).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.grade import Work, ask_work, open_asker, settles
+from medlive.evaluation.cases.benchmarks import Place
+from medlive.evaluation.grading.grade import (
+    Work,
+    ask_work,
+    open_asker,
+    read_record,
+    settles,
+)
 from medlive.evaluation.model import CallsMade, Grade, gradable, grade_keys
-from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
+from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.grader.judge import Judge, Mode
 from medlive.integrity.log import open_log, values_of
 from medlive.llm.budget import Budget
@@ -23,19 +29,10 @@ from medlive.llm.pool import Progress, work_through
 REPEATS: Final = "repeats.jsonl"
 _A_ROUND: Final = 1000
 """A store of replies is asked past the rounds before."""
-Place = tuple[str, str]
-"""(case id, criterion id)."""
 
-
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """One grader's verdicts on every criterion of a run, round after round."""
-
-    judge: str
-    n: int
-    """How many rounds, with the one that counts."""
-    verdicts: Mapping[Place, tuple[bool | None, ...]]
-    """The first is the verdict that counts; None is a round without one, which is invalid and not "not met"."""
+Rounds = Mapping[Place, tuple[bool | None, ...]]
+"""One grader's verdicts on every criterion of a run, a verdict a round. The first is the one that counts; None is a
+round without one, which is invalid and not "not met"."""
 
 
 async def repeat_run(
@@ -60,7 +57,6 @@ async def repeat_run(
     judge = Judge(engine.identity, mode)
     asker = open_asker(engine, max_retries, concurrency, budget)
     with open_log(run.path / REPEATS) as log:
-        _, _, notes = _on_record(run.path, judge.digest)
 
         def keep(work: Work, grade: Grade) -> None:
             log.add({**grade.row(), "round": work.round // _A_ROUND})
@@ -75,7 +71,8 @@ async def repeat_run(
             progress=progress,
         )
     left = 0
-    for verdicts in read_rounds(run_dir, judge.digest).verdicts.values():
+    notes: list[str] = []
+    for verdicts in read_rounds(run_dir, judge.digest, notes).values():
         if verdicts[0] is not None:
             again = verdicts[1:repeats]
             left += repeats - 1 - len(again) + again.count(None)
@@ -88,10 +85,18 @@ async def repeat_run(
     )
 
 
-def read_rounds(run_dir: Path, judge: str) -> Rounds:
-    """The rounds of the grader with that digest: verdicts about the answers and criteria as they are now."""
+def read_rounds(
+    run_dir: Path,
+    judge: str,
+    notes: list[str],
+) -> Rounds:
+    """The rounds of the grader with that digest: verdicts about the answers and criteria as they are now.
+
+    Damaged lines are listed in `notes`.
+    """
     run = open_run(run_dir)
-    first, later, _ = _on_record(run_dir, judge)
+    first = read_record(run_dir / GRADES, judge).latest
+    later = _later_grades(run_dir, judge, notes)
     n = max((round_ for _, round_ in later), default=1)
     verdicts: dict[Place, tuple[bool | None, ...]] = {}
     for case, answer in gradable(run.cases, run.answers()[0]):
@@ -103,30 +108,26 @@ def read_rounds(run_dir: Path, judge: str) -> Rounds:
                 grade = later.get((key, round_))
                 verdicts_of.append(grade.met if grade else None)
             verdicts[case.case_id, cid] = tuple(verdicts_of)
-    return Rounds(judge, n, verdicts)
+    return verdicts
 
 
-def _on_record(
+def _later_grades(
     run_dir: Path,
     judge: str,
-) -> tuple[dict[str, Grade], dict[tuple[str, int], Grade], list[str]]:
-    """A judge's verdicts: those that count by key, the later rounds by (key, round); and what is damaged."""
+    notes: list[str],
+) -> dict[tuple[str, int], Grade]:
+    """A judge's verdicts of the rounds after the first, by (key, round); damaged lines are listed in `notes`."""
 
     def parse(row: Mapping[str, Any]) -> tuple[Grade, int]:
         if not isinstance(row["round"], int) or row["round"] < 2:
             raise ValueError("round must be at least 2")
         return Grade.from_row(row), row["round"]
 
-    notes: list[str] = []
-    first: dict[str, Grade] = {}
-    for grade in read_grades(run_dir / GRADES)[0]:
-        if grade.judge == judge:
-            first[grade.key] = grade
     later: dict[tuple[str, int], Grade] = {}
     for grade, round_ in values_of(run_dir / REPEATS, parse, notes):
         if grade.judge == judge:
             later[grade.key, round_] = grade
-    return first, later, notes
+    return later
 
 
 def later_rounds(
@@ -141,7 +142,8 @@ def later_rounds(
     A case's rounds come after each other, so that an endpoint's prefix cache holds what they share. `planned`: as if
     every criterion had its verdict already.
     """
-    first, later, _ = _on_record(run.path, judge.digest)
+    first = read_record(run.path / GRADES, judge.digest).latest
+    later = _later_grades(run.path, judge.digest, [])
     for case, answer in gradable(run.cases, run.answers()[0]):
         keys = grade_keys(case, answer, judge.digest)
         for round_ in range(2, repeats + 1):

@@ -231,10 +231,10 @@ async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
     assert (len(moods.requests), bool(done.stopped)) == (5, True)
     done = await repeat_run(run, moods, repeats=4, mode=mode)
     assert done.stopped is None
-    rounds = read_rounds(run, judge_of(run))
-    assert rounds.n == 4
-    assert len(rounds.verdicts) == 12
-    for (_, cid), verdicts in rounds.verdicts.items():
+    rounds = read_rounds(run, judge_of(run), [])
+    assert {len(verdicts) for verdicts in rounds.values()} == {4}
+    assert len(rounds) == 12
+    for (_, cid), verdicts in rounds.items():
         first = cid == "k0"
         assert verdicts[0] is first
         assert verdicts[1] is first
@@ -271,14 +271,13 @@ async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(
     (run / "repeats.jsonl").write_text(
         (run / "repeats.jsonl").read_text() + '{"round": 3}\n7\n{"met'
     )
-    rounds = read_rounds(run, judge_of(run))
-    assert rounds.n == 2
-    assert {v for (case, _), v in rounds.verdicts.items() if case == "c001"} == {
-        (None, None)
-    }
+    rounds = read_rounds(run, judge_of(run), [])
+    assert {len(verdicts) for verdicts in rounds.values()} == {2}
+    assert {v for (case, _), v in rounds.items() if case == "c001"} == {(None, None)}
     answer = open_run(run).answers()[0]["c000"]
     with (run / "responses.jsonl").open("a") as log:
         log.write(json.dumps(replace(answer, response="Rest.").row()) + "\n")
-    assert not [
-        case for case, _ in read_rounds(run, judge_of(run)).verdicts if case == "c000"
-    ]
+    notes: list[str] = []
+    rounds = read_rounds(run, judge_of(run), notes)
+    assert not [case for case, _ in rounds if case == "c000"]
+    assert len(notes) == 2

@@ -230,8 +230,8 @@ async def test_case_scores_against_people_and_a_direct_judge(
         await judge_direct(run, Judge(answer))
     ).calls == 2  # what had no score is asked again, alone
     assert {text[-4:] for text in asked} == {", 2."}
-    direct = read_direct(run)
-    assert (direct.model, direct.scores["c002"]) == ("judge-1", None)
+    model, by_direct = read_direct(run, [])
+    assert (model, by_direct["c002"]) == ("judge-1", None)
 
     rows = [
         {"case_id": c, "rater": r, "score": s}
@@ -319,15 +319,15 @@ async def test_the_direct_judge_is_not_led_or_led_astray(run: Path) -> None:
     )
     assert (done.settled, done.calls) == (1, 7)
     assert done.stopped is not None
-    direct = read_direct(run)
-    assert direct is not None
-    assert [score for score in direct.scores.values() if score is not None] == [0.0]
+    _, by_direct = read_direct(run, [])
+    assert [score for score in by_direct.values() if score is not None] == [0.0]
     with pytest.raises(UsageError, match="rules"):
         await judge_direct(run, Judge(lambda _: "", engine="rules"))
     with (run / DIRECT).open("a") as log:
         log.write("{}\n")
-    direct = read_direct(run)
-    assert [note.partition("row: ")[0] for note in direct.notes] == [
+    notes: list[str] = []
+    read_direct(run, notes)
+    assert [note.partition("row: ")[0] for note in notes] == [
         "direct.jsonl:8: not a valid "
     ]
 
