@@ -42,7 +42,6 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
 )
 from medlive.evaluation.protocols.checklist.protocol import Checklist
-from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.runner import run_protocol
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import load_graded
@@ -281,7 +280,7 @@ async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -
 async def checklist(url: str, concurrency: int, run: str) -> None:
     """`medlive eval protocol run checklist` with a round for each criterion, but for its command line."""
     engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
-    material, out = [Subject.from_run(load_graded(Path(run)))], Path(f"{run}-protocols")
+    material, out = [load_graded(Path(run))], Path(f"{run}-protocols")
     try:
         result = await run_protocol(
             Checklist(rounds=PER_CASE),

@@ -22,7 +22,7 @@ from medlive.evaluation.model import (
     CaseSet,
     cluster_numbers,
 )
-from medlive.evaluation.protocols.model import Material, Protocol, Results, Subject
+from medlive.evaluation.protocols.model import Material, Protocol, Results
 from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.runs.folder import ModelUse
@@ -354,7 +354,7 @@ async def protocol(
         UsageError: If there is no such protocol or option, or it needs a judge.
     """
     method = make_protocol(name, options)
-    material = [Subject.from_run(run) for run in labelled(load_runs(runs))]
+    material = labelled(load_runs(runs))
     if not method.asks:
         return method.results(material, UNASKED)
     if judge is None:

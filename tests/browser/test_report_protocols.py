@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.protocols.coverage import Coverage
-from medlive.evaluation.protocols.model import Protocol, Results, Subject
+from medlive.evaluation.protocols.model import Protocol, Results
 from medlive.evaluation.protocols.pairwise.protocol import CRITERIA, Pairwise
 from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
@@ -45,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         made_run(cases, root / f"run{k}", name, 0.7 - 0.15 * k)
         for k, name in enumerate(NAMES)
     ]
-    material = [Subject.from_run(load_graded(run)) for run in runs]
+    material = [load_graded(run) for run in runs]
     # What a model says must differ from what the next one does, or there is one question for all pairs.
     differing = [
         replace(

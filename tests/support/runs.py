@@ -1,9 +1,10 @@
 """Graded runs made up by chance: many models over many cases and months, as the run folders of real ones."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from medlive.evaluation.model import (
     Answer,
@@ -19,10 +20,13 @@ from medlive.evaluation.runs.folder import (
     GRADES,
     RESPONSES,
     ModelUse,
+    RunFolder,
+    RunInfo,
     TemplateUse,
     create_run,
     open_run,
 )
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log
@@ -149,6 +153,14 @@ def made_run(
                 met = None if missing and rng.random() < 0.004 else rng.random() < odds
                 log.add(_grade(case, criterion, answer, met).row())
     return out
+
+
+def run_of(
+    label: str, cases: tuple[EvaluationCase, ...], answers: Mapping[str, Answer]
+) -> GradedRun:
+    """Answers of which no folder holds anything."""
+    folder = RunFolder(Path("nowhere"), cast(RunInfo, None), cases)
+    return GradedRun(folder, label, answers, {}, None, (), met={})
 
 
 def graded_by(

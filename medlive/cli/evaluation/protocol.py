@@ -32,7 +32,6 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
-    Subject,
     Table,
     format_cell,
 )
@@ -129,7 +128,7 @@ def run(
         options[key.replace("-", "_")] = _read_value(key, value)
     protocol = make_protocol(name, options)
     graded, overridden = load_checked(runs, judge, allow)
-    material = [Subject.from_run(run) for run in labelled(graded)]
+    material = labelled(graded)
     budget = _budget(by, out)
     outcome = _apply(protocol, material, out, by, budget)
     if isinstance(outcome, Plan):
@@ -228,7 +227,7 @@ def all_(
     plans: dict[str, Plan] = {}
     asked: list[QuestionsAsked | None] = []
     budget = _budget(by, out)
-    for task, protocol, material in fitting([Subject.from_run(run) for run in graded]):
+    for task, protocol, material in fitting(graded):
         outcome = _apply(protocol, material, out, by, budget)
         if isinstance(outcome, Plan):
             plans[task] = outcome

@@ -17,7 +17,6 @@ from medlive.evaluation.agreement.stability import Repeated, repeated
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
-from medlive.evaluation.model import gradable
 from medlive.evaluation.runs.folder import SETTLED
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
@@ -276,7 +275,7 @@ def _rated_places(
     notes: list[str],
 ) -> list[Place]:
     """The run's criteria that people rated, of cases with an answer."""
-    answered = {case.case_id for case, _ in gradable(run.cases, run.answers)}
+    answered = {case.case_id for case, _ in run.answered()}
     rated = [place for place in known if place in people.verdicts]
     places = [place for place in rated if place[0] in answered]
     if unanswered := len(rated) - len(places):

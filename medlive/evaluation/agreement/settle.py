@@ -16,7 +16,7 @@ from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.agreement.judges import gradings
 from medlive.evaluation.agreement.meta import codes_of, read_people
 from medlive.evaluation.cases.benchmarks import Place
-from medlive.evaluation.model import Grade, gradable, grade_keys
+from medlive.evaluation.model import Grade, grade_keys
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.grader.judge import Mode
@@ -78,7 +78,7 @@ def settle(
     rows: list[Grade] = []
     unsettled: list[Place] = []
     agreed = overruled = 0
-    for case, answer in gradable(first.run.cases, first.answers):
+    for case, answer in first.answered():
         keys = grade_keys(case, answer, judge)
         for criterion in case.criteria:
             place = case.case_id, criterion.id
@@ -175,7 +175,7 @@ def read_sheet(
         against = other.known_grader.model
     else:
         run = load_graded(run_dir)
-    cases = {case.case_id: case for case, _ in gradable(run.cases, run.answers)}
+    cases = {case.case_id: case for case, _ in run.answered()}
     verdicts = []
     for item, (case_id, criterion_id) in items_of(run.cases, run.answers).items():
         met = run.verdicts(case_id).get(criterion_id)

@@ -7,7 +7,6 @@ from typing import Final
 
 from medlive.evaluation.bundles.bundle import errata_of
 from medlive.evaluation.bundles.verify import BundleReport
-from medlive.evaluation.model import gradable
 from medlive.evaluation.scoring.errata import ErrataMode, RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
@@ -115,8 +114,7 @@ def _model(run: GradedRun) -> str:
 
 def _texts(run: GradedRun) -> dict[str, str]:
     """A run's answers by case."""
-    answers = run.answers.values()
-    return {answer.case_id: answer.response for answer in answers if answer.gradable}
+    return {case.case_id: answer.response for case, answer in run.answered()}
 
 
 def _why_unranked(
@@ -125,12 +123,12 @@ def _why_unranked(
     most_unscored: float,
 ) -> str:
     """Why a run is not ranked beside those before it; "" if it is."""
-    info, cases, texts = run.run.info, run.run.cases, _texts(run)
+    info, texts = run.run.info, _texts(run)
     scored = 0
-    for case, _ in gradable(cases, run.answers):
+    for case, _ in run.answered():
         met = run.verdicts(case.case_id)
         scored += all(met.get(criterion.id) is not None for criterion in case.criteria)
-    if (share := 1 - scored / len(cases)) > most_unscored:
+    if (share := 1 - scored / len(run.cases)) > most_unscored:
         return f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
     for report, other in zip(earlier, _runs(earlier), strict=True):
         same_model, name = _model(run) == _model(other), report.path.name

@@ -14,7 +14,6 @@ from medlive.evaluation.model import (
     Answer,
     EvaluationCase,
     Grade,
-    gradable,
     grade_keys,
 )
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, SETTLED
@@ -52,7 +51,7 @@ def check_verdicts(run: GradedRun, out: Faults) -> list[str]:
     """
     assert run.grader is not None
     criteria = verdicts = unproven = graded = 0
-    for case, answer in gradable(run.run.cases, run.answers):
+    for case, answer in run.answered():
         own = list(run.grades.get(case.case_id, {}).values())
         keys = grade_keys(case, answer, run.grader.judge)
         read: dict[str, list[Verdict | str]] = defaultdict(list)

@@ -357,7 +357,7 @@ def left_out(graded: GradedRun) -> list[str]:
     unanswered = len(graded.run.cases)
     for case in graded.run.cases:
         added += len(case.criteria) - len(case.advice_only.criteria)
-    for case, _ in gradable(graded.run.cases, graded.answers):
+    for case, _ in graded.answered():
         unanswered -= 1
         verdicts = graded.verdicts(case.case_id)
         for criterion in case.advice_only.criteria:

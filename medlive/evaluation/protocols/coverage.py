@@ -25,11 +25,11 @@ from medlive.evaluation.protocols.model import (
     Results,
     Rows,
     SeedOption,
-    Subject,
     Table,
     bounds_by_case,
     mean,
 )
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.correlation import partial, pearson, spearman
 
 NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
@@ -80,7 +80,7 @@ class Hits:
         return 0.0 if self.vetoed else cacs(self.k, self.n, t)
 
 
-def hits_of(run: Subject, veto: float) -> dict[str, Hits | None]:
+def hits_of(run: GradedRun, veto: float) -> dict[str, Hits | None]:
     """Case id → hits, for every answered case with a positive criterion; None where a verdict is missing."""
     hits: dict[str, Hits | None] = {}
     for case, answer in run.answered():

@@ -5,16 +5,16 @@ unanswered, a question without a usable reply ungraded, and a model without any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import JudgeReplies, Question
-from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers, gradable
+from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
 
@@ -23,28 +23,7 @@ Cell = str | int | float | None
 Rows = list[list[Cell]]
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """One model's answers to its cases, with the verdicts of one grader where a grader was there."""
-
-    label: str
-    """The model's name, made unique among those evaluated together."""
-    cases: tuple[EvaluationCase, ...]
-    answers: Mapping[str, Answer]
-    verdicts: Callable[[str], Mapping[str, bool | None]] = lambda _: {}
-    """Case id → criterion id → met, not met, or None for ungraded."""
-
-    @classmethod
-    def from_run(cls, graded: GradedRun) -> Self:
-        """The subject of a run."""
-        return cls(graded.label, graded.run.cases, graded.answers, graded.verdicts)
-
-    def answered(self) -> Iterator[tuple[EvaluationCase, Answer]]:
-        """The cases whose answers hold text, each with its answer."""
-        return gradable(self.cases, self.answers)
-
-
-Material = Sequence[Subject]
+Material = Sequence[GradedRun]
 """What a protocol works on, in the order given."""
 
 

@@ -1,7 +1,7 @@
 """The protocols there are."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -11,9 +11,10 @@ from medlive.evaluation.protocols.checklist.protocol import Checklist
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.cross_examination import CrossExamine
 from medlive.evaluation.protocols.exact import Number, Query
-from medlive.evaluation.protocols.model import Material, Protocol, Subject
+from medlive.evaluation.protocols.model import Material, Protocol
 from medlive.evaluation.protocols.pairwise.protocol import Pairwise
 from medlive.evaluation.protocols.safety.protocol import ActiveSafety, PassiveSafety
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.plugins import load_plugins
 
 _KINDS: Final = (
@@ -58,17 +59,17 @@ def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
         ) from exc
 
 
-def fitting(subjects: Sequence[Subject]) -> Iterator[tuple[str, Protocol, Material]]:
-    """Every protocol, with its standard options, and the subjects that it fits, a task for each set of cases.
+def fitting(runs: Material) -> Iterator[tuple[str, Protocol, Material]]:
+    """Every protocol, with its standard options, and the runs that it fits, a task for each set of cases.
 
     A task is named after its protocol, and after a number too where several sets of cases fit it. Raises
     UsageError for two runs of one model on the same cases.
     """
-    sets: dict[tuple[tuple[str, str], ...], list[Subject]] = {}
-    for subject in subjects:
+    sets: dict[tuple[tuple[str, str], ...], list[GradedRun]] = {}
+    for run in runs:
         # Cases with a planted error have the ids of the cases that they were made from.
-        asked = tuple((case.case_id, case.question) for case in subject.cases)
-        sets.setdefault(asked, []).append(subject)
+        asked = tuple((case.case_id, case.question) for case in run.cases)
+        sets.setdefault(asked, []).append(run)
     for material in sets.values():
         (label, n), *_ = Counter(run.label for run in material).most_common(1)
         if n > 1:

@@ -110,6 +110,10 @@ class GradedRun:
             )
         return self.grader
 
+    def answered(self) -> Iterator[tuple[EvaluationCase, Answer]]:
+        """The cases whose answers hold text, each with its answer; see `gradable`."""
+        return gradable(self.run.cases, self.answers)
+
     def harm_of(self, case_id: str) -> HarmRow | None:
         """The reading of one case's answer; None where there is none."""
         return self.harm.rows.get(case_id) if self.harm else None

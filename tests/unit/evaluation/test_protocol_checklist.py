@@ -18,7 +18,6 @@ from medlive.evaluation.protocols.checklist.people import (
     read_people,
 )
 from medlive.evaluation.protocols.checklist.protocol import Checklist
-from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.runs.folder import ModelUse
@@ -97,7 +96,7 @@ async def test_a_model_is_fed_its_own_answers_in_order(tmp_path: Path) -> None:
         "assistant",
         "user",
     ]
-    run = Subject.from_run(load_graded(tmp_path / "run"))
+    run = load_graded(tmp_path / "run")
     shown = {case.case_id: case.question for case, _ in run.answered()}
     assert "assistant: 回答3" in shown["mk-7-3"]
 
@@ -137,7 +136,7 @@ async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(
         created_at=AT,
         template="as-is",
     )
-    material = [Subject.from_run(load_graded(tmp_path / "run"))]
+    material = [load_graded(tmp_path / "run")]
     given = {
         "原因？": [5, 4, 3],
         "强弱？": [5, 3, 3],

@@ -21,7 +21,6 @@ from medlive.evaluation.protocols.coverage import (
 )
 from medlive.evaluation.protocols.model import (
     Material,
-    Subject,
 )
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity
@@ -84,11 +83,7 @@ def graded(
     skill: float = 0.6,
 ) -> Material:
     cases = made_cases(60, criteria=8, change=change)
-    return [
-        Subject.from_run(
-            load_graded(made_run(cases, tmp_path / "run", "m", skill, missing=False))
-        )
-    ]
+    return [load_graded(made_run(cases, tmp_path / "run", "m", skill, missing=False))]
 
 
 def grave(_: int, case: EvaluationCase) -> EvaluationCase:
@@ -118,9 +113,7 @@ def test_a_grave_error_leaves_nothing_and_a_small_one_does(tmp_path: Path) -> No
 
 def test_what_is_missing_is_counted_and_never_a_zero(tmp_path: Path) -> None:
     cases = made_cases(400)
-    run = Subject.from_run(
-        load_graded(made_run(cases, tmp_path / "run", "m", 0.6, seed=2))
-    )
+    run = load_graded(made_run(cases, tmp_path / "run", "m", 0.6, seed=2))
     table = Coverage().results([run], NOBODY).tables[0]
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["ungraded"]
@@ -145,7 +138,7 @@ def test_what_is_missing_is_counted_and_never_a_zero(tmp_path: Path) -> None:
 
 def test_models_rank_by_skill_and_no_run_is_na(tmp_path: Path) -> None:
     paths = made_runs(tmp_path, models=6, n=120)
-    runs = [Subject.from_run(load_graded(path)) for path in paths]
+    runs = [load_graded(path) for path in paths]
     found = Coverage().results(runs, NOBODY)
     figures = [found.figures[f"model-{n}"] for n in range(6)]
     assert figures == sorted(figures, key=lambda f: -(f or 0))
@@ -156,7 +149,7 @@ def test_models_rank_by_skill_and_no_run_is_na(tmp_path: Path) -> None:
     assert "calibrated on" in people.notes[0]
     with pytest.raises(UsageError):
         Coverage(people=("nobody",)).results(runs, NOBODY)
-    ungraded = replace(runs[0], label="new", verdicts=lambda _: {})
+    ungraded = replace(runs[0], label="new", met={})
     assert Coverage.fits([*runs, ungraded])
     assert Coverage().results([*runs, ungraded], NOBODY).figures == {
         **found.figures,

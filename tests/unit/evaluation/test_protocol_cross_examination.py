@@ -9,15 +9,15 @@ import pytest
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import Answer, AnswerState
 from medlive.evaluation.protocols.cross_examination import CrossExamine
-from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.runner import (
     plan_protocol,
     read_findings,
     run_protocol,
 )
 from medlive.evaluation.runs.folder import ModelUse
-from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.llm.engine import Request
+from tests.support.runs import run_of
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, reply
 
 SAYS = {
@@ -49,12 +49,12 @@ def judge(request: Request) -> str:
     return json.dumps({"answers": answers})
 
 
-async def subject(folder: Path, cases: int = 6) -> Subject:
+async def subject(folder: Path, cases: int = 6) -> GradedRun:
     said = Model(lambda _: reply("Take water and rest now and then.", model="m"))
     await run_model(
         make_cases(cases), said, folder / "run", use=ModelUse("m"), created_at=AT
     )
-    return Subject.from_run(load_graded(folder / "run"))
+    return load_graded(folder / "run")
 
 
 async def test_the_scores_are_those_worked_out_by_hand(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ async def test_a_silent_answer_leaves_out_and_contradicts_nothing(
     answers = {}
     for case_id, text in texts.items():
         answers[case_id] = Answer(case_id, AnswerState.OK, text, "stop", "m")
-    subjects = [Subject("notes", cases, answers)]
-    subjects.append(Subject("another", cases[:1], answers))
+    subjects = [run_of("notes", cases, answers)]
+    subjects.append(run_of("another", cases[:1], answers))
 
     def silent(request: Request) -> str:
         said = json.loads(judge(request))

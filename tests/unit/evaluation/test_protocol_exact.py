@@ -20,19 +20,20 @@ from medlive.evaluation.protocols.exact import (
     run_query,
 )
 from medlive.evaluation.protocols.model import (
-    Subject,
     format_cell,
 )
 from medlive.evaluation.protocols.portfolio import Portfolio, portfolio, ranks
 from medlive.evaluation.protocols.registry import fitting, make_protocol
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.llm.engine import EngineIdentity
 from medlive.report.portfolio import write_portfolio
+from tests.support.runs import run_of
 from tests.unit.evaluation.conftest import make_cases
 
 NOBODY = JudgeReplies(EngineIdentity("", ""))
 
 
-def subject(pairs: list[tuple[str, str]]) -> Subject:
+def subject(pairs: list[tuple[str, str]]) -> GradedRun:
     """References and answers as a model's."""
     cases = [
         replace(c, advice=pair[0])
@@ -42,7 +43,7 @@ def subject(pairs: list[tuple[str, str]]) -> Subject:
         c.case_id: Answer(c.case_id, AnswerState.OK, p[1], "stop", "m")
         for c, p in zip(cases, pairs, strict=True)
     }
-    return Subject("m", tuple(cases), answers)
+    return run_of("m", tuple(cases), answers)
 
 
 @pytest.mark.parametrize(
@@ -241,15 +242,12 @@ def test_two_runs_of_one_model_on_the_same_cases_are_not_one() -> None:
         "number",
     }
     # The same ids with other questions, as cases with a planted error have, are another set.
-    other = replace(
-        one,
-        cases=tuple(replace(c, query="Which sentence is wrong?") for c in one.cases),
-    )
+    cases = tuple(replace(c, query="Which sentence is wrong?") for c in one.cases)
+    other = run_of("m", cases, one.answers)
     assert {name for name, _, _ in fitting([one, other])} >= {
         "checklist:1",
         "checklist:2",
     }
-    wordy = replace(
-        one, cases=tuple(replace(c, advice="Take 500 mg daily.") for c in one.cases)
-    )
+    cases = tuple(replace(c, advice="Take 500 mg daily.") for c in one.cases)
+    wordy = run_of("m", cases, one.answers)
     assert "number" not in {name for name, _, _ in fitting([wordy])}

@@ -16,7 +16,7 @@ from medlive.cli.main import build
 from medlive.cli.output import Result, show_result
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.protocols.model import Material, Results, Subject
+from medlive.evaluation.protocols.model import Material, Results
 from medlive.evaluation.protocols.pairwise.protocol import (
     PairReply,
     Pairwise,
@@ -32,6 +32,7 @@ from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Request
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
+from tests.support.runs import run_of
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, reply
 
 WHO = EngineIdentity("openai", "judge-1", {"temperature": 0})
@@ -73,7 +74,7 @@ async def material(folder: Path, models: int, cases: int = 12) -> Material:
             created_at=AT,
         )
         paths.append(folder / f"r{place}")
-    return [Subject.from_run(load_graded(path)) for path in paths]
+    return [load_graded(path) for path in paths]
 
 
 async def play(
@@ -107,7 +108,7 @@ async def test_answers_to_other_questions_under_the_same_id_never_meet(
         replace(c, query="Another?") if n < 4 else c for n, c in enumerate(other.cases)
     )
     judge = Judge(by_skill)
-    await play(ALL, [one, replace(other, cases=revised)], tmp_path, judge)
+    await play(ALL, [one, run_of(other.label, revised, other.answers)], tmp_path, judge)
     assert len(judge.requests) == 8 * 2
 
 
@@ -253,7 +254,7 @@ async def test_a_model_without_an_answer_is_na_whichever_judge_is_named(
         load_graded(tmp_path / "ungraded", judge="judge-1")
     stuff = [
         *await material(tmp_path, 2),
-        Subject.from_run(load_graded(tmp_path / "run")),
+        load_graded(tmp_path / "run"),
     ]
     found = await play(ALL, stuff, tmp_path, Judge(by_skill))
     assert found.figures["m"] is None

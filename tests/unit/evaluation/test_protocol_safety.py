@@ -10,7 +10,6 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
-from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.protocols.safety.errors import (
     KINDS,
@@ -27,6 +26,7 @@ from medlive.evaluation.protocols.safety.protocol import (
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity
+from tests.support.runs import run_of
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases
 
 ADVICE = (
@@ -160,12 +160,12 @@ async def test_unread_answers_are_in_no_figure(tmp_path: Path) -> None:
             given, case_id=one.case_id, response=given.response if place else "No idea."
         )
     results = ActiveSafety().results(
-        [Subject("m", tuple(made), answers)], JudgeReplies(EngineIdentity("", ""))
+        [run_of("m", tuple(made), answers)], JudgeReplies(EngineIdentity("", ""))
     )
     row = dict(zip(results.tables[0].columns, results.tables[0].rows[0], strict=True))
     assert (row["answers"], row["right"], row["unread"]) == (len(made) - 1, 1.0, 1)
     plain = make_cases(1).cases
-    other = Subject("m", plain, {plain[0].case_id: says(True)})
+    other = run_of("m", plain, {plain[0].case_id: says(True)})
     with pytest.raises(UsageError):
         ActiveSafety().results([other], JudgeReplies(EngineIdentity("", "")))
 
@@ -176,7 +176,7 @@ async def test_harmfulness_is_counted_by_score(tmp_path: Path) -> None:
     )
     scores = iter([1, 1, 2, 5, 9, 1])
     judge = Judge(lambda _: json.dumps({"reasoning": "r", "score": next(scores)}))
-    subject, protocol = Subject.from_run(load_graded(tmp_path / "run")), PassiveSafety()
+    subject, protocol = load_graded(tmp_path / "run"), PassiveSafety()
     await run_protocol(
         protocol, [subject], tmp_path, judge, max_retries=0, concurrency=1
     )

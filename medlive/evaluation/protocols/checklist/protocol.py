@@ -25,7 +25,6 @@ from medlive.evaluation.protocols.model import (
     Results,
     Rows,
     SeedOption,
-    Subject,
     Table,
     bounds_by_case,
     cases_of,
@@ -33,6 +32,7 @@ from medlive.evaluation.protocols.model import (
     mean,
     whole_mean,
 )
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
 
@@ -155,7 +155,7 @@ class Checklist(Protocol):
 
     def scores(
         self,
-        run: Subject,
+        run: GradedRun,
         replies: JudgeReplies,
     ) -> dict[str, float | None]:
         """Case id → the mean of all rounds; None where one of them has no score."""
