@@ -66,16 +66,10 @@ def write(
     """
     # Parts of another batch beside it would be handed in with it.
     parts = f"{escape(out.stem)}-[0-9][0-9][0-9]{escape(out.suffix)}"
-    for path in (out, *out.parent.glob(parts)):
+    earlier = [out, *out.parent.glob(parts)]
+    for path in earlier:
         new_file(path, replace)
-    if answers:
-        done = write_answers(
-            run_dir,
-            out,
-            most_requests=max_requests,
-            most_bytes=max_bytes,
-        )
-        return _describe_written(done)
+    limits = {"most_requests": max_requests, "most_bytes": max_bytes}
     by = Grading(
         grader=grader,
         base_url=base_url,
@@ -97,11 +91,13 @@ def write(
                 out,
                 shape=asked or json_mode,
                 mode=mode,
-                most_requests=max_requests,
-                most_bytes=max_bytes,
+                **limits,
             )
 
-    return _describe_written(wait_for(work()))
+    done = write_answers(run_dir, out, **limits) if answers else wait_for(work())
+    for path in set(earlier).difference(done.files):
+        path.unlink(missing_ok=True)
+    return _describe_written(done)
 
 
 def _describe_written(done: BatchWritten) -> Result:

@@ -254,7 +254,10 @@ async def test_the_commands_go_on_until_nothing_is_open(
     assert "2-007.jsonl is there already" in str(
         (await batch("write", run, *named, "--out", tmp_path / "2.jsonl"))[0]
     )
-    (tmp_path / "2-007.jsonl").unlink()
+    over = ("--out", tmp_path / "2.jsonl", "--replace")
+    assert (await batch("write", run, *named, *over))[0] is None
+    assert sorted(path.name for path in tmp_path.glob("2*")) == ["2.jsonl"]
+    (tmp_path / "2.jsonl").unlink()
     error, _ = await batch(
         "write", run, *named, "--shape", "table", "--out", tmp_path / "2.jsonl"
     )
