@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
@@ -23,8 +23,39 @@ ADVICE: Final = "advice"
 """The origin of a criterion that rests on what the physician advised."""
 
 
+class LogRow:
+    """A frozen dataclass that is a line of a log; enums are written by value."""
+
+    __slots__ = ()
+    left_out: ClassVar[tuple[str, ...]] = ()
+    """Fields that are not written where they are empty."""
+
+    def row(self) -> dict[str, Any]:
+        """The line as JSON."""
+        row = {name: getattr(self, name) for name in _shape(type(self))[1]}
+        for name in self.left_out:
+            if not row[name]:
+                del row[name]
+        return row
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Parse a line; unknown fields are ignored. Raises ValueError if it is invalid."""
+        try:
+            parsed: Self = _shape(cls)[0].validate_python(row)
+        except ValidationError as exc:
+            raise ValueError(first_fault(exc)) from exc
+        return parsed
+
+
+_shape: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(
+    lambda cls: (TypeAdapter(cls), tuple(field.name for field in fields(cls)))
+)
+"""What parses a dataclass, and the names of its fields."""
+
+
 @dataclass(frozen=True, slots=True)
-class EvaluationCriterion:
+class EvaluationCriterion(LogRow):
     """One criterion to grade by."""
 
     id: str
@@ -39,11 +70,11 @@ class EvaluationCriterion:
     origin: str = ADVICE
     """"advice", "evidence" or "consensus" (docs/method.md §1); advice where the file names none."""
 
+    left_out: ClassVar = ("tags",)
+
     def row(self) -> dict[str, Any]:
         """The criterion as JSON; tags, and an origin other than advice, only where there are some."""
-        row = asdict(self)
-        if not self.tags:
-            del row["tags"]
+        row = LogRow.row(self)
         if self.origin == ADVICE:
             del row["origin"]
         return row
@@ -59,7 +90,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationCase:
+class EvaluationCase(LogRow):
     """A case as a model is asked about it and graded on it."""
 
     case_id: str
@@ -88,6 +119,14 @@ class EvaluationCase:
     """"low", "medium" or "high"; None where nobody said."""
     dialogue_register: str | None = None
     """"lay" or "professional"; None where nobody said."""
+    left_out: ClassVar = (
+        "cluster",
+        "turns",
+        "after",
+        "tags",
+        "difficulty",
+        "dialogue_register",
+    )
 
     @property
     def question(self) -> str:
@@ -118,27 +157,11 @@ class EvaluationCase:
 
     def row(self) -> dict[str, Any]:
         """The case as JSON; what not every case has is left out where it is empty."""
-        row = asdict(self)
-        for name in _OPTIONAL:
-            if not row[name]:
-                del row[name]
+        row = LogRow.row(self)
         row["criteria"] = [criterion.row() for criterion in self.criteria]
+        if self.turns:
+            row["turns"] = list(map(asdict, self.turns))
         return row
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The case from its JSON. Raises ValueError if it is invalid."""
-        return _parse(cls, row)
-
-
-_OPTIONAL: Final = (
-    "cluster",
-    "turns",
-    "after",
-    "tags",
-    "difficulty",
-    "dialogue_register",
-)
 
 
 def conversation(turns: Iterable[Turn]) -> str:
@@ -186,44 +209,6 @@ class CaseSet:
 
     def __len__(self) -> int:
         return len(self.cases)
-
-
-class LogRow:
-    """A frozen dataclass that is a line of a log; enums are written by value."""
-
-    __slots__ = ()
-    left_out: ClassVar[tuple[str, ...]] = ()
-    """Fields that are not written where they are empty."""
-
-    def row(self) -> dict[str, Any]:
-        """The line as JSON."""
-        row = {name: getattr(self, name) for name in _shape(type(self))[1]}
-        for name in self.left_out:
-            if not row[name]:
-                del row[name]
-        return row
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Parse a line; unknown fields are ignored. Raises ValueError if it is invalid."""
-        return _parse(cls, row)
-
-
-T = TypeVar("T")
-
-
-def _parse(cls: type[T], row: Mapping[str, Any]) -> T:
-    try:
-        parsed: T = _shape(cls)[0].validate_python(row)
-    except ValidationError as exc:
-        raise ValueError(first_fault(exc)) from exc
-    return parsed
-
-
-_shape: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(
-    lambda cls: (TypeAdapter(cls), tuple(field.name for field in fields(cls)))
-)
-"""What parses a dataclass, and the names of its fields."""
 
 
 class AnswerState(StrEnum):

@@ -1,7 +1,7 @@
 """Rank verified bundles: one ranking for each set of cases, template and grader, each model once."""
 
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,6 +17,10 @@ from medlive.llm.registry import EMPTY, Registry
 
 MOST_UNSCORED: Final = 0.05
 """The highest share of cases without a score: leaving out bad cases would raise a mean."""
+
+
+Entry = tuple[BundleReport, GradedRun]
+"""A bundle that may be ranked, and its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +63,22 @@ def rank_bundles(
         CheckFailed: If bundles must not be published, and `allow` does not override it.
     """
     unranked: list[tuple[BundleReport, str]] = []
-    ranked: list[BundleReport] = []
-    sets: dict[object, list[BundleReport]] = {}
+    ranked: list[Entry] = []
+    sets: dict[object, list[Entry]] = {}
     for report in reports:
-        why = report.why_not
-        if report.run is not None:
-            why = _why_unranked(report.run, ranked, most_unscored)
-        if report.run is None or why:
+        run, why = report.run, report.why_not
+        if run is not None:
+            why = _why_unranked(run, ranked, most_unscored)
+        if run is None or why:
             unranked.append((report, why))
         else:
-            ranked.append(report)
-            sets.setdefault(_conditions(report.run), []).append(report)
+            ranked.append((report, run))
+            sets.setdefault(_conditions(run), []).append((report, run))
     rankings = []
     for together in sorted(sets.values(), key=len, reverse=True):
         left_out = _left_out(together, errata)
         runs = []
-        for report, run in zip(together, _runs(together), strict=True):
+        for report, run in together:
             folder = replace(run.run, path=report.path)
             runs.append(replace(run, run=without(folder, left_out)))
         table = score_runs(
@@ -87,16 +91,12 @@ def rank_bundles(
         )
         ranking = Ranking(
             table=table,
-            ranked=tuple(together),
+            ranked=tuple(report for report, _ in together),
             left_out=left_out,
             notes=tuple(_notes(together, left_out, errata)),
         )
         rankings.append(ranking)
     return Leaderboard(tuple(rankings), tuple(unranked))
-
-
-def _runs(reports: Iterable[BundleReport]) -> list[GradedRun]:
-    return [report.run for report in reports if report.run is not None]
 
 
 def _conditions(run: GradedRun) -> tuple[object, ...]:
@@ -119,7 +119,7 @@ def _texts(run: GradedRun) -> dict[str, str]:
 
 def _why_unranked(
     run: GradedRun,
-    earlier: Sequence[BundleReport],
+    earlier: Sequence[Entry],
     most_unscored: float,
 ) -> str:
     """Why a run is not ranked beside those before it; "" if it is."""
@@ -130,7 +130,7 @@ def _why_unranked(
         scored += all(met.get(criterion.id) is not None for criterion in case.criteria)
     if (share := 1 - scored / len(run.cases)) > most_unscored:
         return f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
-    for report, other in zip(earlier, _runs(earlier), strict=True):
+    for report, other in earlier:
         same_model, name = _model(run) == _model(other), report.path.name
         if same_model and _conditions(run) == _conditions(other):
             again = f"{info.model} is already ranked with {name}"
@@ -144,7 +144,7 @@ def _why_unranked(
 
 
 def _notes(
-    entries: Sequence[BundleReport],
+    entries: Sequence[Entry],
     left_out: RunErrata,
     errata: ErrataMode,
 ) -> Iterator[str]:
@@ -153,10 +153,10 @@ def _notes(
         Trust.INTEGRITY: "signed only with a key named in the bundle",
     }
     for trust, how in unproven.items():
-        names = [report.path.name for report in entries if report.trust is trust]
+        names = [report.path.name for report, _ in entries if report.trust is trust]
         if names:
             yield f"{how}, so the origin is not verified: {', '.join(names)}"
-    for report in entries:
+    for report, _ in entries:
         for note in report.notes:
             yield f"{report.path.name}: {note}"
     if left_out.concerned:
@@ -169,11 +169,11 @@ def _notes(
             yield f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all"
 
 
-def _left_out(entries: Sequence[BundleReport], errata: ErrataMode) -> RunErrata:
+def _left_out(entries: Sequence[Entry], errata: ErrataMode) -> RunErrata:
     """What any bundle leaves out and, with "apply", what is known to be withdrawn."""
     cases: set[str] = set()
     criteria: set[tuple[str, str]] = set()
-    for report in entries:
+    for report, _ in entries:
         info, known = report.info, report.withdrawn
         if info is not None:
             cases.update(info.withdrawn_cases)
@@ -181,4 +181,4 @@ def _left_out(entries: Sequence[BundleReport], errata: ErrataMode) -> RunErrata:
         if known is not None and errata is ErrataMode.APPLY:
             cases.update(known.cases)
             criteria.update(known.criteria)
-    return errata_of(_runs(entries)[0].run.cases, cases, criteria)
+    return errata_of(entries[0][1].run.cases, cases, criteria)

@@ -25,6 +25,7 @@ from medlive.evaluation.model import (
     CaseSet,
     EvaluationCase,
     Grade,
+    Origin,
     gradable,
     grade_keys,
 )
@@ -156,8 +157,13 @@ def _claim(
     rater: str,
 ) -> Grade:
     """A grade of nothing, by whom the verdicts of a file are said to be."""
-    model = rater or "unknown"
-    grade = Grade(
+    engine, model, mode = IMPORTED, rater or "unknown", Mode.CRITERION
+    digest = digest_json(["import", path.name, *filter(None, [rater])])
+    origin: Origin = "call"
+    if judge is not None:
+        engine, model, mode = judge.identity.engine, judge.identity.model, judge.mode
+        digest, origin = judge.digest, "import"
+    return Grade(
         case_id="",
         criterion_id="",
         key="",
@@ -167,25 +173,12 @@ def _claim(
         reason="",
         raw="",
         grader=model,
-        engine=IMPORTED,
+        engine=engine,
         model=model,
-        mode=judge.mode if judge else Mode.CRITERION,
+        mode=mode,
         prompt="unknown",
-        judge=digest_json(["import", path.name, *filter(None, [rater])]),
-    )
-    if judge is None:
-        return grade
-    who = judge.identity
-    named = replace(
-        grade,
-        grader=who.model,
-        engine=who.engine,
-        model=who.model,
-    )
-    return replace(
-        named,
-        judge=judge.digest,
-        origin="import",
+        judge=digest,
+        origin=origin,
     )
 
 
