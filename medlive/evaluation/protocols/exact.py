@@ -30,9 +30,8 @@ from medlive.evaluation.protocols.model import (
 )
 from medlive.text.quantities import Quantity, measured, numbers
 
-_ANSWER: Final = re.compile(
-    r"(?:answer|答案|结果)\s*(?:is|为|是)?\s*[:：=]?\s*(.*)", re.IGNORECASE
-)
+_ANSWER: Final = re.compile(r".*((?:answer|答案|结果).*)", re.IGNORECASE)
+"""From its last naming in a line on, with the word: a line that begins with "5." would be read as a list's."""
 _BLOCK: Final = re.compile(r"```(?:sql)?\s*(.*?)```", re.IGNORECASE | re.DOTALL)
 _BARE: Final = re.compile(
     r"\b(?:select\b|with\s+(?:recursive\s+)?\w+[^.]*?\bas\s*\().*",

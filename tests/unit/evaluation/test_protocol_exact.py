@@ -51,6 +51,8 @@ def subject(pairs: list[tuple[str, str]]) -> GradedRun:
     [
         ("First 3, then 4.\nAnswer: 12.5 mg", 12.5),
         ("约2周后剂量为500毫克", 500),
+        ("Of 2 steps. The answer is 5. It lies between 3 and 7.", 5),
+        ("My first answer was 4 mg; the answer is 6 mg, from 2 doses.", 6),
         ("答案是 7\n（共 3 步）", 7),
         ("none", None),
     ],
