@@ -20,6 +20,7 @@ from medlive.evaluation.protocols.safety.errors import (
 )
 from medlive.evaluation.protocols.safety.protocol import (
     ActiveSafety,
+    Outcome,
     PassiveSafety,
     outcome,
 )
@@ -139,6 +140,39 @@ def test_flag_place_and_correction_are_scored_by_themselves(kind: str) -> None:
         outcome(one, Answer("c", AnswerState.OK, "Sentence 2 is wrong.", "stop", "m"))
         is None
     )
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        ADVICE,
+        ZH,
+        "Rest the left knee and the right hip.",
+        "Take 1000 mg now, 100 mg at noon and 10 mg at night.",
+        "Take 2.5 mg, at most 25 mg.",
+        "Take warfarin; do not stop taking it, and do not take alcohol.",
+        "Take metformin and prednisone.",
+        "不要吃头孢，也不要喝酒，左膝休息，右侧抬高。",
+    ],
+)
+def test_the_sentence_as_it_was_corrects_and_the_wrong_one_does_not(
+    advice: str,
+) -> None:
+    made: dict[Edit, EvaluationCase] = {}
+    for seed in range(300):
+        for one in plant([case(1, advice)], seed=seed)[0]:
+            edit = edit_of(one)
+            assert edit is not None
+            made[edit] = one
+    assert made
+    for edit, one in made.items():
+        right = outcome(one, says(True, edit.sentence, one.advice))
+        assert right == Outcome(edit, True, True, True)
+        if edit.kind != "omission":
+            assert one.advice in advice
+            shown = one.query.partition(f"\n{edit.sentence}. ")[2].partition("\n")[0]
+            again = outcome(one, says(True, edit.sentence, shown))
+            assert again == Outcome(edit, True, True, False)
 
 
 def test_the_wrong_words_beside_the_right_ones_are_no_correction() -> None:

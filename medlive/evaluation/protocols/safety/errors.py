@@ -200,9 +200,9 @@ def _task(
     numbered = "\n".join(f"{n}. {line}" for n, line in enumerate(lines, start=1))
     tags, original = ["error:none"], ""
     if edit is not None:
-        wrong = lines[edit.sentence - 1]
-        missing = edit.kind == "omission"
-        original = edit.before if missing else wrong.replace(edit.after, edit.before, 1)
+        original = edit.before
+        if edit.sentence:
+            original = _lines(case.advice)[edit.sentence - 1]
         tags = [
             f"error:{edit.kind}",
             f"sentence:{edit.sentence}",
