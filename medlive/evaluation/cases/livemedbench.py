@@ -104,8 +104,8 @@ def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     entries = []
     for key, entry in data.items():
         if isinstance(entry, dict):
-            case_id = key if isinstance(key, str) else None
-            entries.append({**entry, "case_id": entry.get("case_id") or case_id})
+            is_named = entry.get("case_id") not in (None, "") or isinstance(key, int)
+            entries.append(entry if is_named else entry | {"case_id": key})
     if left_out := len(data) - len(entries):
         notes.append(f"{path.name}: {left_out} entries are no objects; left out")
     return entries

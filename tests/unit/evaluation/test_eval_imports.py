@@ -441,6 +441,13 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
     )
 
 
+def test_a_case_may_have_the_number_0(tmp_path: Path) -> None:
+    rows = [{"case_id": 0, "model_response": "Rest."}, {"model_response": "Go."}]
+    answers, notes = read_responses(write(tmp_path / "r.json", rows), "m")
+    assert [answer.case_id for answer in answers] == ["0"]
+    assert notes == ["r.json, entry 2: a response without a case_id; left out"]
+
+
 @pytest.mark.parametrize(
     "finish", ["stop", "length", "unknown", None, "content_filter"]
 )
