@@ -127,7 +127,7 @@ def plan(
     for number, anchor in enumerate(anchors, start=1):
         if enough is None and 100 * anchor.together <= error:
             enough = number
-        usd = cost_per_case(runs[anchor.column])
+        usd = cost_per_case(scored.models[anchor.column].run.run.path)
         row = {
             "models": number,
             "model": anchor.name,
