@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from medlive.errors import BadInput, CheckFailed, EvidenceUnavailable, MedliveError
-from medlive.evaluation.agreement.items import items_of
+from medlive.evaluation.agreement.humans import items_of
 from medlive.evaluation.bundles.files import RUN, read_bundle
 from medlive.evaluation.bundles.leaderboard import MOST_UNSCORED, rank_bundles
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle

@@ -358,7 +358,18 @@ def find_incomplete(
     """
     asked = [part for part in work if part.calls]
     if left and asked and all(part.silence for part in asked):
-        return _none_answered(asked)
+        last = asked[-1].silence
+        assert last is not None
+        hint = last.hint
+        if isinstance(last, CircuitOpen):
+            # Its own hint is for workers, which go on by themselves.
+            hint = (
+                "look at the address, the key and the network; the same command goes on"
+            )
+        calls = sum(part.calls for part in asked)
+        return EndpointUnavailable(
+            f"none of {calls} calls was answered, the last: {last.message}", hint=hint
+        )
     what = counted(left, one, many)
     stopped = next((part.stopped for part in work if part.stopped), None)
     if stopped and (left or always):
@@ -366,20 +377,6 @@ def find_incomplete(
             f"{stopped}; {what}", hint="the same command goes on from here"
         )
     return CheckFailed(what, hint=hint) if left else None
-
-
-def _none_answered(asked: Sequence[CallsMade]) -> EndpointUnavailable:
-    """The failure where no part of the work got an answer to its calls."""
-    last = asked[-1].silence
-    assert last is not None
-    hint = last.hint
-    if isinstance(last, CircuitOpen):
-        # Its own hint is for workers, which go on by themselves.
-        hint = "look at the address, the key and the network; the same command goes on"
-    calls = sum(part.calls for part in asked)
-    return EndpointUnavailable(
-        f"none of {calls} calls was answered, the last: {last.message}", hint=hint
-    )
 
 
 def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:

@@ -13,14 +13,16 @@ One published set is read as it is: K-QA's CSV (physicians on statements).
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from medlive.errors import BadInput
 from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows
+from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, read_table
+from medlive.grader.rated import verdict_id
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes, some
 
@@ -72,6 +74,25 @@ class HumanRatings:
     notes: tuple[str, ...] = ()
 
 
+def items_of(
+    cases: Iterable[EvaluationCase],
+    answers: Mapping[str, Answer],
+) -> dict[str, Place]:
+    """Every criterion of every gradable answer, by the item id that `medlive.grader.rated` makes."""
+    items: dict[str, Place] = {}
+    for case, answer in gradable(cases, answers):
+        for criterion in case.criteria:
+            item = verdict_id(
+                case.case_id,
+                case.question,
+                answer.digest,
+                criterion.id,
+                criterion.criterion,
+            )
+            items[item] = case.case_id, criterion.id
+    return items
+
+
 class _Rating(NamedTuple):
     """What a rater said."""
 
@@ -88,7 +109,7 @@ def read_humans(
 ) -> HumanRatings:
     """Read human ratings in medlive's own format, or K-QA's CSV of physicians.
 
-    `items` has the criteria of a run's item ids (`items.items_of`).
+    `items` has the criteria of a run's item ids (`items_of`).
 
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
@@ -211,16 +232,6 @@ def _ratings_of(
             yield line, str(exc)
 
 
-def _place_of(
-    item: str,
-    items: Mapping[str, Place] | None,
-) -> Place | None:
-    """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
-    if items is None:
-        raise ValueError(f"item {item[:40]!r} can only be read together with its run")
-    return items.get(item)
-
-
 def _row_ratings(
     values: Mapping[str, Any] | str,
     items: Mapping[str, Place] | None,
@@ -237,7 +248,11 @@ def _row_ratings(
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        about = _place_of(item, items) if item else (case_id, criterion)
+        if item and items is None:
+            raise ValueError(
+                f"item {item[:40]!r} can only be read together with its run"
+            )
+        about = (items or {}).get(item) if item else (case_id, criterion)
         yield _Rating(about, rater, _met(values["met"]))
     score = values.get("score")
     # A column that is empty beside a verdict is not a score that could not be given.

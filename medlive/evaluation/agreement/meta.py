@@ -11,8 +11,7 @@ from typing import Any, Final, Unpack
 import numpy as np
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.humans import HumanRatings, read_humans
-from medlive.evaluation.agreement.items import items_of
+from medlive.evaluation.agreement.humans import HumanRatings, items_of, read_humans
 from medlive.evaluation.agreement.stability import Repeated, repeated
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct

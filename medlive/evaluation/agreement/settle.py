@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.humans import HumanRatings
-from medlive.evaluation.agreement.items import items_of
+from medlive.evaluation.agreement.humans import HumanRatings, items_of
 from medlive.evaluation.agreement.judges import gradings
 from medlive.evaluation.agreement.meta import codes_of, read_people
 from medlive.evaluation.cases.benchmarks import Place

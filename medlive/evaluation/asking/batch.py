@@ -61,7 +61,9 @@ class BatchLog:
     """What `batches.jsonl` contains."""
 
     asked: dict[str, Row] = field(default_factory=dict)
-    """Calls by custom_id; `kind` is "asked" (verdicts) or "question" (an answer)."""
+    """Calls for verdicts, by custom_id."""
+    questions: dict[str, Row] = field(default_factory=dict)
+    """Calls for answers."""
     judges: dict[str, Row] = field(default_factory=dict)
     results: set[tuple[str, str]] = field(default_factory=set)
     """(custom_id, digest of the result line)."""
@@ -73,8 +75,10 @@ class BatchLog:
         match row["kind"]:
             case "judge":
                 self.judges[row["judge"]] = row
-            case "asked" | "question":
+            case "asked":
                 self.asked[row["custom_id"]] = row
+            case "question":
+                self.questions[row["custom_id"]] = row
             case "read":
                 self.results.add((row["custom_id"], row["digest"]))
                 self.answered.add(row["custom_id"])
@@ -179,18 +183,17 @@ def _lines_of(files: Sequence[Path]) -> Iterator[tuple[Path, int, bytes]]:
 
 def read_results(
     files: Sequence[Path],
-    kind: str,
+    asked: Mapping[str, Row],
     log: BatchLog,
     written: LogWriter,
     take: Callable[[Row, Row, bool], Iterable[str]],
     open_of: Callable[[Row], Iterable[object]],
 ) -> BatchRead:
-    """Read result files, of results and of errors, of calls of a kind ("asked" or "question").
+    """Read result files, of results and of errors, of these calls, by custom_id.
 
     `take` takes the result of a call, which may have been read before, and returns what it counts as; `open_of`
     says what of a call has no verdict or answer yet. What was read is marked in `written`.
     """
-    asked = {name: row for name, row in log.asked.items() if row["kind"] == kind}
     read = BatchRead(notes=list(log.notes))
     for path, number, line in _lines_of(files):
         where = f"{path.name}:{number}"
@@ -273,7 +276,7 @@ def write_answers(
                 custom_id = log.custom_id(
                     info.template.digest, model, info.parameters, asked.row()
                 )
-                if custom_id not in log.asked:
+                if custom_id not in log.questions:
                     row = {"custom_id": custom_id, "case_id": case.case_id}
                     written.add(row | {"kind": "question"})
                 messages = prompt.messages(asked, snippets.get(case.case_id, ()))
@@ -300,7 +303,7 @@ def read_answers(
         open_log(run_dir / BATCHES) as written,
     ):
         log = read_batch_log(run_dir)
-        if all(row["kind"] != "question" for row in log.asked.values()):
+        if not log.questions:
             raise BadInput(
                 f"no batch of questions was written of {run_dir}",
                 hint="medlive eval batch write --answers makes one",
@@ -326,7 +329,7 @@ def read_answers(
 
         return read_results(
             files,
-            "question",
+            log.questions,
             log,
             written,
             take,

@@ -115,7 +115,7 @@ def read_batch(
     run = open_run(run_dir)
     with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
         known = read_batch_log(run_dir)
-        if all(row["kind"] != "asked" for row in known.asked.values()):
+        if not known.asked:
             raise BadInput(
                 f"no batch was written of {run_dir}",
                 hint="medlive eval batch write makes one",
@@ -135,13 +135,12 @@ def read_batch(
                 known.notes.append(
                     f"{BATCHES}: calls of another version's prompt cannot be read"
                 )
-        for name, call in list(known.asked.items()):
-            if call.get("judge") not in judges:
-                del known.asked[name]
+        asked = {}
+        for name, call in known.asked.items():
+            if call.get("judge") in judges:
+                asked[name] = call
         results = _Results(run, judges, log, prices or {})
-        read = read_results(
-            files, "asked", known, written, results.take, results.open_of
-        )
+        read = read_results(files, asked, known, written, results.take, results.open_of)
     read.reasons = results.reasons
     if stale := read.counts["stale"]:
         read.notes.append(

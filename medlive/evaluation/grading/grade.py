@@ -154,7 +154,9 @@ async def grade_run(
     run = open_run(run_dir)
     answers, notes = run.answers()
     keys: list[str] = []
+    unanswered = dict.fromkeys(case.case_id for case in run.cases)
     for case, answer in gradable(run.cases, answers):
+        del unanswered[case.case_id]
         keys += grade_keys(case, answer, judge.digest).values()
     with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
@@ -181,11 +183,6 @@ async def grade_run(
         counts[met] += 1
         if met is None:
             reasons[kind_of(verdict.reason) if verdict else "not asked yet"] += 1
-    unanswered = []
-    for case in run.cases:
-        stored = answers.get(case.case_id)
-        if stored is None or not stored.gradable:
-            unanswered.append(case.case_id)
     return GradeResult(
         path=run.path,
         criteria=len(keys),

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from medlive.cli.evaluation.group import load
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.items import items_of
+from medlive.evaluation.agreement.humans import items_of
 from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.agreement.settle import UNSETTLED, settle

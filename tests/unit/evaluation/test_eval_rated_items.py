@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.humans import read_humans
-from medlive.evaluation.agreement.items import items_of
+from medlive.evaluation.agreement.humans import items_of, read_humans
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run

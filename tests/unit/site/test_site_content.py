@@ -12,7 +12,7 @@ from jinja2 import meta, nodes
 
 from medlive.__main__ import run
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.evaluation.agreement.items import items_of
+from medlive.evaluation.agreement.humans import items_of
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import RUN, archive
 from medlive.evaluation.scoring.refusals import Allow
