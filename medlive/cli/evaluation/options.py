@@ -360,15 +360,15 @@ def find_incomplete(
     if left and asked and all(part.silence for part in asked):
         last = asked[-1].silence
         assert last is not None
-        hint = last.hint
+        to_do = last.hint
         if isinstance(last, CircuitOpen):
             # Its own hint is for workers, which go on by themselves.
-            hint = (
+            to_do = (
                 "look at the address, the key and the network; the same command goes on"
             )
         calls = sum(part.calls for part in asked)
         return EndpointUnavailable(
-            f"none of {calls} calls was answered, the last: {last.message}", hint=hint
+            f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
         )
     what = counted(left, one, many)
     stopped = next((part.stopped for part in work if part.stopped), None)

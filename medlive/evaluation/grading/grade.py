@@ -156,7 +156,7 @@ async def grade_run(
     keys: list[str] = []
     unanswered = dict.fromkeys(case.case_id for case in run.cases)
     for case, answer in gradable(run.cases, answers):
-        del unanswered[case.case_id]
+        unanswered.pop(case.case_id, None)
         keys += grade_keys(case, answer, judge.digest).values()
     with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
