@@ -229,11 +229,12 @@ class Grading(Calls):
     def open(self) -> Engine:
         """The model that judges, by its name or as configured."""
         role = read_settings().roles.grader
-        return self._engine(role, self.grader, self.base_url, self.api_key_env)
+        price = read_price(self.price)
+        return self._engine(role, price, self.grader, self.base_url, self.api_key_env)
 
     @asynccontextmanager
     async def checker(self, grader: Engine) -> AsyncIterator[Engine]:
-        """The second judge of harm as configured, else the grader itself."""
+        """The second judge of harm as configured, at its own price, else the grader itself."""
         role = read_settings().roles.checker
         if role.engine == "rules":
             yield grader
@@ -244,13 +245,14 @@ class Grading(Calls):
     def _engine(
         self,
         role: RoleSettings,
+        price: Price | None = None,
         model: str | None = None,
         base_url: str | None = None,
         api_key_env: str | None = None,
     ) -> Engine:
         """A role's model, by its name and endpoint or as configured."""
         prices = dict(read_settings().prices)
-        if (price := read_price(self.price)) is not None:
+        if price is not None:
             role = role.model_copy(update={"price": price})
             prices[model or role.model or ""] = price
         return grader_engine(

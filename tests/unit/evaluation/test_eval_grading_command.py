@@ -3,13 +3,16 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from medlive.cli.evaluation import options
 from medlive.cli.main import build
+from medlive.config import Settings
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
@@ -194,3 +197,20 @@ async def test_repeats_that_are_not_answered_end_as_grading_does(
         )
         done = await command("grade", run, *asked)
     assert "none of 6 calls was answered" in str(done.exception)
+
+
+async def test_a_price_is_the_graders_and_the_second_judge_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = {
+        "engine": "openai",
+        "base_url": "http://127.0.0.1:9/v1",
+        "model": "second",
+        "price": {"input": 1.0, "output": 2.0},
+    }
+    settings = Settings.model_validate({"home": tmp_path, "roles": {"checker": role}})
+    monkeypatch.setattr(options, "read_settings", lambda: settings)
+    by = options.Grading(grader="m-1", base_url="http://127.0.0.1:9/v1", price="30,60")
+    async with aclosing(by.open()) as grader, by.checker(grader) as checker:
+        prices = [engine.price for engine in (grader, checker)]
+    assert [price.input for price in prices] == [30.0, 1.0]
