@@ -34,6 +34,7 @@ from openai import AsyncOpenAI
 from medlive.cli.output import COLLECT_AT
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import Work, grade_run
+from medlive.evaluation.grading.questions import ask_questions
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -42,7 +43,6 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
 )
 from medlive.evaluation.protocols.checklist.protocol import Checklist
-from medlive.evaluation.protocols.runner import run_protocol
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.grader.judge import Judge, Mode
@@ -282,10 +282,8 @@ async def checklist(url: str, concurrency: int, run: str) -> None:
     engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
     material, out = [load_graded(Path(run))], Path(f"{run}-protocols")
     try:
-        result = await run_protocol(
-            Checklist(rounds=PER_CASE),
-            material,
-            out,
+        result = await ask_questions(
+            *Checklist(rounds=PER_CASE).work(material, out),
             engine,
             concurrency=concurrency,
         )

@@ -17,14 +17,18 @@ from medlive.clock import now
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.cases.load import from_snapshot, load_cases
-from medlive.evaluation.grading.questions import JudgeReplies, QuestionsAsked
+from medlive.evaluation.grading.questions import (
+    JudgeReplies,
+    QuestionsAsked,
+    ask_questions,
+    read_findings,
+)
 from medlive.evaluation.model import (
     CaseSet,
     cluster_numbers,
 )
 from medlive.evaluation.protocols.model import Material, Protocol, Results
 from medlive.evaluation.protocols.registry import make_protocol
-from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.runs.templates import default_template
 from medlive.evaluation.scoring.ability import AbilityTable, abilities_of
@@ -373,8 +377,9 @@ async def ask_protocol(
     **how: Any,
 ) -> tuple[QuestionsAsked, Results]:
     """Ask a judge what a protocol needs; what it was asked, and the protocol's results."""
-    asked = await run_protocol(method, material, out, judge, **how)
-    findings, _ = read_findings(method, out, judge.identity)
+    source, log = method.work(material, out)
+    asked = await ask_questions(source, log, judge, **how)
+    findings, _ = read_findings(log, judge.identity)
     return asked, method.results(material, findings)
 
 

@@ -9,17 +9,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field, StringConstraints
 
 from medlive.errors import UsageError
-from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import (
     Question,
-    QuestionsAsked,
-    ask_questions,
-    plan_questions,
+    Source,
     read_findings,
     why_open,
 )
@@ -28,7 +26,7 @@ from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
 from medlive.grader.reply import Words
 from medlive.llm.ask import Loose, ReplyModel
-from medlive.llm.engine import Engine, EngineIdentity
+from medlive.llm.engine import EngineIdentity
 from medlive.text.quotes import quoted
 
 AUDIT: Final = "audit.jsonl"
@@ -291,40 +289,18 @@ class AuditTable:
         }
 
 
-async def audit_run(
+def audit_work(
     run: GradedRun,
-    engine: Engine,
     *,
     bottom: int = BOTTOM,
     metric: Metric = Metric.COMPLETE,
-    **how: Any,
-) -> QuestionsAsked:
-    """Find the root causes of the lowest-scoring cases that this auditor has not audited yet.
+) -> tuple[Source, Path]:
+    """For `ask_questions` and `plan_questions`: the cause of each of so many lowest scores by the metric, and the log.
 
-    `bottom` is how many of the lowest-scoring cases are audited, `metric` by which score; the other arguments and
-    errors are those of `ask_questions`. Raises UsageError if nothing is graded.
+    Raises UsageError if nothing is graded.
     """
     questions = find_bottom(run, bottom, metric).questions
-    return await ask_questions(
-        lambda _: questions,
-        run.run.path / AUDIT,
-        engine,
-        role="auditor",
-        **how,
-    )
-
-
-def plan_audit(
-    run: GradedRun,
-    identity: EngineIdentity,
-    *,
-    bottom: int = BOTTOM,
-    metric: Metric = Metric.COMPLETE,
-    **how: Any,
-) -> Plan:
-    """Plan the calls of `audit_run`, without repairs. Raises UsageError if the run is not graded."""
-    questions = find_bottom(run, bottom, metric).questions
-    return plan_questions(lambda _: questions, run.run.path / AUDIT, identity, **how)
+    return lambda _: questions, run.run.path / AUDIT
 
 
 def load_audit(

@@ -16,11 +16,11 @@ from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.model import Protocol, Results
 from medlive.evaluation.protocols.pairwise.protocol import CRITERIA, Pairwise
 from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
-from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.protocols.safety.protocol import ActiveSafety, PassiveSafety
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity, Request
 from medlive.report.portfolio import read_portfolio, write_portfolio
+from tests.support.judged import read_findings, run_protocol
 from tests.support.runs import made_cases, made_run
 from tests.unit.evaluation.conftest import Judge
 

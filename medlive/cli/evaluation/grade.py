@@ -23,11 +23,12 @@ from medlive.cli.evaluation.options import (
 from medlive.cli.output import Result, fields_of, progress, say, table_of
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading import direct
 from medlive.evaluation.grading import harm as harm_readings
+from medlive.evaluation.grading.direct import direct_work
 from medlive.evaluation.grading.grade import GradeResult, grade_run
 from medlive.evaluation.grading.harm import HarmResult
 from medlive.evaluation.grading.plan import plan_grading
+from medlive.evaluation.grading.questions import ask_questions, plan_questions
 from medlive.evaluation.grading.repeats import repeat_run
 from medlive.evaluation.model import CallsMade, EvaluationCase
 from medlive.evaluation.scoring.refusals import EVERYTHING
@@ -315,13 +316,14 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
     budget = by.budget(run_dir)
 
     def plan(engine: Engine, **how: Any) -> Result:
-        planned = direct.plan_direct(run_dir, engine.identity, **how)
+        who = engine.identity
+        planned = plan_questions(*direct_work(run_dir, who), who, **how)
         return plan_result({"path": run_dir, **planned.about}, planned, budget)
 
     async def ask(engine: Engine, **how: Any) -> Result:
         with progress("answers") as tick:
-            done = await direct.judge_direct(
-                run_dir,
+            done = await ask_questions(
+                *direct_work(run_dir, engine.identity),
                 engine,
                 progress=tick,
                 **how,

@@ -27,7 +27,7 @@ from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import Grid, Result, new_file, progress
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.questions import QuestionsAsked
+from medlive.evaluation.grading.questions import QuestionsAsked, plan_questions
 from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
@@ -41,7 +41,6 @@ from medlive.evaluation.protocols.registry import (
     known_protocols,
     make_protocol,
 )
-from medlive.evaluation.protocols.runner import plan_protocol
 from medlive.evaluation.protocols.safety.errors import plant
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
@@ -191,7 +190,7 @@ def _apply(
         return None, protocol.results(material, UNASKED)
 
     def plan(engine: Engine, **how: Any) -> Plan:
-        return plan_protocol(protocol, material, out, engine.identity, **how)
+        return plan_questions(*protocol.work(material, out), engine.identity, **how)
 
     async def ask(engine: Engine, **how: Any) -> tuple[QuestionsAsked, Results]:
         with progress(f"{protocol.name}: questions") as tick:

@@ -24,14 +24,17 @@ from medlive.cli.evaluation.options import (
 from medlive.cli.output import Grid, Result, counted, fields_of, progress, shortened
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.questions import QuestionsAsked
+from medlive.evaluation.grading.questions import (
+    QuestionsAsked,
+    ask_questions,
+    plan_questions,
+)
 from medlive.evaluation.idle import PenaltyUse, count_penalties
 from medlive.evaluation.root_causes import (
     AuditTable,
     RootCause,
-    audit_run,
+    audit_work,
     load_audit,
-    plan_audit,
 )
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection, marked
@@ -83,12 +86,8 @@ def audit(
     def plan(engine: Engine, **how: Any) -> dict[str, Plan]:
         plans = {}
         for path, run in zip(runs, graded, strict=True):
-            plans[str(path)] = plan_audit(
-                run,
-                engine.identity,
-                **which,
-                **how,
-            )
+            work = audit_work(run, **which)
+            plans[str(path)] = plan_questions(*work, engine.identity, **how)
         return plans
 
     async def ask(engine: Engine, **how: Any) -> list[QuestionsAsked]:
@@ -96,11 +95,11 @@ def audit(
         for run in graded:
             with progress(f"cases of {run.label}") as tick:
                 done.append(
-                    await audit_run(
-                        run,
+                    await ask_questions(
+                        *audit_work(run, **which),
                         engine,
+                        role="auditor",
                         progress=tick,
-                        **which,
                         **how,
                     )
                 )

@@ -6,25 +6,17 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field
 
 from medlive.errors import UsageError
-from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.questions import (
-    Question,
-    QuestionsAsked,
-    Source,
-    ask_questions,
-    plan_questions,
-    read_findings,
-)
+from medlive.evaluation.grading.questions import Question, Source, read_findings
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import open_run
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
-from medlive.llm.engine import Engine, EngineIdentity
+from medlive.llm.engine import EngineIdentity
 from medlive.llm.statements import words_before
 
 DIRECT: Final = "direct.jsonl"
@@ -42,28 +34,21 @@ class DirectReply(ReplyModel):
     score: float = Field(ge=0, le=1, allow_inf_nan=False)
 
 
-async def judge_direct(
-    run_dir: Path,
-    engine: Engine,
-    **how: Any,
-) -> QuestionsAsked:
-    """Ask for a score of every answer that can be judged and has none by this engine and prompt.
-
-    Arguments and errors are those of `ask_questions`; UsageError also for an engine that has no such task.
-    """
-    return await ask_questions(
-        _source(run_dir, engine.identity), run_dir / DIRECT, engine, **how
-    )
-
-
-def plan_direct(
+def direct_work(
     run_dir: Path,
     identity: EngineIdentity,
-    **how: Any,
-) -> Plan:
-    """What `judge_direct` would ask, if no reply had to be asked for twice. Raises UsageError for an engine that
-    has no such task."""
-    return plan_questions(_source(run_dir, identity), run_dir / DIRECT, identity, **how)
+) -> tuple[Source, Path]:
+    """For `ask_questions` and `plan_questions`: a score of every answer that can be judged, and the log.
+
+    Raises UsageError for an engine that has no such task.
+    """
+    if identity.engine == "rules":
+        raise UsageError(
+            "the rules engine gives no score of a whole answer",
+            hint="name a model: --grader and --base-url",
+        )
+    questions = _questions(run_dir)
+    return lambda _: questions, run_dir / DIRECT
 
 
 def read_direct(
@@ -82,16 +67,6 @@ def read_direct(
             reply = judge.get(question, DirectReply)
             scores[question.case_id] = reply.score if reply else None
     return judge.identity.model, scores
-
-
-def _source(run_dir: Path, identity: EngineIdentity) -> Source:
-    if identity.engine == "rules":
-        raise UsageError(
-            "the rules engine gives no score of a whole answer",
-            hint="name a model: --grader and --base-url",
-        )
-    questions = _questions(run_dir)
-    return lambda _: questions
 
 
 def _questions(run_dir: Path) -> list[Question]:

@@ -7,13 +7,15 @@ unanswered, a question without a usable reply ungraded, and a model without any 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from medlive.evaluation.grading.questions import JudgeReplies, Question
+from medlive.evaluation.grading.questions import JudgeReplies, Question, Source
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
@@ -92,6 +94,14 @@ class Protocol(BaseModel, ABC):
         Those that build on earlier replies come once these are there.
         """
         return ()
+
+    def work(
+        self,
+        material: Material,
+        out: Path,
+    ) -> tuple[Source, Path]:
+        """For `ask_questions` and `plan_questions`: what is asked, and the log in the folder `out`."""
+        return partial(self.questions, material), out / f"{self.name}.jsonl"
 
     @abstractmethod
     def results(

@@ -24,10 +24,8 @@ from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
     RootCause,
-    audit_run,
     find_bottom,
     load_audit,
-    plan_audit,
 )
 from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
@@ -48,6 +46,7 @@ from tests.support.bad_endpoint import (
     fails,
     sends,
 )
+from tests.support.judged import audit_run, plan_audit
 from tests.unit.evaluation.conftest import (
     AT,
     USE,

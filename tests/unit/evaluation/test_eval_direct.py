@@ -13,8 +13,6 @@ from medlive.errors import CheckFailed, ConfigError, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.direct import (
     DIRECT,
-    judge_direct,
-    plan_direct,
     read_direct,
 )
 from medlive.integrity.log import read_log
@@ -22,6 +20,7 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
 from medlive.llm.wire import Price
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
+from tests.support.judged import judge_direct, plan_direct
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply
 
 GOOD = '{"reasoning": "Right.", "score": 0.5}'

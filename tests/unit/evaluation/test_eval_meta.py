@@ -18,7 +18,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.judges import compare_judges
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.asking.run import import_answers
-from medlive.evaluation.grading.direct import DIRECT, judge_direct, read_direct
+from medlive.evaluation.grading.direct import DIRECT, read_direct
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.repeats import repeat_run
 from medlive.evaluation.model import (
@@ -32,6 +32,7 @@ from medlive.report.meta import MetaFile
 from medlive.statistics import raters as panels
 from medlive.statistics.correlation import kendall, pearson, pearson_p, spearman
 from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1
+from tests.support.judged import judge_direct
 from tests.unit.evaluation.conftest import AT, Judge, down, make_cases, reply, verdict
 
 AGREEMENT = Path(__file__).parents[4] / "shared" / "realdata" / "agreement"

@@ -19,10 +19,10 @@ from medlive.evaluation.protocols.checklist.people import (
 )
 from medlive.evaluation.protocols.checklist.protocol import Checklist
 from medlive.evaluation.protocols.registry import make_protocol
-from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import Reply, Request
+from tests.support.judged import read_findings, run_protocol
 from tests.unit.evaluation.conftest import AT, Judge, make_cases, reply
 
 CHECKLIST = [

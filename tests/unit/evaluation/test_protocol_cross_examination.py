@@ -9,14 +9,14 @@ import pytest
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import Answer, AnswerState
 from medlive.evaluation.protocols.cross_examination import CrossExamine
-from medlive.evaluation.protocols.runner import (
+from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.llm.engine import Request
+from tests.support.judged import (
     plan_protocol,
     read_findings,
     run_protocol,
 )
-from medlive.evaluation.runs.folder import ModelUse
-from medlive.evaluation.scoring.graded import GradedRun, load_graded
-from medlive.llm.engine import Request
 from tests.support.runs import run_of
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, reply
 

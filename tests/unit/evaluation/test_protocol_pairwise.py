@@ -22,16 +22,16 @@ from medlive.evaluation.protocols.pairwise.protocol import (
     Pairwise,
     check_pair,
 )
-from medlive.evaluation.protocols.runner import (
-    plan_protocol,
-    read_findings,
-    run_protocol,
-)
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Request
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
+from tests.support.judged import (
+    plan_protocol,
+    read_findings,
+    run_protocol,
+)
 from tests.support.runs import run_of
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, reply
 

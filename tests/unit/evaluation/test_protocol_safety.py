@@ -10,7 +10,6 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
-from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.protocols.safety.errors import (
     KINDS,
     Edit,
@@ -27,6 +26,7 @@ from medlive.evaluation.protocols.safety.protocol import (
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity
+from tests.support.judged import read_findings, run_protocol
 from tests.support.runs import run_of
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases
 
