@@ -192,13 +192,16 @@ def find_bottom(
             f"{run.run.path}: nothing is graded", hint="run medlive eval grade first"
         )
     metric = metric.equation_1
+    asked_as = {case.case_id: case for case, _ in run.answered()}
     scored: list[AuditedCase] = []
     states: Counter[str] = Counter()
     for score in run.case_scores(metric):
         if score.score is None:
             states[score.state] += 1
         else:
-            scored.append(AuditedCase(score, run.answers[score.case.case_id]))
+            case_id = score.case.case_id
+            in_context = replace(score, case=asked_as.get(case_id, score.case))
+            scored.append(AuditedCase(in_context, run.answers[case_id]))
     scored.sort(key=lambda case: (case.score.score, case.case_id))
     return Bottom(
         asked=asked,

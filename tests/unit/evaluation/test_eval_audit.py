@@ -538,3 +538,17 @@ async def test_dollars_are_the_folders_in_all(tmp_path: Path) -> None:
         assert "is spent" in str(again.exception)
         assert endpoint.asked == before
         assert [run["audited"] for run in json.loads(again.stdout)["runs"]] == [2, 0]
+
+
+async def test_the_auditor_sees_what_a_question_goes_on_from(run_dir: Path) -> None:
+    made = make_cases(2)
+    first, second = made.cases
+    cases = replace(made, cases=(first, replace(second, after=first.case_id)))
+    said = Model(lambda _: reply(ANSWER, model="cand-1"))
+    how: dict[str, Any] = {"use": USE, "created_at": AT, "template": "as-is"}
+    await run_model(cases, said, run_dir, **how)
+    await grade_run(run_dir, Judge(lambda _: verdict(False)), mode=Mode.CRITERION)
+    lowest = find_bottom(load_graded(run_dir)).lowest
+    asked = {case.case_id: case.question.inputs["question"] for case in lowest}
+    assert asked[first.case_id] == first.question
+    assert asked[second.case_id].startswith(f"user: {first.question}")
