@@ -13,7 +13,7 @@ One published set is read as it is: K-QA's CSV (physicians on statements).
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -109,27 +109,13 @@ def read_humans(
 ) -> HumanRatings:
     """Read human ratings in medlive's own format, or K-QA's CSV of physicians.
 
-    `items` has the criteria of a run's item ids (`items_of`).
+    `items` has the criteria of a run's item ids (`items_of`). A decision replaces "could not decide"; two different
+    decisions of one rater are a fault.
 
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    names = [path.name for path in paths]
-    files = {}
-    for path in paths:
-        name = path.name if names.count(path.name) == 1 else str(path)
-        files[name] = read_bytes(path)
-    return collect_ratings(files, items)
-
-
-def collect_ratings(
-    files: Mapping[str, bytes],
-    items: Mapping[str, Place] | None = None,
-) -> HumanRatings:
-    """The ratings of files by name. Raises BadInput as `read_humans`.
-
-    A decision replaces "could not decide"; two different decisions of one rater are a fault.
-    """
+    files = _read_files(paths)
     raters: dict[str, None] = {}
     verdicts: dict[Any, dict[str, Any]] = {}
     scores: dict[Any, dict[str, Any]] = {}
@@ -155,9 +141,9 @@ def collect_ratings(
                     faults.append(f"{where}: {fault}")
                 raters[rating.rater] = None
                 lines.setdefault(rating.about, where)
-    names = ", ".join(files)
+    name = ", ".join(files)
     if faults:
-        raise BadInput(f"{names}: {list_faults(faults)}", hint=FORMAT_HINT)
+        raise BadInput(f"{name}: {list_faults(faults)}", hint=FORMAT_HINT)
     if not raters:
         why, hint = "has no ratings", FORMAT_HINT
         if foreign:
@@ -165,11 +151,11 @@ def collect_ratings(
             hint = (
                 "name the run that was rated; its answers or criteria may have changed"
             )
-        raise BadInput(f"{names} {why}", hint=hint)
+        raise BadInput(f"{name} {why}", hint=hint)
     notes += _remarks(foreign, undecided, verdicts)
     digests = [digest_bytes(data) for data in files.values()]
     return HumanRatings(
-        name=names,
+        name=name,
         digest=digests[0] if len(digests) == 1 else digest_json(digests),
         raters=tuple(raters),
         verdicts=verdicts,
@@ -177,6 +163,16 @@ def collect_ratings(
         lines=lines,
         notes=tuple(notes),
     )
+
+
+def _read_files(paths: Sequence[Path]) -> dict[str, bytes]:
+    """The files by name, with their folders where two have the same."""
+    names = [path.name for path in paths]
+    files = {}
+    for path in paths:
+        name = path.name if names.count(path.name) == 1 else str(path)
+        files[name] = read_bytes(path)
+    return files
 
 
 def _add(

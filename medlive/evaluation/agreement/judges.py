@@ -15,7 +15,6 @@ import numpy as np
 from medlive.errors import UsageError
 from medlive.evaluation.model import (
     EvaluationCase,
-    EvaluationCriterion,
     cluster_numbers,
 )
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
@@ -238,7 +237,8 @@ def _by_group(
     **draws: Unpack[Draws],
 ) -> Iterator[GroupAgreement]:
     """The agreement on all criteria, by sign and by axis; a case's criteria are drawn together over all models."""
-    criteria: list[EvaluationCriterion] = []
+    points: list[float] = []
+    axes: list[str] = []
     cases: list[EvaluationCase] = []
     codes: list[tuple[int, int]] = []
     for run, other in pairs:
@@ -246,23 +246,22 @@ def _by_group(
             met = run.verdicts(case.case_id)
             met_by_other = other.verdicts(case.case_id)
             for criterion in case.criteria:
-                criteria.append(criterion)
+                points.append(criterion.points)
+                axes.append(criterion.axis or "")
                 cases.append(case)
                 code = code_of(met.get(criterion.id))
                 codes.append((code, code_of(met_by_other.get(criterion.id))))
-    if not criteria:
+    if not cases:
         return
     a, b = np.array(codes).T
     clusters = _clusters(cases)
-    points = np.array([criterion.points for criterion in criteria])
-    axes = np.array([criterion.axis or "" for criterion in criteria])
     groups = {
-        "all": points == points,
-        "positive": points > 0,
-        "negative": points < 0,
+        "all": np.full(len(points), True),
+        "positive": np.greater(points, 0),
+        "negative": np.less(points, 0),
     }
-    for axis in sorted(set(axes.tolist()) - {""}):
-        groups[axis] = axes == axis
+    for axis in sorted(set(axes) - {""}):
+        groups[axis] = np.equal(axes, axis)
     for group, kept in groups.items():
         if not kept.any():
             continue

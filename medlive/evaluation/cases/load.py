@@ -78,7 +78,6 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
                 origin=c.origin,
             )
             criteria.append(criterion)
-        unknown = {"unknown": None}
         evaluated = EvaluationCase(
             case_id=case.case_id,
             language=case.language,
@@ -92,10 +91,8 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
             theme=case.theme,
             specialty=case.specialty,
             first_release=case.first_release,
-            difficulty=unknown.get(case.difficulty, case.difficulty),
-            dialogue_register=unknown.get(
-                case.dialogue_register, case.dialogue_register
-            ),
+            difficulty=_known(case.difficulty),
+            dialogue_register=_known(case.dialogue_register),
         )
         cases.append(evaluated)
     return CaseSet(
@@ -109,6 +106,10 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
         verified=snapshot.verified,
         newer=unknown_note(manifest.unknown),
     )
+
+
+def _known(label: str) -> str | None:
+    return None if label == "unknown" else label
 
 
 def opening(thread: Thread) -> str:

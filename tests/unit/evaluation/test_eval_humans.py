@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from medlive.errors import BadInput
 from medlive.evaluation.agreement.humans import (
     HumanRatings,
-    collect_ratings,
     read_humans,
 )
 
@@ -31,7 +31,10 @@ def test_files_of_one_name_in_two_folders_are_both_read(tmp_path: Path) -> None:
 
 
 def read_ratings(data: bytes, name: str) -> HumanRatings:
-    return collect_ratings({name: data})
+    with TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_bytes(data)
+        return read_humans(path)
 
 
 TABLE = "case_id,criterion_id,rater,met,score\nc1,k1,安,true,\nc1,k2,安,0,\nc1,k3,安,,\nc1,,安,,0.25\n"
