@@ -32,6 +32,7 @@ from medlive.statistics.raters import Codes, PairAgreement, agree, code_of, mean
 _TOPS: Final = (1, 3, 5)
 Gradings = Mapping[str, Mapping[str, GradedRun]]
 """Model → judge's name → the grading."""
+Row = Mapping[str, str | Estimate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +44,6 @@ class GroupAgreement:
     pair: PairAgreement
     undecided: int
     """Criteria of the group that only one of the judges decided, or neither."""
-
-
-@dataclass(frozen=True, slots=True)
-class CaseScores:
-    """Two judges' scores of one model's cases (Equation 1), on those that both graded whole."""
-
-    model: str
-    first: str
-    second: str
-    spearman: Estimate
-    kendall: Estimate
-    mean_absolute_difference: Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedModel:
-    """One model under one judge, on the cases common to all models and judges."""
-
-    model: str
-    judge: str
-    score: Estimate
-    """The mean of Equation 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +73,10 @@ class Judges:
     models: tuple[str, ...]
     judges: tuple[str, ...]
     criteria: tuple[GroupAgreement, ...]
-    cases: tuple[CaseScores, ...]
-    scores: tuple[JudgedModel, ...]
+    cases: tuple[Row, ...]
+    """How alike two judges, `first` and `second`, score one `model`'s cases (Equation 1) that both graded whole."""
+    scores: tuple[Row, ...]
+    """The mean of Equation 1 of each `model` under each `judge`, on the cases common to all models and judges."""
     rankings: tuple[RankAgreement, ...]
     notes: tuple[str, ...]
 
@@ -120,7 +101,7 @@ def compare_judges(
     models = gradings(runs, judges)
     names = list(dict.fromkeys(chain.from_iterable(models.values())))
     criteria: list[GroupAgreement] = []
-    cases: list[CaseScores] = []
+    cases: list[Row] = []
     notes: list[str] = []
     for first, second in combinations(names, 2):
         pairs = []
@@ -129,7 +110,8 @@ def compare_judges(
                 continue
             pair = by_judge[first], by_judge[second]
             pairs.append(pair)
-            cases.append(_case_scores(model, first, second, pair, **draws))
+            about = {"model": model, "first": first, "second": second}
+            cases.append({**about, **_case_scores(pair, **draws)})
             unlike = len(pair[0].run.cases) - len(comparable(*pair))
             if unlike:
                 notes.append(
@@ -166,9 +148,9 @@ def _ranks(
     models: Gradings,
     judges: Sequence[str],
     **draws: Unpack[Draws],
-) -> tuple[list[JudgedModel], list[RankAgreement]]:
+) -> tuple[list[Row], list[RankAgreement]]:
     """Models that every judge graded, and their order under every two of them."""
-    scores: list[JudgedModel] = []
+    scores: list[Row] = []
     rankings: list[RankAgreement] = []
     if not models:
         return scores, rankings
@@ -176,7 +158,7 @@ def _ranks(
     for judge, own in zip(judges, values, strict=True):
         for model, column in zip(models, own.T, strict=True):
             mean = mean_of(column, clusters, **draws)
-            scores.append(JudgedModel(model, judge, mean))
+            scores.append({"model": model, "judge": judge, "score": mean})
     if len(models) > 1:
         for first, second in combinations(range(len(judges)), 2):
             ranks = compare_ranks(
@@ -290,26 +272,20 @@ def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
 
 
 def _case_scores(
-    model: str,
-    first: str,
-    second: str,
     pair: tuple[GradedRun, GradedRun],
     **draws: Unpack[Draws],
-) -> CaseScores:
+) -> dict[str, Estimate]:
     """How alike two judges score a model's cases."""
     scores = [run.whole_scores() for run in pair]
     ids = set.intersection(*map(set, scores))
     cases = [case for case in comparable(*pair) if case.case_id in ids]
     x, y = (np.array([own[case.case_id] for case in cases]) for own in scores)
     clusters = _clusters(cases)
-    return CaseScores(
-        model=model,
-        first=first,
-        second=second,
-        spearman=correlate("spearman", x, y, clusters=clusters, **draws),
-        kendall=correlate("kendall", x, y, clusters=clusters, **draws),
-        mean_absolute_difference=mean_of(np.abs(x - y), clusters, **draws),
-    )
+    return {
+        "spearman": correlate("spearman", x, y, clusters=clusters, **draws),
+        "kendall": correlate("kendall", x, y, clusters=clusters, **draws),
+        "mean_absolute_difference": mean_of(np.abs(x - y), clusters, **draws),
+    }
 
 
 def _clusters(cases: Sequence[EvaluationCase]) -> Codes:

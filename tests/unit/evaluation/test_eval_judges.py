@@ -99,7 +99,9 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         pytest.approx(0.8),
     )
     assert (ranking.reversed, dict(ranking.top)) == ((("v", "w"),), {1: 0, 3: 3})
-    scored = {(one.model, one.judge[0]): one.score.value for one in found.scores}
+    scored = {}
+    for row in found.scores:
+        scored[row["model"], row["judge"][0]] = row["score"].value
     assert [scored[m, j] for m in shares for j in "ms"] == pytest.approx(
         [share / 100 for both in shares.values() for share in both]
     )
@@ -120,7 +122,7 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         graded_by(name, far, lambda *_: True)
     disjoint = compare_judges([runs[0], far], ("mild", "strict"), draws=50)
     (none,) = disjoint.rankings
-    assert {one.score.value for one in disjoint.scores} == {None}
+    assert {row["score"].value for row in disjoint.scores} == {None}
     assert (none.cases, none.shift.value) == (0, None)
     for judges, said in ((("mild", "nobody"), "nobody"), (("mild",), "by two")):
         with pytest.raises(UsageError, match=said):
