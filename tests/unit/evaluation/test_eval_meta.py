@@ -388,9 +388,9 @@ async def test_graders_beside_each_other_and_one_with_itself(
         for met in (True, False)
     )
     (cases,) = judges.cases
-    assert cases.spearman.value == pytest.approx(spearman(ours, theirs))
-    assert cases.kendall.value == pytest.approx(kendall(ours, theirs))
-    assert cases.mean_absolute_difference.value == pytest.approx(
+    assert cases["spearman"].value == pytest.approx(spearman(ours, theirs))
+    assert cases["kendall"].value == pytest.approx(kendall(ours, theirs))
+    assert cases["mean_absolute_difference"].value == pytest.approx(
         np.abs(ours - theirs).mean()
     )
     # The first judge's verdicts in a folder of their own, whose log has lines that are no grades.
