@@ -228,6 +228,16 @@ def _ratings_of(
             yield line, str(exc)
 
 
+def _place_of(
+    item: str,
+    items: Mapping[str, Place] | None,
+) -> Place | None:
+    """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
+    if items is None:
+        raise ValueError(f"item {item[:40]!r} can only be read together with its run")
+    return items.get(item)
+
+
 def _row_ratings(
     values: Mapping[str, Any] | str,
     items: Mapping[str, Place] | None,
@@ -244,11 +254,7 @@ def _row_ratings(
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        if item and items is None:
-            raise ValueError(
-                f"item {item[:40]!r} can only be read together with its run"
-            )
-        about = (items or {}).get(item) if item else (case_id, criterion)
+        about = _place_of(item, items) if item else (case_id, criterion)
         yield _Rating(about, rater, _met(values["met"]))
     score = values.get("score")
     # A column that is empty beside a verdict is not a score that could not be given.

@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from medlive.errors import EndpointUnavailable
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.plan import planned_answers
 from medlive.evaluation.grading.questions import (
@@ -290,8 +291,6 @@ async def read_run(
     done = [row for row in rows if row.control is None]
     worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
-    asked = [stage for stage in stages if stage.calls]
-    is_silent = all(stage.silence for stage in asked)
     return HarmResult(
         path=run_dir,
         answers=len(items),
@@ -302,10 +301,16 @@ async def read_run(
         controls=control_figures(row for row in rows if row.control is not None),
         reasons=dict(reasons.most_common()),
         notes=stages[0].notes,
-        calls=sum(stage.calls for stage in asked),
+        calls=sum(stage.calls for stage in stages),
         stopped=stages[-1].stopped,
-        silence=asked[-1].silence if asked and is_silent else None,
+        silence=_silence(stages),
     )
+
+
+def _silence(stages: Sequence[QuestionsAsked]) -> EndpointUnavailable | None:
+    """Why the last call failed, where none of either judge was answered."""
+    silences = [stage.silence for stage in stages if stage.calls]
+    return silences[-1] if silences and all(silences) else None
 
 
 def _write_rows(
