@@ -53,7 +53,7 @@ def count_penalties(runs: Sequence[GradedRun]) -> tuple[PenaltyUse, ...]:
 
     An ungraded penalty was neither committed nor avoided.
     """
-    cases = {case.case_id: case for run in runs for case in run.run.cases}
+    cases = {case.case_id: case for run in runs for case in run.cases}
     uses = []
     for case_id, case in cases.items():
         for criterion in case.criteria:
@@ -63,9 +63,9 @@ def count_penalties(runs: Sequence[GradedRun]) -> tuple[PenaltyUse, ...]:
             for run in runs:
                 met = run.verdicts(case_id).get(criterion.id)
                 if met is not None:
-                    models.append(run.run.info.model)
+                    models.append(run.info.model)
                 if met:
-                    committed.append(run.run.info.model)
+                    committed.append(run.info.model)
             use = PenaltyUse(
                 case_id=case_id,
                 criterion_id=criterion.id,

@@ -268,7 +268,7 @@ class AuditTable:
                     "examples": shown,
                 }
             )
-        cases, bottom = self.run.run.info.cases, self.bottom
+        cases, bottom = self.run.info.cases, self.bottom
         return {
             "model": self.run.label,
             "cases": {

@@ -241,7 +241,7 @@ def leaderboard(
 def _describe(board: Leaderboard) -> Iterator[Grid | str]:
     for ranking in board.rankings:
         run = ranking.table.models[0].run
-        info, cases = run.run.info, run.run.info.cases
+        info, cases = run.info, run.info.cases
         assert run.grader is not None
         yield (
             f"{cases.name}, {counted(cases.count, 'case')} ({in_words(cases.selection)}); template "
@@ -271,7 +271,7 @@ def _key_of(report: BundleReport) -> str | None:
 
 def _ranking_json(ranking: Ranking) -> dict[str, object]:
     run = ranking.table.models[0].run
-    info, grader = run.run.info, run.grader
+    info, grader = run.info, run.grader
     conditions = {
         "snapshot": info.cases.name,
         "snapshot_digest": info.cases.digest,

@@ -29,7 +29,7 @@ def rests_on(runs: Iterable[GradedRun]) -> str:
     """The cases and the graders of a table's figures, for its title."""
     cases, graders = set(), set()
     for run in runs:
-        cases.add(run.run.info.cases.name)
+        cases.add(run.info.cases.name)
         if (grader := run.grader) is not None:
             graders.add(f"{grader.model} ({grader.engine} engine, {grader.mode} mode)")
     return f"{', '.join(sorted(cases))}, graded by {', '.join(sorted(graders)) or 'nobody'}"

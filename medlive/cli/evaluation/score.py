@@ -39,7 +39,7 @@ def scored(runs: list[Path], how: Scoring) -> ScoreTable:
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     graded = load_runs(runs, how.judge)
     registry = api.open_registry(how.models)
-    idle = registry.without_run(run.run.info.model for run in graded)
+    idle = registry.without_run(run.info.model for run in graded)
     if how.models and idle:
         names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
         have = counted(len(idle), "model has", "models have")

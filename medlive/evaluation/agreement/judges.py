@@ -112,7 +112,7 @@ def compare_judges(
             pairs.append(pair)
             about = {"model": model, "first": first, "second": second}
             cases.append({**about, **_case_scores(pair, **draws)})
-            unlike = len(pair[0].run.cases) - len(comparable(*pair))
+            unlike = len(pair[0].cases) - len(comparable(*pair))
             if unlike:
                 notes.append(
                     f"{model}: {unlike} cases have no answer, or another one or another rubric; left out"
@@ -257,9 +257,9 @@ def _by_group(
 
 def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
     """The cases that both runs have with the same question, criteria and answer."""
-    others = {case.case_id: case for case in second.run.cases}
+    others = {case.case_id: case for case in second.cases}
     cases = []
-    for case in first.run.cases:
+    for case in first.cases:
         other = others.get(case.case_id)
         answer = first.answers.get(case.case_id)
         other_answer = second.answers.get(case.case_id)
@@ -308,7 +308,7 @@ def _common_scores(
             shared.append(set(scores))
             shared.append({case.case_id for case in comparable(runs[0], run)})
     common = set.intersection(*shared)
-    cases = [case for case in runs[0].run.cases if case.case_id in common]
+    cases = [case for case in runs[0].cases if case.case_id in common]
     values = np.empty((len(models), len(judges), len(cases)))
     for row, scores in zip(
         values.reshape(len(columns), len(cases)), columns, strict=True

@@ -124,7 +124,7 @@ def make_bundle(
     if not 1 <= draws <= MOST_DRAWS:
         raise UsageError(f"expected 1 to {MOST_DRAWS} draws, got {draws}")
     check_figures([run], allow)
-    info = public_info(run.run.info)
+    info = public_info(run.info)
     rows = bundled_rows(run)
     if info.raw:
         raise UsageError(
@@ -151,7 +151,7 @@ def make_bundle(
         withdrawn_criteria=left_out.criteria if left_out else (),
         signing=signing,
     )
-    bundled = bundled_run(info, run.run.cases, rows)
+    bundled = bundled_run(info, run.cases, rows)
     evidence = run.run.evidence()
     files = run_files(bundled, None if evidence is None else evidence.data())
     files[SCORES] = encode_figures(bundle_scores(scored_part(bundled, about), about))
@@ -172,7 +172,7 @@ def canary_of_cases(info: RunInfo) -> str | None:
 def bundled_rows(run: GradedRun) -> BundledRows:
     """The latest answer of each case and the current grades, in the order of cases and criteria."""
     rows = BundledRows([], [], [])
-    for case in run.run.cases:
+    for case in run.cases:
         if case.case_id in run.answers:
             rows.answers.append(public_answer(run.answers[case.case_id]))
         grades = run.grades.get(case.case_id, {})
@@ -227,7 +227,7 @@ def bundled_run(
 def run_files(run: GradedRun, evidence: bytes | None) -> dict[str, bytes]:
     """The files of a run's folder that a bundle holds, by name; all but the cases."""
     rows = bundled_rows(run)
-    canary = canary_of_cases(run.run.info)
+    canary = canary_of_cases(run.info)
     files = {
         RESPONSES: encode_rows(rows.answers, canary),
         GRADES: encode_rows(rows.grades, canary),
@@ -237,13 +237,13 @@ def run_files(run: GradedRun, evidence: bytes | None) -> dict[str, bytes]:
     if evidence is not None:
         files[EVIDENCE] = evidence
     # Last, since it makes a folder a run.
-    files[RUN] = encode_document(run.run.info.model_dump(mode="json"))
+    files[RUN] = encode_document(run.info.model_dump(mode="json"))
     return files
 
 
 def scored_part(run: GradedRun, about: BundleInfo) -> GradedRun:
     """The run without what the bundle leaves out. Raises CheckFailed if no case is left."""
-    left_out = errata_of(run.run.cases, about.withdrawn_cases, about.withdrawn_criteria)
+    left_out = errata_of(run.cases, about.withdrawn_cases, about.withdrawn_criteria)
     return replace(run, run=without(run.run, left_out))
 
 

@@ -102,14 +102,14 @@ def rank_bundles(
 def _conditions(run: GradedRun) -> tuple[object, ...]:
     """What the entries of one ranking share: cases with their order, template, evidence and grader."""
     assert run.grader is not None  # verified bundles have verdicts
-    info, use = run.run.info, run.run.info.evidence
+    info, use = run.info, run.info.evidence
     evidence = use and (use.index_digest, use.top_k, use.undated)
     grader = replace(run.grader, answered_by=())
     return info.cases.rows, info.template, evidence, grader
 
 
 def _model(run: GradedRun) -> str:
-    return unicodedata.normalize("NFKC", run.run.info.model).casefold().strip()
+    return unicodedata.normalize("NFKC", run.info.model).casefold().strip()
 
 
 def _texts(run: GradedRun) -> dict[str, str]:
@@ -123,7 +123,7 @@ def _why_unranked(
     most_unscored: float,
 ) -> str:
     """Why a run is not ranked beside those before it; "" if it is."""
-    info, texts = run.run.info, _texts(run)
+    info, texts = run.info, _texts(run)
     scored = 0
     for case, _ in run.answered():
         met = run.verdicts(case.case_id)
@@ -136,7 +136,7 @@ def _why_unranked(
             again = f"{info.model} is already ranked with {name}"
             return f"{again}: a model is ranked once per set of conditions"
         # One run graded by two graders may be in two rankings.
-        same_run = same_model and info.template == other.run.info.template
+        same_run = same_model and info.template == other.info.template
         if not same_run and texts == _texts(other):
             alike = f"its answers are identical to those of {name}"
             return f"{alike}, under another model or template: it is unclear which model gave them"
@@ -181,4 +181,4 @@ def _left_out(entries: Sequence[Entry], errata: ErrataMode) -> RunErrata:
         if known is not None and errata is ErrataMode.APPLY:
             cases.update(known.cases)
             criteria.update(known.criteria)
-    return errata_of(entries[0][1].run.cases, cases, criteria)
+    return errata_of(entries[0][1].cases, cases, criteria)

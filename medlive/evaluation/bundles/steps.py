@@ -305,7 +305,7 @@ def check_evidence(state: Verification, out: Faults) -> None:
     except BadInput as exc:
         out.add(EVIDENCE, "snippets", exc.message[:200])
         return
-    cases = state.require_run().run.cases
+    cases = state.require_run().cases
     if book.data() != data or list(book.by_case) != [case.case_id for case in cases]:
         out.add(EVIDENCE, "every case of the run, in order and canonical form", "other")
         return
@@ -348,7 +348,7 @@ def check_rows(state: Verification, out: Faults) -> None:
                 what = "a row for the snapshot's cases and criteria, once and in order"
                 out.add(f"{name}:{number}", what, "another")
                 break
-    info, total = run.run.info, len(run.run.cases)
+    info, total = run.info, len(run.cases)
     missing = total - len(rows.answers)
     failed = sum(answer.state is AnswerState.FAILED for answer in rows.answers)
     unanswered = missing + sum(not answer.gradable for answer in rows.answers)
@@ -384,7 +384,7 @@ def check_judgements(state: Verification, out: Faults) -> None:
 def check_grader(state: Verification, out: Faults) -> None:
     """Check that the pinned grader alone gave all verdicts; note texts that differ from this version's."""
     run = state.require_run()
-    pinned, template = run.grader, run.run.info.template
+    pinned, template = run.grader, run.info.template
     if pinned is None:
         raise Skip("nothing is graded")
     names = ("engine", "model", "mode", "prompt", "judge")

@@ -152,7 +152,7 @@ def check_readings(
         harm: Its readings.
         out: Takes the faults.
     """
-    items = {item.id: item for item in items_of(run.run.cases, run.answers)}
+    items = {item.id: item for item in items_of(run.cases, run.answers)}
     unproven = 0
     judges = harm.judge, harm.reader, harm.checker
     for row in (*harm.rows.values(), *harm.controls):

@@ -111,7 +111,7 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
     """
     if report.run is None:
         raise UsageError(f"{report.path} cannot be unpacked: {report.why_not}")
-    files = {"cases.jsonl": lines_of(case.row() for case in report.run.run.cases)}
+    files = {"cases.jsonl": lines_of(case.row() for case in report.run.cases)}
     files |= run_files(report.run, report.evidence)
     with writing(out):
         empty = not out.exists() or (out.is_dir() and not any(out.iterdir()))

@@ -298,12 +298,12 @@ def export_run(
     written.
     """
     graded = load_graded(run) if isinstance(run, Path) else run
-    info = graded.run.info
+    info = graded.info
     stem = file_stem(info.model)
     name = info.cases.name.removesuffix(".json").removeprefix("LiveMedBench_")
     benchmark, gradings = _exported(graded)
     responses = []
-    for case in graded.run.cases:
+    for case in graded.cases:
         if case.case_id in graded.answers:
             responses.append(response_entry(case, graded.answers[case.case_id]))
     files = {
@@ -329,7 +329,7 @@ def _exported(graded: GradedRun) -> tuple[list[Any], list[Any]]:
     kept = _kept(graded)
     if kept is None:
         # LiveMedBench's files hold no origin: all their criteria count in the published script.
-        cases = [case.advice_only for case in graded.run.cases]
+        cases = [case.advice_only for case in graded.cases]
         gradings = [grade_entry(case, graded.verdicts(case.case_id)) for case in cases]
         return [case_entry(case) for case in cases], gradings
     # What was asked here has a usage; the file's grading is of the answer that came with it.
@@ -347,8 +347,8 @@ def left_out(graded: GradedRun) -> list[str]:
     if _kept(graded) is not None:
         return []
     added = ungraded = 0
-    unanswered = len(graded.run.cases)
-    for case in graded.run.cases:
+    unanswered = len(graded.cases)
+    for case in graded.cases:
         added += len(case.criteria) - len(case.advice_only.criteria)
     for case, _ in graded.answered():
         unanswered -= 1
