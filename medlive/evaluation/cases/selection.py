@@ -78,15 +78,19 @@ def in_words(selection: Mapping[str, Any] | None) -> str:
 
 
 def select(cases: CaseSet, selection: Selection) -> CaseSet:
-    """The part of the cases that fits all that is given, in their order. Raises UsageError when none does."""
-    chosen = [case for case in cases.cases if selection.fits(case)]
+    """The part of the cases that fits all that is given, in their order, without those that go on from one that is not
+    in it: nobody could ask them. Raises UsageError when none is left."""
+    # Sorted by these, no case comes before the one that it goes on from.
+    lots: dict[str | None, str] = {None: ""}
+    for case in cases.cases:
+        if selection.fits(case) and case.after in lots:
+            lots[case.case_id] = max(digest_text(case.case_id), lots[case.after])
+    del lots[None]
+    drawn = set(sorted(lots, key=lots.__getitem__)[: selection.limit])
+    chosen = [case for case in cases.cases if case.case_id in drawn]
     if not chosen:
         part = in_words(selection.as_json())
         raise UsageError(f"{cases.name} has no such cases: {part}")
-    if selection.limit is not None and selection.limit < len(chosen):
-        drawn = sorted((digest_text(case.case_id), case.case_id) for case in chosen)
-        ids = {case_id for _, case_id in drawn[: selection.limit]}
-        chosen = [case for case in chosen if case.case_id in ids]
     return replace(
         cases,
         cases=tuple(chosen),

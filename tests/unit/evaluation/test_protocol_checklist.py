@@ -11,6 +11,7 @@ import pytest
 from medlive.errors import BadInput
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.cases.selection import Selection, select
 from medlive.evaluation.protocols.checklist.people import (
     Judged,
     compare_with_people,
@@ -111,6 +112,15 @@ def test_a_question_goes_on_from_an_earlier_one_alone(tmp_path: Path) -> None:
         "1: after: no case 'g-1' before it; left out",
         "3: after: no case 'g-2' before it; left out",
     ]
+
+
+def test_a_part_holds_no_question_without_the_one_before_it(tmp_path: Path) -> None:
+    cases = load_cases(dataset(tmp_path / "dataset.jsonl"))
+    for limit in range(1, 6):
+        ids = [c.case_id for c in select(cases, Selection(limit=limit)).cases]
+        turns = [case_id for case_id in ids if case_id.startswith("mk-7")]
+        assert turns == ["mk-7-1", "mk-7-2", "mk-7-3"][: len(turns)]
+        assert len(ids) == limit
 
 
 async def test_what_follows_a_missing_answer_waits_for_it(tmp_path: Path) -> None:
