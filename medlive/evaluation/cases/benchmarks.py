@@ -52,8 +52,6 @@ Format = Literal["livemedbench", "healthbench", "kqa", "jsonl"]
 # --- a case's row, in medlive's fields or in others' names of them
 
 _Text = Annotated[str, Field(pattern=r"\S")]
-
-
 _Id = Annotated[
     _Text, BeforeValidator(lambda value: str(value) if type(value) is int else value)
 ]
