@@ -71,20 +71,11 @@ def test_every_kind_can_be_planted_in_both_languages(
         "You are right about the 3 weeks.",
         "Paracetamol alone does not help an acute back pain.",
         "多休息，不要担心。",
+        "Take 1,000 mg of this.",  # 000 is no dose
     ],
 )
 def test_what_is_no_medical_error_is_not_planted(text: str) -> None:
     assert list(edits(text)) == []
-
-
-def test_a_drug_that_begins_a_sentence_is_not_given_away_by_its_letter() -> None:
-    assert [
-        edit.after
-        for edit, _ in edits("Paracetamol helps. It is paracetamol that helps.")
-    ] == [
-        "Prednisolone",
-        "prednisolone",
-    ]
 
 
 def test_correct_ones_say_first_when_to_seek_help() -> None:
@@ -94,6 +85,22 @@ def test_correct_ones_say_first_when_to_seek_help() -> None:
     ]
     made, _ = plant(cases)
     assert {f"c{n}" for n in range(40, 60)} <= {one.case_id for one in made}
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("Do not take ibuprofen.", "Do take ibuprofen."),
+        ("Don't drive today.", "Do drive today."),
+        ("Left knee rest.", "Right knee rest."),
+        ("Paracetamol helps.", "Prednisolone helps."),
+    ],
+)
+def test_an_error_at_the_beginning_of_a_sentence_is_not_given_away(
+    text: str, wrong: str
+) -> None:
+    [lines] = [lines for _, lines in edits(text)]
+    assert lines == [wrong]
 
 
 def test_half_are_correct_and_the_same_seed_plants_the_same() -> None:

@@ -34,7 +34,7 @@ class Edit:
 
 
 _DOSE: Final = re.compile(
-    r"(?<![\d.])(\d+(?:\.\d+)?)(?=\s*(?:mg|mcg|µg|g|ml|IU|units?|毫克|微克|克|毫升|国际单位)(?![a-z]))",
+    r"(?<![\d.,])(\d+(?:\.\d+)?)(?=\s*(?:mg|mcg|µg|g|ml|IU|units?|毫克|微克|克|毫升|国际单位)(?![a-z]))",
     re.IGNORECASE,
 )
 _SIDE: Final = re.compile(
@@ -127,7 +127,8 @@ def edits(text: str) -> Iterator[tuple[Edit, list[str]]]:
     for place, line in enumerate(lines):
         rest = lines[place + 1 :]
         for kind, words, other in _changes(line):
-            after = other.title() if words[0].istitle() else other
+            # A small letter would give the error away.
+            after = other[0].upper() + other[1:] if words[0][0].isupper() else other
             changed = line[: words.start()] + after + line[words.end() :]
             edit = Edit(kind, place + 1, words[0], after)
             yield edit, [*lines[:place], changed, *rest]
