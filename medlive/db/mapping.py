@@ -87,12 +87,9 @@ def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
 async def read_records(
     session: AsyncSession, sql: str, values: Mapping[str, Any] | None = None
 ) -> list[Record]:
-    """A query's rows, each with its columns by name; texts, also those of `values`, are as they came."""
-    records: list[Record] = []
-    for row in await run_sql(session, sql, **(values or {})):
-        columns = _walk(row._asdict(), from_stored)
-        records.append(SimpleNamespace(**columns))
-    return records
+    """A query's rows, each with its columns by name."""
+    rows = await run_sql(session, sql, **(values or {}))
+    return [SimpleNamespace(**row) for row in rows.mappings()]
 
 
 async def find_rows(
@@ -102,8 +99,7 @@ async def find_rows(
     every = text(f"SELECT * FROM {table.__tablename__} {which}")
     rows = select(table).from_statement(every)
     stored = {"populate_existing": True}
-    named = _walk(values, to_stored)
-    return list(await session.scalars(rows, named, execution_options=stored))
+    return list(await session.scalars(rows, values, execution_options=stored))
 
 
 async def find_row(
@@ -123,21 +119,19 @@ async def read_as(
 
 async def read_value(session: AsyncSession, sql: str, /, **values: Any) -> Any:
     """The first value of a query's first row; None without a row."""
-    value = (await run_sql(session, sql, **values)).scalar()
-    return _walk(value, from_stored)
+    return (await run_sql(session, sql, **values)).scalar()
 
 
 async def read_column(session: AsyncSession, sql: str, /, **values: Any) -> list[Any]:
     """The first value of each of a query's rows."""
-    rows = await run_sql(session, sql, **values)
-    return [_walk(value, from_stored) for value in rows.scalars()]
+    return list((await run_sql(session, sql, **values)).scalars())
 
 
 async def run_sql(
     session: AsyncSession, sql: str, /, **values: Any
 ) -> Result[*tuple[Any, ...]]:
-    """Run a statement; the texts of `values` may hold any character."""
-    return await session.execute(text(sql), _walk(values, to_stored))
+    """Run a statement."""
+    return await session.execute(text(sql), values)
 
 
 @cache

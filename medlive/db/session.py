@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import (
     create_async_engine,
 )
 
-from medlive.db.mapping import dump_json, load_json, read_value, run_sql
+from medlive.db.mapping import read_value, run_sql
 from medlive.errors import (
     ConfigError,
     DatabaseForbidden,
@@ -37,13 +37,6 @@ Connection = AsyncConnection
 
 _POOL_SIZE = 16
 _POOL_WAIT_SECONDS = 120
-CONNECT_ARGUMENTS: dict[str, Any] = {
-    "connect_timeout": 10,
-    "application_name": "medlive",
-    "options": "-c timezone=UTC -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
-}
-"""What every connection asks for, sync or async: dates in UTC, a bounded wait, a name to be seen by, and that the
-server frees the locks of a machine that has vanished within half a minute."""
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
 _CHECKED = ("verify-full", "verify-ca")
 """The modes in which libpq checks the server's certificate."""
@@ -58,6 +51,19 @@ _PROBE = """
     SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number
 """
 """About a megabyte of rows and of log, which are never committed."""
+
+
+def connect_arguments() -> dict[str, Any]:
+    """What every connection asks for, sync or async: dates in UTC, any text, a bounded wait, a name to be seen by,
+    and that the server frees the locks of a machine that has vanished within half a minute."""
+    from medlive.db.adapters import ADAPTERS
+
+    return {
+        "connect_timeout": 10,
+        "application_name": "medlive",
+        "options": "-c timezone=UTC -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
+        "context": ADAPTERS,
+    }
 
 
 def parse_url(url: str) -> URL:
@@ -223,9 +229,7 @@ class Database:
                 max_overflow=0,
                 pool_timeout=_POOL_WAIT_SECONDS,
                 pool_pre_ping=True,
-                json_serializer=dump_json,
-                json_deserializer=load_json,
-                connect_args=CONNECT_ARGUMENTS,
+                connect_args=connect_arguments(),
                 hide_parameters=True,  # an error would quote threads
             )
         except ImportError as error:

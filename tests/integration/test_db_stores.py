@@ -22,7 +22,16 @@ from medlive.curation.model import (
 from medlive.db.audit.health import failed_threads
 from medlive.db.curation import curations, funnel
 from medlive.db.curation.replies import PostgresReplyStore
-from medlive.db.mapping import dump_json, from_stored, load_json, to_stored
+from medlive.db.mapping import (
+    dump_json,
+    from_stored,
+    load_json,
+    read_column,
+    read_records,
+    read_value,
+    run_sql,
+    to_stored,
+)
 from medlive.db.session import Database
 from medlive.db.threads import bands, threads
 from medlive.errors import BadInput, DatabaseUnavailable, MedliveError
@@ -147,6 +156,24 @@ def test_any_text_survives_the_database(value: str) -> None:
     written = dump_json({"k": [value, {value: 1}]})
     assert "\x00" not in written.replace("\\\\u0000", "")
     assert load_json(written) == {"k": [value, {value: 1}]}
+
+
+@pytest.mark.parametrize("value", ["a\x00b", "\ud800", "\U0010fffd0000;"])
+async def test_every_way_of_asking_gives_text_as_it_came(
+    database: Database, value: str
+) -> None:
+    query = """
+        SELECT CAST(:value AS text) AS plain, ARRAY[CAST(:value AS text)] AS listed, CAST(:json AS jsonb) AS json
+    """
+    given = {"value": value, "json": dump_json({"k": [value]})}
+    async with database.read() as session:
+        [row] = await run_sql(session, query, **given)
+        [record] = await read_records(session, query, given)
+        json = await read_value(session, "SELECT CAST(:json AS jsonb)", **given)
+        [text] = await read_column(session, "SELECT CAST(:value AS text)", **given)
+    expected = (value, [value], {"k": [value]})
+    assert tuple(row) == tuple(vars(record).values()) == expected
+    assert (text, json) == (value, {"k": [value]})
 
 
 # --- filters and the funnel ------------------------------------------------------------------------------

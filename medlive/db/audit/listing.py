@@ -25,7 +25,6 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.iso_weeks import week_bounds
-from medlive.db.mapping import to_stored
 from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError
 from medlive.guard.bounds import CURSOR_CHARS
@@ -198,7 +197,7 @@ def has_words(words: Any) -> Callable[[str], ColumnElement[bool]]:
     def search(text: str) -> ColumnElement[bool]:
         runs = _HAN.findall(text)
         pairs = [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
-        query: Any = func.plainto_tsquery("english", to_stored(_HAN.sub(" ", text)))
+        query: Any = func.plainto_tsquery("english", _HAN.sub(" ", text))
         if pairs:
             quoted = [f"'{pair}'" + ":*" * (len(pair) == 1) for pair in pairs]
             query = query.op("&&")(func.to_tsquery("simple", " & ".join(quoted)))
@@ -212,7 +211,7 @@ def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
     """A search for a text as it stands in one of some columns, in small tables."""
 
     def search(text: str) -> ColumnElement[bool]:
-        words = to_stored(text.strip())
+        words = text.strip()
         return or_(*(column.icontains(words, autoescape=True) for column in columns))
 
     return search
@@ -350,7 +349,7 @@ def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
                     raise ValueError(text)
                 values.append(literal(int(text), BigInteger))
             else:
-                values.append(literal(to_stored(text), kind))
+                values.append(literal(text, kind))
     except ValueError:
         raise UsageError(f"not the key of a row: {key[:80]!r}") from None
     return values

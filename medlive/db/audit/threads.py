@@ -8,7 +8,6 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from medlive.curation.model import Alignment
 from medlive.db.audit.listing import define_listing, has_words
 from medlive.db.tables.audit import ThreadStandingRow
-from medlive.db.tables.base import AnyText
 from medlive.db.tables.decisions import (
     ClaimEvidenceRow,
     ClaimVerdictRow,
@@ -52,7 +51,7 @@ def cited_words(*which: Any, label: Any = "") -> Any:
         ClaimEvidenceRow, PassageRow, PassageRow.key == ClaimEvidenceRow.passage_key
     )
     lines = cited.where(words.is_not(None), *which).scalar_subquery()
-    return func.coalesce(lines, cast([], ARRAY(Text)), type_=ARRAY(AnyText))
+    return func.coalesce(lines, cast([], ARRAY(Text)))
 
 
 _AGAINST = exists().where(
@@ -95,7 +94,7 @@ THREADS = define_listing(
     columns={
         "thread_id": ThreadRow.thread_id,
         "title": func.left(ThreadRevisionRow.title, TITLE_CHARS_SHOWN),
-        "detail": func.coalesce(CurationRow.detail, "", type_=AnyText()),
+        "detail": func.coalesce(CurationRow.detail, ""),
         "evidence": cited_words(
             ClaimEvidenceRow.curation_id == _S.curation_id,
             _AGAINST,

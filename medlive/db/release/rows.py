@@ -13,8 +13,7 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 from sqlalchemy import URL
 
-from medlive.db.mapping import from_stored, load_json
-from medlive.db.session import CONNECT_ARGUMENTS, unavailable
+from medlive.db.session import connect_arguments, unavailable
 from medlive.integrity.digest import canonical_json
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.freeze import Entries
@@ -31,7 +30,7 @@ _TEXTS: LiteralString = """
                     json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source,
                         c.tier, c.asked)
                     ORDER BY c.position
-                )::text
+                )
                 FROM criteria AS c WHERE c.case_id = r.case_id AND c.revision = r.revision
             ) AS criteria
         FROM case_revisions AS r WHERE r.case_id = m.case_id AND r.revision = m.revision OFFSET 0
@@ -106,13 +105,11 @@ class SnapshotReader(Entries):
     def changes(self, kind: ChangeKind) -> Iterator[Change]:
         """The cases that changed in this way since the parent, by case id."""
         for row in self._stream(_CHANGES, self._version | {"kind": kind.value}):
-            reason = from_stored(row.pop("reason"))
-            yield Change(kind, reason=reason, **row)
+            yield Change(kind, **row)
 
     def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
         """The entries of a section of `holdouts.json`, by its key."""
-        for row in self._stream(_HOLDOUTS[section], self._version):
-            yield {name: from_stored(value) for name, value in row.items()}
+        return self._stream(_HOLDOUTS[section], self._version)
 
     def _stream(
         self, query: LiteralString, values: Mapping[str, Any]
@@ -138,7 +135,7 @@ def read_snapshots(
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         with psycopg.Connection.connect(
-            plain, row_factory=dict_row, **CONNECT_ARGUMENTS
+            plain, row_factory=dict_row, **connect_arguments()
         ) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
@@ -152,9 +149,8 @@ def read_snapshots(
 
 def _case(row: DictRow) -> SnapshotCase:
     case_id, revision, criteria = row["case_id"], row["revision"], row.pop("criteria")
-    texts = {name: from_stored(row[name]) for name in ("narrative", "query", "advice")}
     own_criteria = []
-    for number, *values in load_json(criteria) if criteria else ():
+    for number, *values in criteria or ():
         criterion = SnapshotCriterion(
             criterion_id=f"{case_id}-{number}",
             case_id=case_id,
@@ -162,8 +158,6 @@ def _case(row: DictRow) -> SnapshotCase:
             **dict(zip(_OF_CRITERION, values, strict=True)),
         )
         own_criteria.append(criterion)
-    parts = from_stored(row["asked"])
-    texts["asked"] = canonical_json(parts) if parts else ""
-    if (overruled := row["overruled"]) is not None:
-        texts["overruled"] = from_stored(overruled)
-    return SnapshotCase(**row | texts, criteria=tuple(own_criteria))
+    parts = row.pop("asked")
+    asked = canonical_json(parts) if parts else ""
+    return SnapshotCase(**row, asked=asked, criteria=tuple(own_criteria))

@@ -173,7 +173,7 @@ _OWN_REPLIES = f"""
     WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})
 """
 _LOOSE_REPLIES = """
-    SELECT request_digest, task, CAST(inputs AS text), text FROM replies AS reply
+    SELECT request_digest, task, inputs, text FROM replies AS reply
     WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
 """
 _ERASE_REPLIES = """
@@ -385,7 +385,7 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     rows = await run_sql(session, _LOOSE_REPLIES)
     loose = {}
     for digest, task, inputs, reply in rows:
-        loose[digest] = (task, _long_texts(load_json(inputs)), reply)
+        loose[digest] = (task, _long_texts(inputs), reply)
     digests: set[str] = set()
     wanted = _long_texts(list(texts))
     while wanted:
