@@ -39,9 +39,7 @@ def account_name(text: str) -> str | None:
     return name if _NAME.fullmatch(name) else None
 
 
-async def invite(
-    session: Session, name: str, role: Role, *, by: str | None = None
-) -> str:
+async def invite(session: Session, name: str, role: Role) -> str:
     """Make an account; return the token of the link that sets its password within `LINK_LASTS`.
 
     Raises:
@@ -59,7 +57,7 @@ async def invite(
             hint=f"medlive user reset {spelled} makes a new link",
         )
     token = _give_link(account)
-    await record(session, Act.INVITE, f"account:{spelled}", by=by, role=role.value)
+    await record(session, Act.INVITE, f"account:{spelled}", by=None, role=role.value)
     return token
 
 

@@ -1,8 +1,10 @@
 """Harvests, imports, runs and evaluations: recorded, taken up again, found again."""
 
 import asyncio
+import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from medlive.db.tables.intake import (
     SourceKind,
 )
 from medlive.db.tables.release import EvaluationRunRow
+from medlive.db.threads.takedowns import erase_thread
+from medlive.db.threads.threads import ensure_sources
 from medlive.errors import MedliveError, UsageError
 from medlive.integrity.digest import digest_text
 from medlive.sources.drift import Compared
@@ -63,7 +67,8 @@ async def start(
 
 async def finish(database: Database, run: harvests.StartedRun, **how: Any) -> None:
     async with database.begin() as session:
-        await harvests.finish_harvest(session, run, {"pages": 1}, **how)
+        await harvests.add_counts(session, run, {"pages": 1})
+        await harvests.finish_harvest(session, run, **how)
 
 
 async def listed(
@@ -130,10 +135,11 @@ async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(
         await harvests.add_counts(session, run, {"pages": 2, "listed": 5})
         await harvests.add_counts(session, run, {})
     later = await start(database, "2026.W10")
-    for late in (harvests.add_counts, harvests.finish_harvest):
+    add_late = partial(harvests.add_counts, counts={"pages": 9})
+    for late in (add_late, harvests.finish_harvest):
         with pytest.raises(MedliveError, match="taken this harvest over"):
             async with database.begin() as session:
-                await late(session, run, {"pages": 9})
+                await late(session, run)
     await finish(database, later)
     async with database.begin() as session:
         row = (
@@ -467,6 +473,22 @@ async def test_imports_and_their_bad_lines_are_recorded(
     ]
 
 
+@pytest.mark.parametrize("as_escapes", [True, False])
+async def test_a_takedown_withholds_a_line_however_it_is_spelt(
+    database: Database, as_escapes: bool
+) -> None:
+    thread = {"source": "论坛", "thread_id": "咳\U0010fffd"}
+    line = json.dumps(thread, ensure_ascii=as_escapes)
+    async with database.begin() as session:
+        run = await runs.start_import(session, "f.jsonl")
+        problem = ImportProblem(1, "not_json", "no JSON", line)
+        await runs.save_problems(session, run, "f.jsonl", [problem])
+        await ensure_sources(session, [thread["source"]], SourceKind.FILE)
+        await erase_thread(session, *thread.values(), "the author asked")
+        [kept] = await session.scalars(select(ImportProblemRow))
+    assert kept.excerpt == "(taken down)"
+
+
 async def test_runs_and_evaluations_are_recorded(database: Database) -> None:
     async with runs.recorded_run(
         database, "curate", {"limit": None}, iso_week="2026.W10"
@@ -498,7 +520,7 @@ async def test_harvests_of_a_week_are_found_by_source(database: Database) -> Non
         one = await harvests.start_harvest(session, "icliniq", "2026.W40")
         await harvests.start_harvest(session, "sdn", "2026.W40")
         await harvests.start_harvest(session, "dxy", "2026.W39")
-        await harvests.finish_harvest(session, one, {})
+        await harvests.finish_harvest(session, one)
         found = await harvests.list_sources(session)
     assert [(s.name, s.last_run, s.last_outcome) for s in found] == [
         ("dxy", "2026.W39", "running"),

@@ -100,8 +100,6 @@ _START = """
     SET outcome = 'running', finished_at = NULL, problem = NULL, starts = run.starts + 1
     RETURNING id, starts, started_at
 """
-"""A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1),
-started_at."""
 
 
 async def start_harvest(
@@ -150,16 +148,15 @@ async def add_counts(
 async def finish_harvest(
     session: AsyncSession,
     run: StartedRun,
-    counts: Mapping[str, int],
     *,
     problem: str | None = None,
     partial: bool = False,
 ) -> None:
     """End a run: done, failed with its problem, or `partial` when it stopped at a limit that was set.
 
-    `counts` are added to what it has. Raises MedliveError where another process has taken it over.
+    Raises MedliveError where another process has taken it over.
     """
-    await add_counts(session, run, counts)
+    await add_counts(session, run, {})
     outcome = RunOutcome.PARTIAL if partial else RunOutcome.DONE
     if problem is not None:
         outcome = RunOutcome.FAILED

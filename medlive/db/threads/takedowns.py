@@ -4,18 +4,19 @@ What may not change lets go of these rows alone, and in this transaction alone (
 frozen snapshot holds stays, and with it empty rows of the decision and the revision that it came from.
 """
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
-from json import JSONDecodeError
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import func
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import erase_reasons, record
 from medlive.db.harvest.archives import mark_unswept
+from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.mapping import (
     dump_json,
     find_rows,
@@ -24,7 +25,6 @@ from medlive.db.mapping import (
     read_records,
     read_value,
     run_sql,
-    to_stored,
 )
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.tables.people import Act
@@ -133,7 +133,8 @@ _BY_NAME = {
     "frontier": "DELETE FROM frontier WHERE source = :source AND thread_id = :thread_id",
     "import_problems": f"""
         UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'
-        WHERE position(:quoted_id in excerpt) > 0 AND position(:quoted_source in excerpt) > 0
+        WHERE EXISTS (SELECT FROM unnest(CAST(:quoted_ids AS text[])) AS id WHERE position(id in excerpt) > 0)
+        AND EXISTS (SELECT FROM unnest(CAST(:quoted_sources AS text[])) AS name WHERE position(name in excerpt) > 0)
     """,
 }
 _URLS = """
@@ -263,19 +264,15 @@ async def take_down_alone(session: AsyncSession) -> None:
     await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
 
-class Traces(NamedTuple):
-    """What a thread is known by in pages of its source."""
-
-    urls: frozenset[str]
-    titles: frozenset[str]
-
-
-async def traces_of(session: AsyncSession, source: str, thread_id: str) -> Traces:
-    """The addresses and titles that a thread has had here; both empty when nothing is known of it."""
+async def traces_of(
+    session: AsyncSession, source: str, thread_id: str
+) -> tuple[set[str], set[str]]:
+    """The addresses and the titles that a thread has had here, by which pages of its source show it; both empty
+    when nothing is known of it."""
     named = {"source": source, "thread_id": thread_id}
-    urls = frozenset(await read_column(session, _URLS, **named))
-    titles = frozenset(await read_column(session, _TITLES, **named))
-    return Traces(urls - {""}, titles - {""})
+    urls = await read_column(session, _URLS, **named)
+    titles = await read_column(session, _TITLES, **named)
+    return set(urls) - {""}, set(titles) - {""}
 
 
 async def frozen_with(
@@ -295,7 +292,6 @@ async def erase_thread(
     *,
     texts: Collection[str] = (),
     showing: Sequence[int] = (),
-    alive_s: float = 10.0,
     by: str | None = None,
 ) -> Counter[str]:
     """Erase a thread and leave its takedown; table → rows, `replies_shared` those kept for other threads.
@@ -303,7 +299,7 @@ async def erase_thread(
     `texts`: its messages, raw and as engines saw them, by which replies are found that no decision rests on yet;
     `showing`: fetches of other pages that show it, whose bytes go as well. The files that hold any of its bytes
     are marked unswept. Doing it again is harmless. Raises CheckFailed while a living worker (its heartbeat is not
-    older than `alive_s`) curates the thread: what it stores next would not be found.
+    older than STALLED_AFTER_S) curates the thread: what it stores next would not be found.
     """
     # Neither filters nor imports have its rows in hand meanwhile.
     await take_turn(session)
@@ -315,13 +311,13 @@ async def erase_thread(
     # First no worker can take it up any more, then none has it.
     counts: Counter[str] = Counter()
     await _erase(session, counts, {"jobs": _JOBS}, pk=pk)
-    if await read_value(session, _UNDER_WAY, pk=pk, alive_s=alive_s):
+    if await read_value(session, _UNDER_WAY, pk=pk, alive_s=STALLED_AFTER_S):
         raise CheckFailed(
             f"{source}/{thread_id} is being curated at this moment",
             hint="try again when the worker is done with it",
         )
     await run_sql(session, _TAKE_DOWN, **named, reason=reason)
-    traces = await traces_of(session, source, thread_id)
+    urls, _ = await traces_of(session, source, thread_id)
     ids = list(showing)
     archives = await read_column(session, _OWN_ARCHIVES, **named, ids=ids)
     digests = set(await read_column(session, _OWN_REPLIES, pk=pk))
@@ -336,13 +332,14 @@ async def erase_thread(
         erase_replies = {"replies": _ERASE_REPLIES}
         await _erase(session, counts, erase_replies, digests=sorted(digests))
         counts["replies_shared"] += len(digests) - counts["replies"]
+    # As a line of a file may spell them: with characters as they are, or as escapes
     quoted = {
-        "quoted_id": dump_json(to_stored(thread_id)),
-        "quoted_source": dump_json(source),
+        "quoted_ids": [dump_json(thread_id), json.dumps(thread_id)],
+        "quoted_sources": [dump_json(source), json.dumps(source)],
     }
     await _erase(session, counts, _BY_NAME, **named, **quoted)
     await _erase(session, counts, {"pages_showing_it": _FORGET_PLACES}, ids=ids)
-    for url in sorted(traces.urls):
+    for url in sorted(urls):
         await _erase(session, counts, _MENTIONS, url=url, withheld=_WITHHELD)
     await mark_unswept(session, archives)
     counts["archives"] += len(archives)
@@ -397,7 +394,7 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
                 continue
             digests.add(digest)
             if task.startswith("screener"):
-                with suppress(JSONDecodeError):
+                with suppress(json.JSONDecodeError):
                     reply = load_json(reply)
                 wanted += _long_texts(reply)
     return digests

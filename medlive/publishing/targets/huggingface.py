@@ -72,19 +72,19 @@ class HubRepository:
             CheckFailed: If the tag exists with other files; nothing is sent.
             ServiceUnavailable: If the hub refuses or cannot be reached; the hint says what to do.
         """
-        version = prepared.manifest.version
+        version = prepared.version
         done = Published(version, prepared.digest, self.where, prepared.signed, dry_run)
         with self._clear_errors():
             existing = self._tags()
             tags = existing or frozenset()
-            done.sent = sorted(prepared.sums)
+            done.sent = list(prepared.files)
             if existing is not None:
                 check_errata_kept(prepared, self.where, self._read)
                 done.sent = self._missing(
                     version if version in tags else _MAIN, prepared
                 )
-            done.already = sorted(prepared.sums.keys() - set(done.sent))
-            done.bytes_sent = sum(prepared.sums[name].size for name in done.sent)
+            done.already = sorted(prepared.files.keys() - set(done.sent))
+            done.bytes_sent = sum(prepared.files[name].size for name in done.sent)
             if version in tags and done.sent:
                 raise self._other_bytes(f"the tag {version}", done.sent)
             if dry_run:
@@ -120,7 +120,7 @@ class HubRepository:
         )
         files = {file.path: file for file in tree if isinstance(file, RepoFile)}
         missing = []
-        for name, entry in sorted(prepared.sums.items()):
+        for name, entry in prepared.files.items():
             file = files.get(name)
             if file is None or file.size != entry.size:
                 missing.append(name)
@@ -128,7 +128,7 @@ class HubRepository:
                 if file.lfs.sha256 != entry.sha256:
                     missing.append(name)
             else:
-                data = (prepared.folder / name).read_bytes()
+                data = (prepared.path / name).read_bytes()
                 blob = b"blob %d\0" % len(data) + data
                 if (
                     file.blob_id
@@ -139,7 +139,7 @@ class HubRepository:
 
     def _release(self, prepared: PreparedRelease, *, aside: bool) -> None:
         """Make the commit and the tag; `aside`: not on main, which has a newer version."""
-        version = prepared.manifest.version
+        version = prepared.version
         branch = f"publish-{version}" if aside else _MAIN
         if aside:
             self._api.create_branch(
@@ -148,8 +148,8 @@ class HubRepository:
         commit = self._api.upload_folder(
             repo_id=self._repository,
             repo_type=_KIND,
-            folder_path=prepared.folder,
-            allow_patterns=sorted(prepared.sums),
+            folder_path=prepared.path,
+            allow_patterns=list(prepared.files),
             delete_patterns=[*REQUIRED, SUMS, SIGNATURE],
             commit_message=f"medlive {version}",
             revision=branch,
