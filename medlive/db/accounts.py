@@ -248,7 +248,7 @@ async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     before the password is tried.
     """
     values = {"subject": subject, "window": ATTEMPTS_WINDOW}
-    [counted] = await read_records(session, _COUNT_ATTEMPT, values)
+    [counted] = await read_records(session, _COUNT_ATTEMPT, **values)
     return counted.attempts, counted.until
 
 

@@ -105,7 +105,7 @@ async def list_entries(
         "chars": LOG_CHARS_SHOWN,
     }
     entries = []
-    for row in await read_records(session, _ENTRIES, values):
+    for row in await read_records(session, _ENTRIES, **values):
         row.action = Act(row.action)
         entries.append(AuditLogRow(**vars(row)))
     return entries

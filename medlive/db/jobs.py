@@ -112,9 +112,7 @@ async def count_jobs(session: AsyncSession) -> Sequence[Record]:
     Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (those that wait for
     their time after a failure) and servers (processes that serve the queue now).
     """
-    return await read_records(
-        session, _JOBS, {"queues": [queue.value for queue in Queue]}
-    )
+    return await read_records(session, _JOBS, queues=[queue.value for queue in Queue])
 
 
 async def list_jobs(
@@ -141,4 +139,4 @@ async def list_jobs(
         ORDER BY job.id LIMIT :limit
     """
     values = {"queue": queue, "status": status, "after": after, "limit": limit}
-    return await read_records(session, query, values)
+    return await read_records(session, query, **values)

@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import Record, dump_json, read_column, read_records, read_value
+from medlive.db.mapping import Record, read_column, read_records, read_value
 from medlive.db.schema.rights import expected_rights
 
 _QUEUES = """
@@ -79,7 +80,7 @@ async def queue_health(session: AsyncSession) -> Sequence[Record]:
     """The queues that have jobs which could be done now: queue, ready (how many), since (when the oldest of them
     could; None: unknown), worked (whether a live worker does a job of it), workers (how many serve it)."""
     workers = await workers_by_queue(session)
-    queues = await read_records(session, _QUEUES, {"stalled": 2 * STALLED_AFTER_S})
+    queues = await read_records(session, _QUEUES, stalled=2 * STALLED_AFTER_S)
     for queue in queues:
         queue.workers = workers.get(queue.queue, 0)
     return queues
@@ -98,7 +99,7 @@ async def failed_threads(
 
     Each has revision_pk, source, thread_id, and of the attempt stage, reason, detail, attempt, finished_at.
     """
-    return await read_records(session, _FAILURES, {"most": most})
+    return await read_records(session, _FAILURES, most=most)
 
 
 async def count_decided(session: AsyncSession, since: datetime) -> int:
@@ -138,8 +139,7 @@ async def missing_rights(session: AsyncSession) -> Sequence[Record]:
                 right = right | {"privilege": privilege}
                 for name in columns.split(","):
                     wanted.append(right | {"col": name.strip(' "') or None})
-    rows = {"wanted": dump_json(wanted)}
-    missing = await read_records(session, _WITHOUT, rows)
+    missing = await read_records(session, _WITHOUT, wanted=Json(wanted))
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)
     # Roles belong to the server: one that has nothing here is of another instance.

@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.iso_weeks import week_bounds
+from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError
 from medlive.guard.bounds import CURSOR_CHARS
@@ -191,20 +192,16 @@ def define_listing(
     )
 
 
-def has_words(words: Any) -> Callable[[str], ColumnElement[bool]]:
-    """A search for rows whose tsvector, made by `medlive_words`, has all words of a text."""
-
-    def search(text: str) -> ColumnElement[bool]:
-        runs = _HAN.findall(text)
-        pairs = [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
-        query: Any = func.plainto_tsquery("english", _HAN.sub(" ", text))
-        if pairs:
-            quoted = [f"'{pair}'" + ":*" * (len(pair) == 1) for pair in pairs]
-            query = query.op("&&")(func.to_tsquery("simple", " & ".join(quoted)))
-        matches: ColumnElement[bool] = words.op("@@")(query)
-        return matches
-
-    return search
+def has_words(text: str) -> ColumnElement[bool]:
+    """The condition that a thread has all words of a text; `medlive_words` lists them."""
+    runs = _HAN.findall(text)
+    pairs = [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
+    query: Any = func.plainto_tsquery("english", _HAN.sub(" ", text))
+    if pairs:
+        quoted = [f"'{pair}'" + ":*" * (len(pair) == 1) for pair in pairs]
+        query = query.op("&&")(func.to_tsquery("simple", " & ".join(quoted)))
+    matches: ColumnElement[bool] = ThreadStandingRow.words.op("@@")(query)
+    return matches
 
 
 def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:

@@ -62,7 +62,7 @@ CALLS = define_listing(
     sorts={"decided": _S.changed_at},
     key=(AgentCallRow.curation_id, AgentCallRow.position),
     moment=_S.changed_at,
-    search=has_words(_S.words),
+    search=has_words,
 )
 
 
@@ -107,7 +107,7 @@ CLAIMS = define_listing(
     sorts={"decided": _S.changed_at},
     key=(_C.curation_id, _C.element_id),
     moment=_S.changed_at,
-    search=has_words(_S.words),
+    search=has_words,
 )
 
 

@@ -64,7 +64,7 @@ _SHARED: dict[str, Any] = {
     "sorts": {"changed": _S.changed_at, "posted": _S.posted_at},
     "key": (_S.thread_id,),
     "moment": _S.changed_at,
-    "search": has_words(_S.words),
+    "search": has_words,
 }
 _HAS_CASE = _S.status != literal_column("''")  # Spelt as in the partial indexes
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
 
@@ -43,6 +42,7 @@ _PARTS: Mapping[str, tuple[type[Any], type[Any]]] = {
 """Field of a curation → what it is a tuple of, and the table of that."""
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
 _OWN = "WHERE curation_id = :curation ORDER BY position"
+_RETRIEVED = "WHERE key IN (SELECT passage_key FROM claim_evidence WHERE curation_id = :curation)"
 
 
 async def save_curation(
@@ -289,23 +289,15 @@ def _evidence_rows(
 async def _load_claims(
     session: AsyncSession, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
-    query = (
-        select(tables.ClaimEvidenceRow, tables.PassageRow)
-        .join(
-            tables.PassageRow,
-            tables.PassageRow.key == tables.ClaimEvidenceRow.passage_key,
-        )
-        .where(tables.ClaimEvidenceRow.curation_id == curation_id)
-        .order_by(tables.ClaimEvidenceRow.position)
-    )
+    own = {"curation": curation_id}
+    passages = {}
+    for passage in await find_rows(session, tables.PassageRow, _RETRIEVED, **own):
+        passages[passage.key] = passage
     by_element: dict[str, list[Any]] = defaultdict(list)
-    for row, passage in await session.execute(query):
-        by_element[row.element_id].append((row, passage))
-    rows = select(tables.ClaimVerdictRow).where(
-        tables.ClaimVerdictRow.curation_id == curation_id
-    )
+    for row in await find_rows(session, tables.ClaimEvidenceRow, _OWN, **own):
+        by_element[row.element_id].append((row, passages[row.passage_key]))
     claims = []
-    for claim in await session.scalars(rows.order_by(tables.ClaimVerdictRow.position)):
+    for claim in await find_rows(session, tables.ClaimVerdictRow, _OWN, **own):
         met = by_element[claim.element_id]
         hits = []
         for row, passage in met:

@@ -42,7 +42,7 @@ class PostgresReplyStore:
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest. Raises DatabaseUnavailable."""
         async with self._db.read() as session:
-            rows = await read_records(session, _FIND, {"digest": request_digest})
+            rows = await read_records(session, _FIND, digest=request_digest)
         for row in rows:
             thinking, answer = split_thinking(row.text)
             return Reply(

@@ -129,7 +129,7 @@ async def read_threads_after(
         SELECT DISTINCT thread_id FROM fetches WHERE {_IS_PAGE} AND thread_id > :after ORDER BY 1 LIMIT :limit
     """
     values = {"source": source, "after": after, "limit": limit}
-    return [row.thread_id for row in await read_records(session, query, values)]
+    return [row.thread_id for row in await read_records(session, query, **values)]
 
 
 async def latest_readings(
@@ -179,7 +179,7 @@ async def _fetched_pages(
     """Every page that was fetched of these threads, of each thread the newest first."""
     values = {"source": source, "thread_ids": list(thread_ids)}
     pages = []
-    for row in await read_records(session, _FETCHED, values):
+    for row in await read_records(session, _FETCHED, **values):
         place = Place(row.archive_offset, row.archive_length)
         pages.append(read(KeptPage, row, place=place))
     return pages

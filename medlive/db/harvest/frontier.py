@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json, find_rows, read, read_value, row_of, run_sql
+from medlive.db.mapping import find_rows, read, read_value, row_of, run_sql
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.sources.ledger import KnownThread
@@ -115,7 +116,7 @@ async def save_listed(
         rows.append(row | {"reason": reason})
     if rows:
         named = {"source": source, "run_id": run_id, "list_key": list_key}
-        await run_sql(session, _LIST, **named, rows=dump_json(rows))
+        await run_sql(session, _LIST, **named, rows=Json(rows))
 
 
 async def settle(
@@ -123,7 +124,7 @@ async def settle(
 ) -> None:
     """What became of threads that were asked for."""
     if settled:
-        rows = dump_json([row_of(FrontierRow, s) for s in settled])
+        rows = Json([row_of(FrontierRow, s) for s in settled])
         values = {"source": source, "run_id": run_id, "rows": rows}
         await run_sql(session, _SETTLE, **values)
 

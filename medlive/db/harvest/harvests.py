@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from psycopg.types.json import Json
 from sqlalchemy import func, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import record
 from medlive.db.harvest.frontier import unsettle
 from medlive.db.mapping import (
-    dump_json,
     find_rows,
     insert_rows,
     read,
@@ -137,7 +137,7 @@ async def add_counts(
 
     Raises MedliveError where one has: what this process would write belongs to that one now.
     """
-    named = {"run_id": run.run_id, "start": run.start, "added": dump_json(dict(counts))}
+    named = {"run_id": run.run_id, "start": run.start, "added": Json(dict(counts))}
     if await read_value(session, _ADD_COUNTS, **named) is None:
         raise MedliveError(
             "another process has taken this harvest over, as the connection that held its lock was lost",
@@ -201,7 +201,7 @@ async def list_state(
     """
     own = await session.get(ListCursorRow, (run_id, key), populate_existing=True)
     values = {"run": run_id, "source": source, "key": key}
-    [earlier] = await read_records(session, _EARLIER, values)
+    [earlier] = await read_records(session, _EARLIER, **values)
     next_url = own.next_url if own is not None else None
     return ListState(
         finished=own is not None and own.finished_at is not None,
@@ -233,10 +233,10 @@ async def run_figures(
     many threads ended so, with "listed": how many its lists showed that were to be read."""
     named = {"run_id": run_id}
     shares = {}
-    for field in await read_records(session, _FIELDS, named):
+    for field in await read_records(session, _FIELDS, **named):
         shares[field.key] = (float(field.share), field.n)
     ends: Counter[str] = Counter()
-    for end in await read_records(session, _ENDS, named):
+    for end in await read_records(session, _ENDS, **named):
         ends[end.name] = end.n
     return shares, ends
 
@@ -258,7 +258,7 @@ async def past_measures(
     began anew."""
     values = {"source": source, "before": before_run, "runs": runs}
     measures: dict[int, dict[str, Measure]] = {}
-    for figure in await read_records(session, _PAST, values):
+    for figure in await read_records(session, _PAST, **values):
         own = measures.setdefault(figure.run_id, {})
         if figure.measure is not None:
             own[figure.measure] = figure.value, figure.n
@@ -269,7 +269,7 @@ async def latest_measures(
     session: AsyncSession, source: str
 ) -> tuple[str, list[Compared]] | None:
     """The ISO week and the figures of the source's latest run that has any."""
-    [latest] = await read_records(session, _MEASURED, {"source": source})
+    [latest] = await read_records(session, _MEASURED, source=source)
     if latest.id is None:
         return None
     own = "WHERE run_id = :run ORDER BY measure"
@@ -279,7 +279,7 @@ async def latest_measures(
 
 async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | None:
     """The source's latest harvest that has ended, and whether it has figures; None without any."""
-    for run in await read_records(session, _LATEST, {"source": source}):
+    for run in await read_records(session, _LATEST, source=source):
         return run.id, run.is_measured
     return None
 

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 from sqlalchemy import URL
 
-from medlive.db.session import connect_arguments, unavailable
+from medlive.db.session import CONNECT_ARGUMENTS, unavailable
 from medlive.integrity.digest import canonical_json
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.freeze import Entries
@@ -135,7 +135,7 @@ def read_snapshots(
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         with psycopg.Connection.connect(
-            plain, row_factory=dict_row, **connect_arguments()
+            plain, row_factory=dict_row, **CONNECT_ARGUMENTS
         ) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
-from medlive.db.session import connect_arguments, connection_url, translated_errors
+from medlive.db.session import CONNECT_ARGUMENTS, connection_url, translated_errors
 from medlive.errors import ConfigError, DatabaseUnavailable, SchemaUnsuitable
 
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -24,7 +24,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 def connect(url: str) -> Iterator[Connection]:
     """A connection outside the pool. Raises DatabaseUnavailable, also for a lock that was not to be had."""
     parsed = connection_url(url)
-    engine = create_engine(parsed, poolclass=NullPool, connect_args=connect_arguments())
+    engine = create_engine(parsed, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS)
     try:
         with translated_errors(parsed), engine.connect() as connection:
             yield connection

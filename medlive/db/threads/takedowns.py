@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import product
 from typing import Any
 
+from psycopg.types.json import Json
 from sqlalchemy import func
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -18,9 +19,7 @@ from medlive.db.audit_log import erase_reasons, record
 from medlive.db.harvest.archives import mark_unswept
 from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.mapping import (
-    dump_json,
     find_rows,
-    load_json,
     read_column,
     read_records,
     read_value,
@@ -250,7 +249,7 @@ async def keep_out(
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
     ]
     await no_takedown(session)
-    rows = await find_rows(session, TakedownRow, _AMONG, keys=dump_json(keys))
+    rows = await find_rows(session, TakedownRow, _AMONG, keys=Json(keys))
     return {(row.source, row.thread_id) for row in rows}
 
 
@@ -280,7 +279,7 @@ async def frozen_with(
 ) -> list[tuple[str, str]]:
     """(snapshot's version, case id) of every frozen snapshot that shows a case of the thread."""
     named = {"source": source, "thread_id": thread_id}
-    rows = await read_records(session, _FROZEN, named)
+    rows = await read_records(session, _FROZEN, **named)
     return [(row.version, row.case_id) for row in rows]
 
 
@@ -332,10 +331,9 @@ async def erase_thread(
         erase_replies = {"replies": _ERASE_REPLIES}
         await _erase(session, counts, erase_replies, digests=sorted(digests))
         counts["replies_shared"] += len(digests) - counts["replies"]
-    # As a line of a file may spell them: with characters as they are, or as escapes
     quoted = {
-        "quoted_ids": [dump_json(thread_id), json.dumps(thread_id)],
-        "quoted_sources": [dump_json(source), json.dumps(source)],
+        "quoted_ids": _spellings(thread_id),
+        "quoted_sources": _spellings(source),
     }
     await _erase(session, counts, _BY_NAME, **named, **quoted)
     await _erase(session, counts, {"pages_showing_it": _FORGET_PLACES}, ids=ids)
@@ -395,9 +393,14 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
             digests.add(digest)
             if task.startswith("screener"):
                 with suppress(json.JSONDecodeError):
-                    reply = load_json(reply)
+                    reply = json.loads(reply)
                 wanted += _long_texts(reply)
     return digests
+
+
+def _spellings(text: str) -> list[str]:
+    """A text as JSON has it: with characters as they are, and as escapes."""
+    return [json.dumps(text, ensure_ascii=False), json.dumps(text)]
 
 
 def _long_texts(value: Any) -> list[str]:

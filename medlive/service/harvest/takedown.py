@@ -12,9 +12,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
-from medlive.db.harvest.archives import Archive, fetches_in, list_archives
+from medlive.db.harvest.archives import fetches_in, list_archives
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables.intake import FetchRow
+from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.db.threads.takedowns import (
     erase_thread,
     frozen_with,
@@ -159,7 +159,7 @@ async def _find_showing_fetches(
     word = re.escape(thread_id.encode())
     id_as_word = re.compile(rb"(?<![0-9A-Za-z])" + word + rb"(?![0-9A-Za-z])")
 
-    def search(archive: Archive, kept: Collection[FetchRow]) -> list[int]:
+    def search(archive: ArchiveRow, kept: Collection[FetchRow]) -> list[int]:
         fetch_ids = []
         fetches = {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):
@@ -181,7 +181,7 @@ async def _find_showing_fetches(
     damaged: list[ArchiveDamaged] = []
     archives = await database.ask(list_archives, source)
     for archive in archives:
-        kept = await database.ask(fetches_in, archive.archive_id)
+        kept = await database.ask(fetches_in, archive.id)
         try:
             fetch_ids += await asyncio.to_thread(search, archive, kept)
         except ArchiveDamaged as error:
