@@ -80,9 +80,6 @@ async def finish_import(
     run.finished_at = func.now()
 
 
-RunRecord = PipelineRunRow
-
-
 @asynccontextmanager
 async def recorded_run(
     database: Database,
@@ -90,7 +87,7 @@ async def recorded_run(
     settings: Mapping[str, Any],
     *,
     iso_week: str | None = None,
-) -> AsyncIterator[RunRecord]:
+) -> AsyncIterator[PipelineRunRow]:
     """Record the block as a run of a command; logs get the run's id.
 
     The block may set the run's `counts`, and `failed`, or `partial` where something is to be done again.

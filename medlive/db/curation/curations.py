@@ -238,15 +238,17 @@ async def _save_parts(
         parts[tables.ClaimEvidenceRow] += _evidence_rows(curation_id, claim, passages)
     # In one order for everybody, so that two processes never wait for each other crosswise.
     parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
-    if (reading := curation.second_reading) is not None:
-        row = row_of(examinations.SecondReadingRow, reading, curation_id=curation_id)
-        parts[examinations.SecondReadingRow] = [row]
-    if (asked := curation.cross_examination) is not None:
-        row = row_of(examinations.CrossExaminationRow, asked, curation_id=curation_id)
-        parts[examinations.CrossExaminationRow] = [row]
-        parts[examinations.CrossQuestionRow] = rows(
-            examinations.CrossQuestionRow, asked.questions
-        )
+    asked = curation.cross_examination
+    for table, part in (
+        (examinations.SecondReadingRow, curation.second_reading),
+        (examinations.CrossExaminationRow, asked),
+    ):
+        if part is not None:
+            parts[table] = [row_of(table, part, curation_id=curation_id)]
+    questions = asked.questions if asked else ()
+    parts[examinations.CrossQuestionRow] = rows(
+        examinations.CrossQuestionRow, questions
+    )
     await insert_parts(session, parts, known=[tables.PassageRow])
 
 

@@ -241,9 +241,6 @@ _CHANGES = (
 )
 
 
-HeldOut = SnapshotMemberRow
-
-
 async def unchecked(
     session: AsyncSession, parent: str | None, digest: str, *, after: str, most: int
 ) -> list[tuple[str, int]]:
@@ -314,7 +311,7 @@ async def add_members(
     version: str,
     *,
     due: Sequence[str],
-    held_out: Iterable[HeldOut],
+    held_out: Iterable[SnapshotMemberRow],
 ) -> None:
     """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
     of `due` is shown now. Those of `held_out` are newly held out, with what stands for each."""

@@ -26,12 +26,11 @@ _TEXTS: LiteralString = """
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
             r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register,
             r.ceiling, r.floor, r.separation, r.ordinary, r.asked, r.overruled, (
-                SELECT json_agg(
-                    json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source,
-                        c.tier, c.asked)
-                    ORDER BY c.position
-                )
-                FROM criteria AS c WHERE c.case_id = r.case_id AND c.revision = r.revision
+                SELECT json_agg(c ORDER BY c.position) FROM (
+                    SELECT concat(case_id, '-', criterion_id) AS criterion_id, case_id, revision, position, criterion,
+                        axis, points, origin, source, tier, asked
+                    FROM criteria WHERE case_id = r.case_id AND revision = r.revision
+                ) AS c
             ) AS criteria
         FROM case_revisions AS r WHERE r.case_id = m.case_id AND r.revision = m.revision OFFSET 0
     ) AS r
@@ -64,19 +63,6 @@ _HOLDOUTS: Mapping[str, LiteralString] = {
         " WHERE version = %(version)s AND kind = 'dropped' ORDER BY commitment COLLATE \"C\""
     ),
 }
-
-
-_OF_CRITERION = (
-    "position",
-    "criterion",
-    "axis",
-    "points",
-    "origin",
-    "source",
-    "tier",
-    "asked",
-)
-"""What _TEXTS has of a criterion after its id, in this order."""
 
 
 class Interrupted(Exception):
@@ -148,16 +134,7 @@ def read_snapshots(
 
 
 def _case(row: DictRow) -> SnapshotCase:
-    case_id, revision, criteria = row["case_id"], row["revision"], row.pop("criteria")
-    own_criteria = []
-    for number, *values in criteria or ():
-        criterion = SnapshotCriterion(
-            criterion_id=f"{case_id}-{number}",
-            case_id=case_id,
-            revision=revision,
-            **dict(zip(_OF_CRITERION, values, strict=True)),
-        )
-        own_criteria.append(criterion)
+    criteria = tuple(SnapshotCriterion(**own) for own in row.pop("criteria") or ())
     parts = row.pop("asked")
     asked = canonical_json(parts) if parts else ""
-    return SnapshotCase(**row, asked=asked, criteria=tuple(own_criteria))
+    return SnapshotCase(**row, asked=asked, criteria=criteria)

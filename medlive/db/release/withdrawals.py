@@ -31,9 +31,6 @@ from medlive.text.normalise import fold
 _LOCK = 0x6D656572  # "meer": one number for every writer of this database's errata
 
 
-Withdrawal = WithdrawalRow
-
-
 def text_digest(criterion: str) -> str:
     """What a criterion is known by in every revision of its case: the digest of its folded text."""
     return digest_text(fold(criterion))
@@ -144,7 +141,7 @@ async def add_withdrawal(
     criterion: Criterion | None,
     new_revision: int | None,
     withdrawn_by: str | None,
-) -> Withdrawal:
+) -> WithdrawalRow:
     """Record a withdrawal; the session has locked the case's row and found none of its kind."""
     row = WithdrawalRow(
         case_id=case_id,
@@ -179,18 +176,13 @@ async def find_withdrawal(
     case_id: str,
     kind: WithdrawalKind,
     criterion_digest: str | None,
-) -> Withdrawal | None:
+) -> WithdrawalRow | None:
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
     own = f"""
         AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
     """
     values = {"case_id": case_id, "kind": kind.value, "digest": criterion_digest}
     return await find_row(session, WithdrawalRow, own, **values)
-
-
-async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
-    """Every withdrawal, oldest first; undone ones too."""
-    return await find_rows(session, WithdrawalRow, "ORDER BY id")
 
 
 async def reinstate(
@@ -200,7 +192,7 @@ async def reinstate(
     reason: str,
     *,
     by: str | None,
-) -> list[Withdrawal]:
+) -> list[WithdrawalRow]:
     """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
     own = f"""
         AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id

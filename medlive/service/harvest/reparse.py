@@ -16,9 +16,10 @@ from medlive.config import Settings
 from medlive.db.harvest.fetches import Reading, latest_readings, read_threads_after
 from medlive.db.harvest.frontier import Settled, settle
 from medlive.db.harvest.harvests import latest_run, save_measures
-from medlive.db.runs import RunRecord, recorded_run
+from medlive.db.runs import recorded_run
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import FrontierState
+from medlive.db.tables.release import PipelineRunRow
 from medlive.db.threads.threads import check_storable
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, UsageError
@@ -71,7 +72,7 @@ async def reparse_sources(
 ) -> list[ReparseResult]:
     """`reparse_source` of each source, recorded as a run unless it is dry; `progress` shows a source's threads."""
     async with AsyncExitStack() as stack:
-        run = RunRecord()
+        run = PipelineRunRow()
         if not dry_run:
             inputs = {"sources": sorted(sources)}
             run = await stack.enter_async_context(
