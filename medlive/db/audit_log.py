@@ -55,10 +55,12 @@ async def record(
     return (await session.scalars(added)).one()
 
 
-async def read_head(session: Session) -> tuple[int, str | None]:
-    """The number of entries, and the last one's digest (None without any)."""
+async def read_head(session: Session) -> AuditLogHead:
+    """The number of entries, and the last one's digest."""
     latest = await find_row(session, AuditLogRow, "ORDER BY number DESC LIMIT 1")
-    return (0, None) if latest is None else (latest.number, latest.digest)
+    if latest is None:
+        return AuditLogHead(entries=0, head=None)
+    return AuditLogHead(entries=latest.number, head=latest.digest)
 
 
 async def erase_reasons(

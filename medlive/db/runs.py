@@ -275,16 +275,15 @@ async def load_history(
             failures[command] = times
     done = await _read_harvests(session, _LATEST_HARVESTS, **of_done)
     first_at = await read_map(session, _FIRST_HARVESTS)
+    last_of = await _read_harvests(session, _LATEST_HARVESTS, **named)
     harvests = {}
-    for source, last in (
-        await _read_harvests(session, _LATEST_HARVESTS, **named)
-    ).items():
+    for source, last in last_of.items():
         ended = done.get(source)
         harvests[source] = HarvestHistory(
             first_at=first_at[source],
             latest=last,
-            done_week=ended and ended.week,
-            done_at=ended and ended.finished_at,
+            done_week=ended.week if ended else None,
+            done_at=ended.finished_at if ended else None,
         )
     frozen_week = frozen_at = frozen_ahead = None
     for version, frozen in await run_sql(session, _FROZEN):

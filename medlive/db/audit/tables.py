@@ -9,7 +9,7 @@ from sqlalchemy import (
 )
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import contains, define_listing, has_words
+from medlive.db.audit.listing import Listing, contains, has_words
 from medlive.db.audit.threads import CASES, THREADS, cited_words
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.decisions import (
@@ -23,7 +23,7 @@ from medlive.db.tables.intake import FetchRow, HarvestRunRow, ThreadRow
 _S = ThreadStandingRow
 
 
-CALLS = define_listing(
+CALLS = Listing(
     (
         "curation_id",
         "position",
@@ -67,7 +67,7 @@ CALLS = define_listing(
 
 
 _C = ClaimVerdictRow
-CLAIMS = define_listing(
+CLAIMS = Listing(
     (
         "curation_id",
         "element_id",
@@ -111,7 +111,7 @@ CLAIMS = define_listing(
 )
 
 
-RUNS = define_listing(
+RUNS = Listing(
     HarvestRunRow.__table__.columns.keys(),
     HarvestRunRow,
     facets=("source", "outcome"),
@@ -122,7 +122,7 @@ RUNS = define_listing(
 )
 
 
-PAGES = define_listing(
+PAGES = Listing(
     (
         "id",
         "run_id",

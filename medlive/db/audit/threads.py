@@ -6,7 +6,7 @@ from sqlalchemy import ARRAY, Text, cast, exists, func, literal_column, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import define_listing, has_words
+from medlive.db.audit.listing import Listing, has_words
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.decisions import (
     ClaimEvidenceRow,
@@ -68,7 +68,7 @@ _SHARED: dict[str, Any] = {
 }
 _HAS_CASE = _S.status != literal_column("''")  # Spelt as in the partial indexes
 
-THREADS = define_listing(
+THREADS = Listing(
     (
         "source",
         "thread_id",
@@ -104,7 +104,7 @@ THREADS = define_listing(
     table=select().select_from(_S),
     **_SHARED,
 )
-CASES = define_listing(
+CASES = Listing(
     (
         "case_id",
         "revision",

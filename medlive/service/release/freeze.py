@@ -282,7 +282,6 @@ async def _select(
         if key:
             public = key.public
             signing = Signing(key_id=public.id_text(), public_key=public.line())
-        entries, head = await read_head(session)
         meta = snapshots.FixedMeta(
             lineage=await lineage_of(session, version),
             signing=signing,
@@ -291,7 +290,7 @@ async def _select(
             numbers=numbers,
             hold_out=release.hold_out,
             gates_digest=digest,
-            audit_log=AuditLogHead(entries=entries, head=head),
+            audit_log=await read_head(session),
             partial=partial,
             cost=await week_cost(session, version),
             standing=standing.counts,
