@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import insert, select
 
 from medlive.clock import now
-from medlive.db.mapping import find_row, read_column, read_records
+from medlive.db.mapping import find_row, read_column, read_records, read_value
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 from medlive.guard.bounds import LOG_CHARS_SHOWN
@@ -115,8 +115,8 @@ async def list_entries(
 
 async def latest_act(session: Session, action: Act) -> int:
     """The number of the latest entry of an act; 0 before the first."""
-    latest = select(func.max(AuditLogRow.number)).where(AuditLogRow.action == action)
-    return await session.scalar(latest) or 0
+    latest = "SELECT max(number) FROM audit_log WHERE action = :action"
+    return await read_value(session, latest, action=action.value) or 0
 
 
 async def verify_log(

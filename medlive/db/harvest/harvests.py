@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from psycopg.types.json import Json
-from sqlalchemy import func, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import record
@@ -28,7 +27,6 @@ from medlive.db.tables.intake import (
     ListCursorRow,
     RunOutcome,
     SourceKind,
-    SourceRow,
 )
 from medlive.db.tables.people import Act
 from medlive.db.threads.threads import ensure_sources
@@ -286,9 +284,8 @@ async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | N
 
 async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
     """Leave a source out of harvests from now on. Raises UsageError when there is no such source."""
-    await _set_source(
-        session, source, quarantined_at=func.now(), quarantine_reason=reason
-    )
+    set_aside = "quarantined_at = now(), quarantine_reason = :reason"
+    await _set_source(session, source, set_aside, reason=reason)
 
 
 async def lift_quarantine(
@@ -303,17 +300,21 @@ async def lift_quarantine(
 
     Raises UsageError when there is no such source.
     """
-    values = {"quarantined_at": None, "quarantine_reason": None}
-    anew = {"compared_since": func.now()} if compare_anew else {}
-    await _set_source(session, source, **values, **anew)
+    lifted = """
+        quarantined_at = NULL, quarantine_reason = NULL,
+        compared_since = CASE WHEN :anew THEN now() ELSE compared_since END
+    """
+    await _set_source(session, source, lifted, anew=compare_anew)
     about = {"compare_anew": compare_anew}
     act = Act.LIFT_QUARANTINE
     await record(session, act, f"source:{source}", reason, by=by, **about)
 
 
-async def _set_source(session: AsyncSession, source: str, **values: Any) -> None:
-    statement = update(SourceRow).where(SourceRow.name == source).values(**values)
-    if await session.scalar(statement.returning(SourceRow.name)) is None:
+async def _set_source(
+    session: AsyncSession, source: str, values: str, **named: Any
+) -> None:
+    changed = f"UPDATE sources SET {values} WHERE name = :source RETURNING name"
+    if await read_value(session, changed, source=source, **named) is None:
         raise UsageError(f"there is no source {source}")
 
 

@@ -13,6 +13,7 @@ from medlive.db.mapping import (
     Record,
     add_row,
     find_rows,
+    read,
     read_column,
     read_map,
     read_records,
@@ -25,7 +26,7 @@ from medlive.db.tables.release import (
     SnapshotState,
 )
 from medlive.errors import CheckFailed, UsageError
-from medlive.snapshot.gates import Gate, GateHit
+from medlive.snapshot.gates import GateHit
 from medlive.snapshot.manifest import (
     Ancestor,
     AuditLogHead,
@@ -245,7 +246,7 @@ async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
     """Why ready cases are not in a snapshot, by case id."""
     own = "WHERE version = :version ORDER BY case_id, position"
     hits = await find_rows(session, SnapshotKeptOutRow, own, version=version)
-    return [GateHit(Gate(hit.gate), hit.case_id, hit.detail) for hit in hits]
+    return [read(GateHit, hit) for hit in hits]
 
 
 async def count_waiting(session: AsyncSession) -> int:
