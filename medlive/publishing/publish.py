@@ -109,13 +109,14 @@ def prepare_release(
         if (folder / name).is_file():
             others[name] = _entry((folder / name).read_bytes())
     root = folder.parent
-    errata = {}
-    known = load_errata(root / ERRATA) if (root / ERRATA).exists() else None
+    errata, known = {}, None
     # Those of publishable snapshots where there are both.
     name = PUBLIC_ERRATA if (root / PUBLIC_ERRATA).exists() else ERRATA
     if (root / name).exists():
         try:
             load_errata(root / name, public_key=public_key or _key_of(manifest))
+            if (root / ERRATA).exists():
+                known = load_errata(root / ERRATA)
         except (BadInput, CheckFailed) as exc:
             hint = "write them again with the key that signs the releases"
             raise CheckFailed(exc.message, hint=hint) from exc
