@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 
 from medlive.clock import now
 from medlive.db import runs
 from medlive.db.harvest import archives, fetches, frontier, harvests
+from medlive.db.mapping import as_dict
 from medlive.db.session import Database, advisory_lock, ask_lock, lock_connection
 from medlive.db.tables.intake import (
     FrontierState,
@@ -21,7 +22,9 @@ from medlive.db.tables.intake import (
     RunOutcome,
     SourceKind,
 )
-from medlive.db.tables.release import EvaluationRunRow
+from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow
+from medlive.db.tables.watch import OpenProblemRow, OutboxRow, Severity
+from medlive.db.tables.work import JobFailureRow
 from medlive.db.threads.takedowns import erase_thread
 from medlive.db.threads.threads import ensure_sources
 from medlive.errors import MedliveError, UsageError
@@ -471,6 +474,44 @@ async def test_imports_and_their_bad_lines_are_recorded(
         (2, "bad_date", name),
         (7, "not_json", name),
     ]
+
+
+async def test_a_takedown_takes_the_address_out_of_what_was_said_of_it(
+    database: Database,
+) -> None:
+    run = await start(database, "2026.W10")
+    url = "https://sdn.test/'咳\\"
+    said = f'in 2026.W10 its pages stopped fitting: "{url}": no layout'
+    async with database.begin() as session:
+        entry = ListEntry(url, "7", "a title", None, None)
+        await frontier.save_listed(session, SOURCE, run.run_id, "list", [entry])
+        step = PipelineRunRow(
+            command="scheduler harvest sdn",
+            settings={},
+            code_version="1",
+            outcome=RunOutcome.DONE,
+            finished_at=func.now(),
+            counts={"problem": f"quarantined: {said}"},
+            log=["one", said],
+        )
+        problem = OpenProblemRow(
+            code="source_quarantined",
+            subject=SOURCE,
+            severity=Severity.TICKET,
+            text=said,
+            next_step="look",
+        )
+        failure = JobFailureRow(job_id=1, queue="harvest", reason=said)
+        message = OutboxRow(place="webhook", message={"text": said})
+        rows = [step, problem, failure, message]
+        session.add_all(rows)
+        await erase_thread(session, SOURCE, "7", "the author asked")
+        told = []
+        for row in rows:
+            await session.refresh(row)
+            told.append(str(as_dict(row)))
+    assert not [text for text in told if "sdn.test" in text]
+    assert all("(taken down)" in text and "no layout" in text for text in told)
 
 
 @pytest.mark.parametrize("as_escapes", [True, False])

@@ -145,7 +145,7 @@ _TITLES = """
     SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id
     WHERE threads.source = :source AND threads.thread_id = :thread_id
 """
-# Messages of a run or a quarantine name the page they are about.
+# Messages of a run or a quarantine name the page they are about, and are kept and sent as others' reasons.
 _MENTIONS = {
     "harvest_runs": """
         UPDATE harvest_runs SET problem = replace(problem, :url, :withheld)
@@ -158,6 +158,23 @@ _MENTIONS = {
     "fetches_mentioning": """
         UPDATE fetches SET error = replace(error, :url, :withheld)
         WHERE position(:url in error) > 0
+    """,
+    "job_failures": """
+        UPDATE job_failures SET reason = replace(reason, :url, :withheld)
+        WHERE position(:url in reason) > 0
+    """,
+    "open_problems": """
+        UPDATE open_problems SET text = replace(text, :url, :withheld)
+        WHERE position(:url in text) > 0
+    """,
+    "outbox": """
+        UPDATE outbox SET message = CAST(replace(CAST(message AS text), :in_json, :withheld) AS jsonb)
+        WHERE position(:in_json in CAST(message AS text)) > 0
+    """,
+    "pipeline_runs": """
+        UPDATE pipeline_runs SET counts = CAST(replace(CAST(counts AS text), :in_json, :withheld) AS jsonb),
+            log = CAST(replace(CAST(log AS text), :in_json, :withheld) AS jsonb)
+        WHERE position(:in_json in concat(counts, log)) > 0
     """,
 }
 _FORGET_PLACES = """
@@ -338,7 +355,8 @@ async def erase_thread(
     await _erase(session, counts, _BY_NAME, **named, **quoted)
     await _erase(session, counts, {"pages_showing_it": _FORGET_PLACES}, ids=ids)
     for url in sorted(urls):
-        await _erase(session, counts, _MENTIONS, url=url, withheld=_WITHHELD)
+        names = {"url": url, "in_json": json.dumps(url, ensure_ascii=False)[1:-1]}
+        await _erase(session, counts, _MENTIONS, **names, withheld=_WITHHELD)
     await mark_unswept(session, archives)
     counts["archives"] += len(archives)
     counts = Counter(dict(sorted((+counts).items())))
