@@ -17,6 +17,7 @@ from medlive.db.harvest import archives, fetches, frontier, harvests
 from medlive.db.mapping import as_dict
 from medlive.db.session import Database, advisory_lock, ask_lock, lock_connection
 from medlive.db.tables.intake import (
+    FrontierRow,
     FrontierState,
     ImportProblemRow,
     RunOutcome,
@@ -89,17 +90,19 @@ async def listed(
 
 
 async def settle(
-    database: Database, run: harvests.StartedRun, *settled: frontier.Settled
+    database: Database, run: harvests.StartedRun, *settled: FrontierRow
 ) -> None:
     async with database.begin() as session:
         await frontier.settle(session, SOURCE, run.run_id, settled)
 
 
-def read(number: int, **values: Any) -> frontier.Settled:
+def ended(thread_id: str, state: FrontierState, **values: Any) -> FrontierRow:
+    return FrontierRow(thread_id=thread_id, state=state, **values)
+
+
+def read(number: int, **values: Any) -> FrontierRow:
     fields = {"title": True, "messages": 3}
-    return frontier.Settled(
-        str(number), FrontierState.READ, page_count=1, fields=fields, **values
-    )
+    return ended(str(number), FrontierState.READ, page_count=1, fields=fields, **values)
 
 
 async def test_a_week_has_one_run_that_is_taken_up_until_it_is_done(
@@ -164,11 +167,9 @@ async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_k
         database,
         run,
         read(1, etag='"x"'),
-        frontier.Settled("3", FrontierState.FAILED, reason="fetch"),
+        ended("3", FrontierState.FAILED, reason="fetch"),
     )
-    await settle(
-        database, run, frontier.Settled("4", FrontierState.FAILED, reason="layout")
-    )
+    await settle(database, run, ended("4", FrontierState.FAILED, reason="layout"))
     await finish(database, run)
     async with database.begin() as session:
         known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
@@ -201,18 +202,16 @@ async def test_what_waits_or_failed_by_chance_is_left_over_and_nothing_else(
         await settle(
             database,
             run,
-            frontier.Settled(str(number), FrontierState.FAILED, reason=reason),
+            ended(str(number), FrontierState.FAILED, reason=reason),
         )
-    await settle(database, run, read(5), frontier.Settled("6", FrontierState.GONE))
+    await settle(database, run, read(5), ended("6", FrontierState.GONE))
     await finish(database, run, problem="killed")
     later = await start(database, "2026.W11")
     async with database.begin() as session:
         found = await frontier.take_left_over(session, SOURCE, later.run_id)
     assert {e.thread_id for e in found} == {"1", "2", "4"}
     for attempt in range(frontier.MAX_ATTEMPTS):
-        await settle(
-            database, later, frontier.Settled("2", FrontierState.FAILED, reason="fetch")
-        )
+        await settle(database, later, ended("2", FrontierState.FAILED, reason="fetch"))
         async with database.begin() as session:
             found = await frontier.take_left_over(session, SOURCE, later.run_id)
         # It failed once in the week before.
@@ -331,7 +330,7 @@ async def test_threads_of_a_list_without_dates_are_asked_for_while_they_are_youn
     await settle(
         database,
         later,
-        *(frontier.Settled(i, FrontierState.NOT_MODIFIED) for i in "12"),
+        *(ended(i, FrontierState.NOT_MODIFIED) for i in "12"),
     )
     async with database.begin() as session:
         await session.execute(
@@ -407,17 +406,15 @@ async def test_a_run_s_figures_are_those_of_what_it_read(database: Database) -> 
         database,
         run,
         read(1),
-        frontier.Settled("3", FrontierState.FAILED, reason="layout"),
+        ended("3", FrontierState.FAILED, reason="layout"),
     )
-    bare = frontier.Settled(
+    bare = ended(
         "2", FrontierState.READ, page_count=2, fields={"title": False, "messages": 6}
     )
-    long = frontier.Settled(
+    long = ended(
         "5", FrontierState.READ, page_count=99, fields={"title": True, "messages": 2000}
     )
-    await settle(
-        database, run, bare, long, frontier.Settled("4", FrontierState.NOT_MODIFIED)
-    )
+    await settle(database, run, bare, long, ended("4", FrontierState.NOT_MODIFIED))
     async with database.begin() as session:
         fields, ends = await harvests.run_figures(session, run.run_id)
     assert fields == {"title": (pytest.approx(2 / 3), 3), "messages": (6, 3)}

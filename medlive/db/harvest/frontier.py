@@ -1,15 +1,14 @@
 """The frontier: every thread that a list showed, and what became of it in the run that listed it last."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
 from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import find_rows, read, read_value, row_of, run_sql
+from medlive.db.mapping import as_dict, find_rows, read, read_value, run_sql
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.sources.ledger import KnownThread
@@ -21,20 +20,6 @@ RETRIED = (ProblemKind.FETCH, ProblemKind.INCOMPLETE, ProblemKind.BLOCKED)
 """Failures that another day may mend; for the others the page is read again when its parser is mended."""
 _RETRY = {"retried": [kind.value for kind in RETRIED], "attempts": MAX_ATTEMPTS}
 _OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of a thread that was asked for."""
-
-    thread_id: str
-    state: FrontierState
-    reason: str | None = None
-    etag: str | None = None
-    last_modified: str | None = None
-    page_count: int | None = None
-    posted_at: datetime | None = None  # When it was opened, as its own page says
-    fields: Mapping[str, Any] | None = None
 
 
 _LIST = """
@@ -120,11 +105,11 @@ async def save_listed(
 
 
 async def settle(
-    session: AsyncSession, source: str, run_id: int, settled: Sequence[Settled]
+    session: AsyncSession, source: str, run_id: int, settled: Sequence[FrontierRow]
 ) -> None:
-    """What became of threads that were asked for."""
+    """What became of threads that were asked for: of each its id and state, and what else is known of it now."""
     if settled:
-        rows = Json([row_of(FrontierRow, s) for s in settled])
+        rows = Json(list(map(as_dict, settled)))
         values = {"source": source, "run_id": run_id, "rows": rows}
         await run_sql(session, _SETTLE, **values)
 
