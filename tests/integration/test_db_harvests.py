@@ -511,6 +511,20 @@ async def test_a_takedown_takes_the_address_out_of_what_was_said_of_it(
     assert all("(taken down)" in text and "no layout" in text for text in told)
 
 
+@pytest.mark.parametrize("odd", ["", "x" * 501, "1"])
+async def test_a_list_is_kept_whatever_ids_it_shows(
+    database: Database, odd: str
+) -> None:
+    run = await start(database, "2026.W10")
+    entries = [ListEntry(f"u{i}", i, "", None, None) for i in ("1", odd)]
+    skipped = {odd: ("u", "bad_id")}
+    async with database.begin() as session:
+        await frontier.save_listed(
+            session, SOURCE, run.run_id, "list", entries, skipped
+        )
+        assert await frontier.count_left_over(session, SOURCE) == 1
+
+
 @pytest.mark.parametrize("as_escapes", [True, False])
 async def test_a_takedown_withholds_a_line_however_it_is_spelt(
     database: Database, as_escapes: bool
