@@ -26,7 +26,6 @@ from medlive.snapshot.model import week_end
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-_KIND: Final = "dataset"
 _MAIN: Final = "main"
 _REPOSITORY: Final = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
@@ -54,13 +53,9 @@ class HubRepository:
             raise UsageError(
                 f"{at!r} is not a repository's name", hint="write organisation/name"
             )
-        self._repository = at
+        self._at: dict[str, Any] = {"repo_id": at, "repo_type": "dataset"}
         self._api, self._token = _client(endpoint_url, silence_s)
-
-    @property
-    def where(self) -> str:
-        """The address of the repository."""
-        return f"{self._api.endpoint}/datasets/{self._repository}"
+        self.where = f"{self._api.endpoint}/datasets/{at}"
 
     def publish(self, prepared: PreparedRelease, *, dry_run: bool = False) -> Published:
         """Commit a snapshot, tag it with its version, and commit the errata beside it.
@@ -90,7 +85,7 @@ class HubRepository:
             if dry_run:
                 return done
             if existing is None:
-                self._api.create_repo(self._repository, repo_type=_KIND, exist_ok=True)
+                self._api.create_repo(**self._at, exist_ok=True)
             if version not in tags:
                 self._release(prepared, aside=any(tag > version for tag in tags))
             done.updated = self._commit_errata(prepared)
@@ -102,7 +97,7 @@ class HubRepository:
         from huggingface_hub.errors import RepositoryNotFoundError
 
         try:
-            refs = self._api.list_repo_refs(self._repository, repo_type=_KIND)
+            refs = self._api.list_repo_refs(**self._at)
         except RepositoryNotFoundError as exc:
             # A wrong token gets the same class of error, and another status.
             if exc.response.status_code == 404:
@@ -115,9 +110,7 @@ class HubRepository:
         """Return the snapshot's files that a revision lacks or has with other bytes."""
         from huggingface_hub import RepoFile
 
-        tree = self._api.list_repo_tree(
-            self._repository, repo_type=_KIND, revision=revision, recursive=True
-        )
+        tree = self._api.list_repo_tree(**self._at, revision=revision, recursive=True)
         files = {file.path: file for file in tree if isinstance(file, RepoFile)}
         missing = []
         for name, entry in prepared.files.items():
@@ -142,12 +135,9 @@ class HubRepository:
         version = prepared.version
         branch = f"publish-{version}" if aside else _MAIN
         if aside:
-            self._api.create_branch(
-                self._repository, branch=branch, repo_type=_KIND, exist_ok=True
-            )
+            self._api.create_branch(**self._at, branch=branch, exist_ok=True)
         commit = self._api.upload_folder(
-            repo_id=self._repository,
-            repo_type=_KIND,
+            **self._at,
             folder_path=prepared.path,
             allow_patterns=list(prepared.files),
             delete_patterns=[*REQUIRED, SUMS, SIGNATURE],
@@ -158,20 +148,16 @@ class HubRepository:
         if wrong := self._missing(commit.oid, prepared):
             raise self._other_bytes("the commit", wrong)
         self._api.create_tag(
-            self._repository,
-            tag=version,
-            revision=commit.oid,
-            repo_type=_KIND,
-            exist_ok=True,
+            **self._at, tag=version, revision=commit.oid, exist_ok=True
         )
         if aside:
-            self._api.delete_branch(self._repository, branch=branch, repo_type=_KIND)
+            self._api.delete_branch(**self._at, branch=branch)
         if wrong := self._missing(version, prepared):
             raise self._other_bytes(f"the tag {version} of another publisher", wrong)
 
     def _head(self, branch: str) -> str:
         """Return a branch's head; of two publishers that commit to it, the second is refused."""
-        branches = self._api.list_repo_refs(self._repository, repo_type=_KIND).branches
+        branches = self._api.list_repo_refs(**self._at).branches
         return next(ref.target_commit for ref in branches if ref.name == branch)
 
     def _other_bytes(self, what: str, wrong: list[str]) -> CheckFailed:
@@ -191,10 +177,9 @@ class HubRepository:
                 files[name] = data
         if files:
             self._api.create_commit(
-                self._repository,
-                [CommitOperationAdd(name, data) for name, data in files.items()],
+                **self._at,
+                operations=[CommitOperationAdd(*file) for file in files.items()],
                 commit_message="Errata",
-                repo_type=_KIND,
                 parent_commit=head,
             )
         return list(files)
@@ -206,7 +191,7 @@ class HubRepository:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 path = self._api.hf_hub_download(
-                    self._repository, name, repo_type=_KIND, local_dir=folder
+                    **self._at, filename=name, local_dir=folder
                 )
             except RemoteEntryNotFoundError:
                 return None
