@@ -21,6 +21,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.sql import func
 from sqlalchemy.types import TypeDecorator
 
+WEEK_FORM = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
+"""An ISO week as PostgreSQL's regular expressions have it, such as 2026.W47."""
 Digest = Annotated[str, "names its algorithm"]
 """A column of this type gets the CHECK that it holds `sha256:` and 64 hexadecimal digits."""
 
