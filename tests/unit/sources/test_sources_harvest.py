@@ -442,7 +442,7 @@ class Renaming:
 @pytest.mark.parametrize(
     "thread_id", ["", "x" * 501, "..", "1/../2", "1//2", "..%2f2", "1\\..\\2"]
 )
-async def test_an_id_that_cannot_be_kept_or_leads_to_another_page_is_skipped(
+async def test_an_id_that_leads_to_another_threads_page_is_skipped(
     served: Communities, thread_id: str
 ) -> None:
     ledger, site = MemoryLedger(), site_for("icliniq")
