@@ -61,7 +61,7 @@ def curate(
             )
 
     done = wait_for(run())
-    rows = [row.cells for row in done.funnel]
+    rows = list(map(list, done.funnel))
     columns = ["stage", "outcome", "reason", "threads"]
     return Result(
         done.as_json(),

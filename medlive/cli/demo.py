@@ -71,7 +71,7 @@ def demo(
     names = ("version", "cases", "criteria", "publishable")
     value = {
         "harvest": {h.source: h.counts for h in done.harvested},
-        "funnel": [row.cells for row in curated.funnel],
+        "funnel": list(map(list, curated.funnel)),
         "calls": curated.counts.calls,
         "replayed": curated.counts.replayed,
         "snapshot": fields_of(frozen, names) | {"already_frozen": frozen.already},
@@ -106,8 +106,8 @@ def _describe(
         title += ": nothing new, every thread was here already"
     yield ""
     yield Grid(["source", *names, "problems"], rows, title)
-    rows = [[*row.cells] for row in curated.funnel]
-    rows.append(["", "", "in all", sum(row.count for row in curated.funnel)])
+    rows = list(map(list, curated.funnel))
+    rows.append(["", "", "in all", sum(row.threads for row in curated.funnel)])
     columns = ["stage", "outcome", "reason", "threads"]
     yield ""
     yield Grid(columns, rows, "Funnel: what became of each thread")

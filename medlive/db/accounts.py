@@ -6,9 +6,8 @@ Tokens are random and given out once; the database holds their digests. Password
 import re
 import secrets
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from medlive.clock import now
@@ -39,9 +38,7 @@ def account_name(text: str) -> str | None:
     return name if _NAME.fullmatch(name) else None
 
 
-async def invite(
-    session: Session, name: str, role: Role, *, by: str | None = None
-) -> str:
+async def invite(session: Session, name: str, role: Role) -> str:
     """Make an account; return the token of the link that sets its password within `LINK_LASTS`.
 
     Raises:
@@ -59,7 +56,7 @@ async def invite(
             hint=f"medlive user reset {spelled} makes a new link",
         )
     token = _give_link(account)
-    await record(session, Act.INVITE, f"account:{spelled}", by=by, role=role.value)
+    await record(session, Act.INVITE, f"account:{spelled}", by=None, role=role.value)
     return token
 
 
@@ -142,7 +139,8 @@ async def find_with_password(session: Session, name: str) -> Account | None:
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
     """Change the password; every session of the account ends."""
-    await _change(session, account, password_hash=password_hash)
+    changed = "UPDATE accounts SET password_hash = :hash WHERE id = :id"
+    await run_sql(session, changed, id=account.id, hash=password_hash)
     await end_sessions(session, account)
     await record(session, Act.SET_PASSWORD, f"account:{account.name}", by=account.name)
 
@@ -154,9 +152,8 @@ async def save_external(
 
     Returns None where it is disabled. Raises CheckFailed for a name that cannot be one or belongs to another.
     """
-    account = await session.scalar(
-        select(AccountRow).where(AccountRow.subject == subject).with_for_update()
-    )
+    own = "WHERE subject = :subject FOR UPDATE"
+    account = await find_row(session, AccountRow, own, subject=subject)
     act = None
     if account is None:
         if (spelled := account_name(name)) is None:
@@ -193,7 +190,8 @@ async def start_session(session: Session, account: Account) -> str:
     """Begin a session; return its token. What has expired, of whomever, is removed."""
     for expired in _REMOVE_EXPIRED:
         await run_sql(session, expired, idle=SESSION_IDLE, lasts=SESSION_LASTS)
-    await _change(session, account, signed_in_at=func.now())
+    signed_in = "UPDATE accounts SET signed_in_at = now() WHERE id = :id"
+    await run_sql(session, signed_in, id=account.id)
     token = secrets.token_urlsafe(32)
     session.add(SessionRow(digest=digest_text(token), account_id=account.id))
     return token
@@ -250,7 +248,7 @@ async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     before the password is tried.
     """
     values = {"subject": subject, "window": ATTEMPTS_WINDOW}
-    [counted] = await read_records(session, _COUNT_ATTEMPT, values)
+    [counted] = await read_records(session, _COUNT_ATTEMPT, **values)
     return counted.attempts, counted.until
 
 
@@ -290,12 +288,6 @@ async def _add(session: Session, account: Account) -> bool:
     except IntegrityError:
         return False
     return True
-
-
-async def _change(session: Session, account: Account, **values: Any) -> None:
-    await session.execute(
-        update(AccountRow).where(AccountRow.id == account.id).values(**values)
-    )
 
 
 def _give_link(account: Account) -> str:

@@ -6,16 +6,18 @@ afterwards breaks the chain where it stands. Rows that are missing at the end ar
 entries with the digest of the last, that was noted outside the database, as each snapshot's manifest does.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import insert, select
 
 from medlive.clock import now
-from medlive.db.mapping import find_row, read_column, read_records
+from medlive.db.mapping import find_row, read_column, read_records, read_value
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 from medlive.guard.bounds import LOG_CHARS_SHOWN
+from medlive.snapshot.manifest import AuditLogHead
 
 
 class LogCheck(NamedTuple):
@@ -24,14 +26,6 @@ class LogCheck(NamedTuple):
     entries: int
     head: str | None  # The last digest; None: the log is empty
     faults: tuple[str, ...]
-
-
-class Anchor(NamedTuple):
-    """The log as somebody noted it: with so many entries, the last one's digest was `head`."""
-
-    source: str  # Where it was noted, for a message
-    entries: int
-    head: str | None  # None: there was no entry
 
 
 async def record(
@@ -61,10 +55,12 @@ async def record(
     return (await session.scalars(added)).one()
 
 
-async def read_head(session: Session) -> tuple[int, str | None]:
-    """The number of entries, and the last one's digest (None without any)."""
+async def read_head(session: Session) -> AuditLogHead:
+    """The number of entries, and the last one's digest."""
     latest = await find_row(session, AuditLogRow, "ORDER BY number DESC LIMIT 1")
-    return (0, None) if latest is None else (latest.number, latest.digest)
+    if latest is None:
+        return AuditLogHead(entries=0, head=None)
+    return AuditLogHead(entries=latest.number, head=latest.digest)
 
 
 async def erase_reasons(
@@ -111,7 +107,7 @@ async def list_entries(
         "chars": LOG_CHARS_SHOWN,
     }
     entries = []
-    for row in await read_records(session, _ENTRIES, values):
+    for row in await read_records(session, _ENTRIES, **values):
         row.action = Act(row.action)
         entries.append(AuditLogRow(**vars(row)))
     return entries
@@ -119,24 +115,27 @@ async def list_entries(
 
 async def latest_act(session: Session, action: Act) -> int:
     """The number of the latest entry of an act; 0 before the first."""
-    latest = select(func.max(AuditLogRow.number)).where(AuditLogRow.action == action)
-    return await session.scalar(latest) or 0
+    latest = "SELECT max(number) FROM audit_log WHERE action = :action"
+    return await read_value(session, latest, action=action.value) or 0
 
 
 async def verify_log(
-    session: Session, *, head: str | None = None, anchors: Collection[Anchor] = ()
+    session: Session,
+    *,
+    head: str | None = None,
+    anchors: Mapping[str, AuditLogHead] = MappingProxyType({}),
 ) -> LogCheck:
     """Walk the chain and name every row that does not fit.
 
     Args:
         session: Of the database whose log it is.
         head: A digest that the log must hold.
-        anchors: What the log must have been at other times.
+        anchors: Where the log was noted at other times, for a message, and what it must have been then.
     """
     faults: list[str] = []
     # Entries without their reason, of which no takedown spoke yet
     erased: set[int] = set()
-    anchored = dict.fromkeys((anchor.entries for anchor in anchors), "")
+    anchored = dict.fromkeys((anchor.entries for anchor in anchors.values()), "")
     number, previous, seen = 0, None, head is None
     query = select(AuditLogRow).order_by(AuditLogRow.number)
     rows = await session.stream_scalars(query.execution_options(yield_per=1000))
@@ -171,19 +170,20 @@ async def verify_log(
 
 
 def _anchor_faults(
-    entries: int, digests: Mapping[int, str], anchors: Collection[Anchor]
+    entries: int, digests: Mapping[int, str], anchors: Mapping[str, AuditLogHead]
 ) -> list[str]:
     """What anchors say of a log of so many entries, of which `digests` has those that they name."""
     faults = []
-    for anchor in sorted(anchors, key=lambda anchor: (anchor.entries, anchor.source)):
+    in_order = sorted(anchors.items(), key=lambda item: (item[1].entries, item[0]))
+    for source, anchor in in_order:
         if anchor.entries > entries:
             cut = _span(entries + 1, anchor.entries)
-            stated = f"{anchor.source} states {anchor.entries} with head {anchor.head}"
+            stated = f"{source} states {anchor.entries} with head {anchor.head}"
             faults.append(f"entry {cut} was removed at the end: {stated}")
         elif anchor.entries and digests[anchor.entries] != anchor.head:
             got = digests[anchor.entries] or "none"
             faults.append(
-                f"entry {anchor.entries} or one before was replaced: {anchor.source} states digest {anchor.head}, "
+                f"entry {anchor.entries} or one before was replaced: {source} states digest {anchor.head}, "
                 f"the log has {got}"
             )
     return faults

@@ -39,12 +39,12 @@ UNCOUNT_ATTEMPT = (
 _SERVING = 0x6D65646A
 """ "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""
 
-_SERVERS = f"""
+SERVERS = f"""
     SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
     WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND granted
     AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext({{}}) AS bigint) & 4294967295
 """
-_COUNT_SERVERS = _SERVERS.format(":queue")
+"""How many processes serve a queue: the expression that names it goes into the braces."""
 _JOBS = f"""
     SELECT queue, coalesce(status, 'todo') AS status, coalesce(jobs, 0) AS jobs, coalesce(delayed, 0) AS delayed,
         coalesce(servers, 0) AS servers
@@ -54,7 +54,7 @@ _JOBS = f"""
         FROM procrastinate_jobs GROUP BY 1, 2
     ) AS counted
     FULL JOIN (
-        SELECT queue, ({_SERVERS.format("queue")}) AS servers FROM unnest(CAST(:queues AS text[])) AS queue
+        SELECT queue, ({SERVERS.format("queue")}) AS servers FROM unnest(CAST(:queues AS text[])) AS queue
     ) AS served USING (queue)
     WHERE jobs > 0 OR servers > 0 ORDER BY queue, status
 """
@@ -71,7 +71,7 @@ async def announce_serving(connection: Connection, queues: Sequence[str]) -> Non
 
 async def count_servers(session: AsyncSession | Connection, queue: str) -> int:
     """How many processes serve a queue now."""
-    return await session.scalar(text(_COUNT_SERVERS), {"queue": queue}) or 0
+    return await session.scalar(text(SERVERS.format(":queue")), {"queue": queue}) or 0
 
 
 async def count_open(session: AsyncSession, queue: str) -> int:
@@ -112,9 +112,7 @@ async def count_jobs(session: AsyncSession) -> Sequence[Record]:
     Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (those that wait for
     their time after a failure) and servers (processes that serve the queue now).
     """
-    return await read_records(
-        session, _JOBS, {"queues": [queue.value for queue in Queue]}
-    )
+    return await read_records(session, _JOBS, queues=[queue.value for queue in Queue])
 
 
 async def list_jobs(
@@ -141,4 +139,4 @@ async def list_jobs(
         ORDER BY job.id LIMIT :limit
     """
     values = {"queue": queue, "status": status, "after": after, "limit": limit}
-    return await read_records(session, query, values)
+    return await read_records(session, query, **values)

@@ -1,44 +1,29 @@
-"""Rows from dataclasses and back, many rows in one statement, and text that PostgreSQL cannot hold.
+"""Rows from dataclasses and back, and many rows in one statement."""
 
-PostgreSQL's text and jsonb know neither NUL nor lone surrogates. Both occur in what communities and engines send,
-and digests are made from the text as it came, so it must come back unchanged. Each such character becomes a
-private one (U+10FFFD), its number in hexadecimal and a semicolon, and that character itself likewise.
-"""
-
-import json
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import date
-from decimal import Decimal
-from enum import Enum, EnumType
+from enum import EnumType
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from psycopg.types.json import Json
 from pydantic import TypeAdapter
 from sqlalchemy import (
-    ARRAY,
-    ColumnElement,
     Result,
     Row,
-    any_,
-    bindparam,
     inspect,
     select,
     text,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
+from sqlalchemy.orm import DeclarativeBase
 
 T = TypeVar("T")
 R = TypeVar("R", bound=DeclarativeBase)
 Record = SimpleNamespace | Row[*tuple[Any, ...]]
 """What a query gives, its columns by name."""
-_MARK = "\U0010fffd"
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff\U0010fffd]")
-_STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
 
 
 def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str, Any]:
@@ -85,14 +70,11 @@ def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
 
 
 async def read_records(
-    session: AsyncSession, sql: str, values: Mapping[str, Any] | None = None
+    session: AsyncSession, sql: str, /, **values: Any
 ) -> list[Record]:
-    """A query's rows, each with its columns by name; texts, also those of `values`, are as they came."""
-    records: list[Record] = []
-    for row in await run_sql(session, sql, **(values or {})):
-        columns = _walk(row._asdict(), from_stored)
-        records.append(SimpleNamespace(**columns))
-    return records
+    """A query's rows, each with its columns by name."""
+    rows = await run_sql(session, sql, **values)
+    return [SimpleNamespace(**row) for row in rows.mappings()]
 
 
 async def find_rows(
@@ -102,8 +84,7 @@ async def find_rows(
     every = text(f"SELECT * FROM {table.__tablename__} {which}")
     rows = select(table).from_statement(every)
     stored = {"populate_existing": True}
-    named = _walk(values, to_stored)
-    return list(await session.scalars(rows, named, execution_options=stored))
+    return list(await session.scalars(rows, values, execution_options=stored))
 
 
 async def find_row(
@@ -117,27 +98,31 @@ async def read_as(
     session: AsyncSession, kind: type[T], sql: str, /, **values: Any
 ) -> list[T]:
     """A query's rows as instances of a class, by its fields' names."""
-    rows = await read_records(session, sql, values)
+    rows = await run_sql(session, sql, **values)
     return [read(kind, row) for row in rows]
 
 
 async def read_value(session: AsyncSession, sql: str, /, **values: Any) -> Any:
     """The first value of a query's first row; None without a row."""
-    value = (await run_sql(session, sql, **values)).scalar()
-    return _walk(value, from_stored)
+    return (await run_sql(session, sql, **values)).scalar()
 
 
 async def read_column(session: AsyncSession, sql: str, /, **values: Any) -> list[Any]:
     """The first value of each of a query's rows."""
+    return list((await run_sql(session, sql, **values)).scalars())
+
+
+async def read_map(session: AsyncSession, sql: str, /, **values: Any) -> dict[Any, Any]:
+    """The first value of each of a query's rows → the second."""
     rows = await run_sql(session, sql, **values)
-    return [_walk(value, from_stored) for value in rows.scalars()]
+    return {row[0]: row[1] for row in rows}
 
 
 async def run_sql(
     session: AsyncSession, sql: str, /, **values: Any
 ) -> Result[*tuple[Any, ...]]:
-    """Run a statement; the texts of `values` may hold any character."""
-    return await session.execute(text(sql), _walk(values, to_stored))
+    """Run a statement."""
+    return await session.execute(text(sql), values)
 
 
 @cache
@@ -189,7 +174,7 @@ async def insert_rows(
         return []
     statement = _insertion(table, rows[0], "rows", skip_known=skip_known)
     statement += f" RETURNING {', '.join(returning)}" if returning else ""
-    result = await run_sql(session, statement, rows=dump_json(rows))
+    result = await run_sql(session, statement, rows=Json(rows))
     return result.all() if returning else []
 
 
@@ -207,7 +192,7 @@ async def insert_parts(
         for name, (table, rows) in full.items()
     ]
     if steps:
-        values = {name: dump_json(rows) for name, (_, rows) in full.items()}
+        values = {name: Json(rows) for name, (_, rows) in full.items()}
         await run_sql(session, f"WITH {', '.join(steps)} SELECT", **values)
 
 
@@ -225,77 +210,6 @@ def _insertion(
     ) + (" ON CONFLICT DO NOTHING" if skip_known else "")
 
 
-def is_one_of(
-    column: InstrumentedAttribute[T], values: Iterable[T]
-) -> ColumnElement[bool]:
-    """The condition that a column holds one of the values, as one array parameter: `in_` writes a new statement
-    for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""
-    return column == any_(bindparam(None, list(values), type_=ARRAY(column.type)))
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON does not know; PostgreSQL reads numbers and dates from text without loss."""
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} is not a value of JSON")
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain)
-
-
 def int_array(values: Iterable[int]) -> str:
     """Integers as PostgreSQL writes an array; the driver's own way takes each of them several calls."""
     return "{" + ",".join(map(str, values)) + "}"
-
-
-class StoredText(str):
-    """Text as a column can hold it."""
-
-
-def to_stored(text: str) -> str:
-    """The text as a column can hold it; nearly always the text itself."""
-    if isinstance(text, StoredText) or (text.isascii() and "\x00" not in text):
-        return text
-    return StoredText(_UNSTORABLE.sub(lambda m: f"{_MARK}{ord(m[0]):04x};", text))
-
-
-def from_stored(text: str) -> str:
-    """The text as it came."""
-    return _STORED.sub(lambda m: chr(int(m[1], 16)), text) if _MARK in text else text
-
-
-def dump_json(value: Any) -> StoredText:
-    """JSON for a jsonb column. Raises ValueError for NaN and infinities."""
-    dumped = _ENCODER.encode(value)
-    # json writes NUL as an escape, which may also stand for the six characters; walking decides.
-    if "\\u0000" in dumped or (not dumped.isascii() and _UNSTORABLE.search(dumped)):
-        dumped = _ENCODER.encode(_walk(json.loads(dumped), to_stored))
-    return StoredText(dumped)
-
-
-def load_json(stored: str | bytes) -> Any:
-    """The value that `dump_json` was given (tuples as lists)."""
-    dumped = stored if isinstance(stored, str) else stored.decode()
-    return (
-        _walk(json.loads(dumped), from_stored)
-        if _MARK in dumped
-        else json.loads(dumped)
-    )
-
-
-def _walk(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {_walk(k, change): _walk(v, change) for k, v in value.items()}
-    return (
-        [_walk(v, change) for v in value] if isinstance(value, list | tuple) else value
-    )

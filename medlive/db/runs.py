@@ -3,11 +3,10 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Select, func, select, text
-from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy import func, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
@@ -19,6 +18,7 @@ from medlive.db.mapping import (
     put_row,
     read,
     read_column,
+    read_map,
     read_value,
     row_of,
     run_sql,
@@ -29,7 +29,6 @@ from medlive.db.tables.intake import (
     ImportProblemRow,
     ImportRunRow,
     RunOutcome,
-    SourceRow,
 )
 from medlive.db.tables.release import (
     EvaluationRunRow,
@@ -44,7 +43,7 @@ SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""
 CURATE, FILTER, PRUNE = "curate", "filter", "source prune"
 """The commands in `pipeline_runs` that do by hand, or by cron, what a step does."""
-_LAST_WEEK = "9999.W53"
+_FOREVER = datetime.max.replace(tzinfo=UTC)
 SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""
 
@@ -81,9 +80,6 @@ async def finish_import(
     run.finished_at = func.now()
 
 
-RunRecord = PipelineRunRow
-
-
 @asynccontextmanager
 async def recorded_run(
     database: Database,
@@ -91,7 +87,7 @@ async def recorded_run(
     settings: Mapping[str, Any],
     *,
     iso_week: str | None = None,
-) -> AsyncIterator[RunRecord]:
+) -> AsyncIterator[PipelineRunRow]:
     """Record the block as a run of a command; logs get the run's id.
 
     The block may set the run's `counts`, and `failed`, or `partial` where something is to be done again.
@@ -164,36 +160,28 @@ async def runs_of_week(
     session: AsyncSession, week: str
 ) -> tuple[dict[str, Run], dict[str, Run]]:
     """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
-    harvests = (
-        select(HarvestRunRow)
-        .where(HarvestRunRow.iso_week == week)
-        .order_by(HarvestRunRow.id)
-    )
-    steps = (
-        select(PipelineRunRow)
-        .where(PipelineRunRow.week == week, _IS_STEP)
-        .order_by(PipelineRunRow.id)
-    )
-    return await _read_harvests(session, harvests), await _read_runs(session, steps)
+    harvests = await _read_harvests(session, "WHERE iso_week = :week", week=week)
+    steps = f"WHERE iso_week = :week AND {_IS_STEP} ORDER BY id"
+    return harvests, await _read_runs(session, steps, week=week)
 
 
-_IS_STEP = PipelineRunRow.command.startswith(f"{SCHEDULER} ")
+_IS_STEP = f"command LIKE '{SCHEDULER} %'"
 
 
 async def _read_runs(
-    session: AsyncSession, query: Select[PipelineRunRow]
+    session: AsyncSession, which: str, **values: Any
 ) -> dict[str, Run]:
     """Command → the last of its runs."""
-    rows = await session.scalars(query)
+    rows = await find_rows(session, PipelineRunRow, which, **values)
     return {row.command: read(Run, row, starts=1) for row in rows}
 
 
 async def _read_harvests(
-    session: AsyncSession, query: Select[HarvestRunRow]
+    session: AsyncSession, which: str, **values: Any
 ) -> dict[str, Run]:
-    """Source → the last of its harvests."""
+    """Source → its harvest."""
     harvests = {}
-    for row in await session.scalars(query):
+    for row in await find_rows(session, HarvestRunRow, which, **values):
         counts = row.counts
         if row.problem is not None:
             counts = {**counts, "problem": row.problem}
@@ -242,6 +230,20 @@ class History:
     )
 
 
+_LATEST_RUNS = f"""
+    WHERE id IN (
+        SELECT max(id) FROM pipeline_runs WHERE ({_IS_STEP} OR command IN ('{CURATE}', '{PRUNE}'))
+            AND (iso_week <= :week OR iso_week IS NULL AND started_at <= :until) AND (outcome = 'done' OR NOT :done)
+        GROUP BY command
+    )
+"""
+_LATEST_HARVESTS = """
+    WHERE (source, iso_week) IN (
+        SELECT source, max(iso_week) FROM harvest_runs WHERE iso_week <= :week AND (outcome = 'done' OR NOT :done)
+        GROUP BY source
+    )
+"""
+_FIRST_HARVESTS = "SELECT source, min(started_at) FROM harvest_runs GROUP BY source"
 _FAILURES = "SELECT command, iso_week, count(*) FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
 _FROZEN = (
     "SELECT version, frozen_at FROM snapshots WHERE state = 'frozen' ORDER BY version"
@@ -250,6 +252,9 @@ _WEEKS = """
     SELECT iso_week FROM harvest_runs WHERE iso_week <= :week
     UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week
 """
+_QUARANTINED = (
+    "SELECT name, quarantine_reason FROM sources WHERE quarantine_reason IS NOT NULL"
+)
 
 
 async def load_history(
@@ -259,56 +264,41 @@ async def load_history(
 
     A clock that was ahead once leaves records of weeks that have not come. They count for nothing.
     """
-    run, harvest = PipelineRunRow, HarvestRunRow
-    own = _IS_STEP | run.command.in_([CURATE, PRUNE])
-    week = _LAST_WEEK
-    if moment is not None:
-        until = moment + CLOCK_BOUND
-        week = iso_week(until)
-        by_hand = run.week.is_(None) & (run.started_at <= until)
-        own &= (run.week <= week) | by_hand
-    commands = select(run).ext(distinct_on(run.command)).where(own)
-    commands = commands.order_by(run.command, run.id.desc())
-    latest = await _read_runs(session, commands)
+    until = _FOREVER if moment is None else moment + CLOCK_BOUND
+    week = iso_week(until)
+    named = {"week": week, "until": until, "done": False}
+    of_done = named | {"done": True}
+    latest = await _read_runs(session, _LATEST_RUNS, **named)
     failures = {}
     for command, failed_week, times in await run_sql(session, _FAILURES):
         if command in latest and latest[command].week == failed_week:
             failures[command] = times
-    newest = select(harvest).ext(distinct_on(harvest.source))
-    newest = newest.where(harvest.iso_week <= week)
-    newest = newest.order_by(harvest.source, harvest.iso_week.desc())
-    is_done = harvest.outcome == RunOutcome.DONE
-    done = await _read_harvests(session, newest.where(is_done))
-    firsts = select(harvest.source, func.min(harvest.started_at))
-    first_at = {
-        row[0]: row[1] for row in await session.execute(firsts.group_by(harvest.source))
-    }
+    done = await _read_harvests(session, _LATEST_HARVESTS, **of_done)
+    first_at = await read_map(session, _FIRST_HARVESTS)
+    last_of = await _read_harvests(session, _LATEST_HARVESTS, **named)
     harvests = {}
-    for source, last in (await _read_harvests(session, newest)).items():
-        week_done = (
-            (done[source].week, done[source].finished_at)
-            if source in done
-            else (None, None)
+    for source, last in last_of.items():
+        ended = done.get(source)
+        harvests[source] = HarvestHistory(
+            first_at=first_at[source],
+            latest=last,
+            done_week=ended.week if ended else None,
+            done_at=ended.finished_at if ended else None,
         )
-        harvests[source] = HarvestHistory(first_at[source], last, *week_done)
     frozen_week = frozen_at = frozen_ahead = None
     for version, frozen in await run_sql(session, _FROZEN):
         if version <= week:
             frozen_week, frozen_at = version, frozen
         else:
             frozen_ahead = version
-    why = SourceRow.quarantine_reason
-    quarantined = select(SourceRow.name, why).where(why.is_not(None))
     return History(
         harvests=harvests,
         latest=latest,
-        done=await _read_runs(session, commands.where(run.outcome == RunOutcome.DONE)),
+        done=await _read_runs(session, _LATEST_RUNS, **of_done),
         weeks=frozenset(await read_column(session, _WEEKS, week=week)),
         frozen_week=frozen_week,
         frozen_at=frozen_at,
-        quarantined={
-            name: reason or "" for name, reason in await session.execute(quarantined)
-        },
+        quarantined=await read_map(session, _QUARANTINED),
         failures=failures,
         frozen_ahead=frozen_ahead,
     )

@@ -17,13 +17,13 @@ from sqlalchemy.ext.asyncio import (
     create_async_engine,
 )
 
-from medlive.db.mapping import dump_json, load_json, read_value, run_sql
+from medlive.db.adapters import ADAPTERS
+from medlive.db.mapping import read_value, run_sql
 from medlive.errors import (
     ConfigError,
     DatabaseForbidden,
     DatabaseFull,
     DatabaseUnavailable,
-    MissingExtra,
 )
 from medlive.guard.redaction import HIDDEN
 from medlive.guard.trust import authorities_file, is_loopback
@@ -41,9 +41,10 @@ CONNECT_ARGUMENTS: dict[str, Any] = {
     "connect_timeout": 10,
     "application_name": "medlive",
     "options": "-c timezone=UTC -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
+    "context": ADAPTERS,
 }
-"""What every connection asks for, sync or async: dates in UTC, a bounded wait, a name to be seen by, and that the
-server frees the locks of a machine that has vanished within half a minute."""
+"""What every connection asks for, sync or async: any text, dates in UTC, a bounded wait, a name to be seen by, and
+that the server frees the locks of a machine that has vanished within half a minute."""
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
 _CHECKED = ("verify-full", "verify-ca")
 """The modes in which libpq checks the server's certificate."""
@@ -196,7 +197,7 @@ def translated_errors(url: URL) -> Iterator[None]:
 
 
 UnusableValue = exc.DataError
-"""Raised by a statement for a value that its column cannot take: a number that is too large, a NUL."""
+"""Raised by a statement for a value that its column cannot take, such as a number that is too large."""
 
 
 class Database:
@@ -214,25 +215,17 @@ class Database:
     def connect(cls, url: str) -> "Database":
         """A pool of at most 16 connections; the first is opened when the first session needs it.
 
-        Raises ConfigError for a URL that is not PostgreSQL's and MissingExtra without the driver.
+        Raises ConfigError for a URL that is not PostgreSQL's.
         """
-        try:
-            engine = create_async_engine(
-                connection_url(url),
-                pool_size=_POOL_SIZE,
-                max_overflow=0,
-                pool_timeout=_POOL_WAIT_SECONDS,
-                pool_pre_ping=True,
-                json_serializer=dump_json,
-                json_deserializer=load_json,
-                connect_args=CONNECT_ARGUMENTS,
-                hide_parameters=True,  # an error would quote threads
-            )
-        except ImportError as error:
-            raise MissingExtra(
-                "the database driver is not installed",
-                hint="pip install 'medlive[service]'",
-            ) from error
+        engine = create_async_engine(
+            connection_url(url),
+            pool_size=_POOL_SIZE,
+            max_overflow=0,
+            pool_timeout=_POOL_WAIT_SECONDS,
+            pool_pre_ping=True,
+            connect_args=CONNECT_ARGUMENTS,
+            hide_parameters=True,  # an error would quote threads
+        )
         return cls(engine)
 
     @asynccontextmanager

@@ -63,7 +63,7 @@ async def list_candidates(session: Session, version: str | None) -> Sequence[Rec
         SELECT case_id, revision, language, specialty, theme
         FROM case_revisions AS r {_READY if version is None else _SHOWN} ORDER BY case_id
     """
-    return await read_records(session, query, {"version": version})
+    return await read_records(session, query, version=version)
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:

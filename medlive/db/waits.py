@@ -46,7 +46,7 @@ async def count_waiting(session: AsyncSession, queue: str) -> Record:
         min(scheduled_at) FILTER (WHERE scheduled_at > now()) AS next_at
         FROM procrastinate_jobs WHERE queue_name = :queue AND status = 'todo'
     """
-    [waiting] = await read_records(session, query, {"queue": queue})
+    [waiting] = await read_records(session, query, queue=queue)
     return waiting
 
 

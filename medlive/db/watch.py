@@ -5,11 +5,11 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, update
 
 from medlive.db.audit_log import record
 from medlive.db.mapping import find_rows, put_row, run_sql
-from medlive.db.session import Session
+from medlive.db.session import Session, read_clock
 from medlive.db.tables.people import Act
 from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
 from medlive.errors import UsageError
@@ -43,9 +43,9 @@ async def end_unseen(
 ) -> list[OpenProblemRow]:
     """Remove the problems that are not among `seen` and were not seen for `patience`; return them."""
     ended = []
-    now = (await session.execute(select(func.now()))).scalar_one()
+    moment = await read_clock(session)
     for problem in await list_open(session):
-        if problem.key not in seen and now - problem.seen_at >= patience:
+        if problem.key not in seen and moment - problem.seen_at >= patience:
             ended.append(problem)
             await session.delete(problem)
     return ended

@@ -7,10 +7,11 @@ A worker writes its row with every heartbeat, by the database's clock. A worker 
 from collections.abc import Sequence
 from datetime import timedelta
 
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S
-from medlive.db.mapping import add_row, dump_json, find_rows, run_sql
+from medlive.db.mapping import add_row, find_rows, run_sql
 from medlive.db.tables.work import WorkerRow, WorkerState
 
 FORGOTTEN_AFTER = timedelta(days=1)
@@ -51,7 +52,7 @@ async def report_worker(
         WHERE id = :number
     """
     values = {"number": number, "state": state.value, "reason": reason}
-    await run_sql(session, report, **values, paused=dump_json(paused))
+    await run_sql(session, report, **values, paused=Json(paused))
 
 
 async def remove_worker(session: AsyncSession, number: int) -> None:

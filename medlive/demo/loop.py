@@ -182,7 +182,7 @@ async def _take_home(settings: Settings) -> None:
         await asyncio.to_thread(upgrade, database_url(settings))
         return
     async with open_database(settings) as database, database.begin() as session:
-        threads = sum(row.count for row in await funnel(session))
+        threads = sum(row.threads for row in await funnel(session))
     if threads:
         raise UsageError(
             f"{settings.home} is the home of an instance with {threads} threads, and the demo wants one of its own",

@@ -114,7 +114,8 @@ class _Fetch:
     async def run(self, version: str, *, allow_older: bool) -> Fetched:
         stated = None
         if version == "latest":
-            version, stated = await self._latest(allow_older)
+            latest = await self._latest(allow_older)
+            version, stated = latest.version, latest.digest
         # Checked before anything else is fetched.
         root = folder_name(version)
         sums = await self._file(f"{root}/{SUMS}")
@@ -165,16 +166,23 @@ class _Fetch:
             why_not=report.manifest.why_not if report.manifest else (),
         )
 
-    async def _latest(self, allow_older: bool) -> tuple[str, str]:
-        """The latest version and its digest; a place of publication never goes back."""
-        version, stated = parse_latest(await self._file(LATEST), self.source)
+    async def _latest(self, allow_older: bool) -> _Latest:
+        """The latest version; a place of publication never goes back."""
+        try:
+            latest = _Latest.model_validate_json(await self._file(LATEST))
+        except ValidationError as exc:
+            text = (
+                f"{LATEST} at {self.source} cannot be read: {exc.error_count()} faults"
+            )
+            raise CheckFailed(text) from exc
+        version = latest.version
         newest = max((name for name, _ in versions_in(self.out)), default=version)
         if version < newest and not allow_older:
             raise CheckFailed(
                 f"{self.source} gives {version} as the latest version, and {newest} is here already",
                 hint="it may be an old copy of the place; --allow-older fetches it, and so does naming the version",
             )
-        return version, stated
+        return latest
 
     async def _small(self, name: str, most: int = SMALL_FILE_BYTES) -> bytes | None:
         data = await self.read(name, most)
@@ -235,16 +243,6 @@ def _digest(root: Path, name: str) -> str | None:
             return f"sha256:{hashlib.file_digest(handle, 'sha256').hexdigest()}"
     except (OSError, UnsafePath):
         return None
-
-
-def parse_latest(data: bytes, source: str) -> tuple[str, str]:
-    """Return the version and digest that latest.json states; its addresses are not followed. Raises CheckFailed."""
-    try:
-        latest = _Latest.model_validate_json(data)
-    except ValidationError as exc:
-        text = f"{LATEST} at {source} cannot be read: {exc.error_count()} faults"
-        raise CheckFailed(text) from exc
-    return latest.version, latest.digest
 
 
 def parse_sums(sums: bytes) -> dict[str, str]:

@@ -49,42 +49,24 @@ _LAST: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRelease:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRelease(Release):
     """A snapshot that was just verified and may be published, with its errata."""
 
-    folder: Path
-    manifest: Manifest
-    sums: Mapping[str, FileEntry]  # Every file, with SHA256SUMS and the signature
+    path: Path
     errata: Mapping[str, bytes]
     """errata.json and its signature, by name; empty if there are none beside the snapshot."""
     known_errata: Errata | None = None
     """All errata that are here, those of snapshots that are not publishable too; None if there are none."""
 
-    @property
-    def digest(self) -> str:
-        """The release's digest: that of SHA256SUMS."""
-        return f"sha256:{self.sums[SUMS].sha256}"
-
-    @property
-    def signed(self) -> bool:
-        """Whether the release has a key."""
-        return self.manifest.signing is not None
-
-    @property
-    def ancestry(self) -> dict[str, str]:
-        """The digests of its ancestors and its own, by version."""
-        return self.manifest.ancestry | {self.manifest.version: self.digest}
-
     def items(self) -> list[Item]:
         """The immutable files in the order they are sent."""
-        root = folder_name(self.manifest.version)
         items = []
-        for name in sorted(self.sums, key=lambda name: (_LAST.get(name, 0), name)):
-            entry = self.sums[name]
+        for name in sorted(self.files, key=lambda name: (_LAST.get(name, 0), name)):
+            entry = self.files[name]
             item = Item(
-                name=f"{root}/{name}",
-                source=self.folder / name,
+                name=f"{self.folder}/{name}",
+                source=self.path / name,
                 size=entry.size,
                 sha256=entry.sha256,
                 cache_control=IMMUTABLE,
@@ -122,25 +104,33 @@ def prepare_release(
     cannot be read.
     """
     manifest = _verified(folder, public_key)
-    entries = dict(manifest.files)
-    for name in ("manifest.json", SUMS, SIGNATURE):
+    others = {}
+    for name in ("manifest.json", SIGNATURE):
         if (folder / name).is_file():
-            entries[name] = _entry((folder / name).read_bytes())
+            others[name] = _entry((folder / name).read_bytes())
     root = folder.parent
-    errata = {}
-    known = load_errata(root / ERRATA) if (root / ERRATA).exists() else None
+    errata, known = {}, None
     # Those of publishable snapshots where there are both.
     name = PUBLIC_ERRATA if (root / PUBLIC_ERRATA).exists() else ERRATA
     if (root / name).exists():
         try:
             load_errata(root / name, public_key=public_key or _key_of(manifest))
+            if (root / ERRATA).exists():
+                known = load_errata(root / ERRATA)
         except (BadInput, CheckFailed) as exc:
             hint = "write them again with the key that signs the releases"
             raise CheckFailed(exc.message, hint=hint) from exc
         errata[ERRATA] = (root / name).read_bytes()
         if (signature := root / f"{name}.minisig").exists():
             errata[ERRATA_SIGNATURE] = signature.read_bytes()
-    return PreparedRelease(folder, manifest, entries, errata, known)
+    return PreparedRelease(
+        manifest=manifest,
+        sums=_entry((folder / SUMS).read_bytes()),
+        others=others,
+        path=folder,
+        errata=errata,
+        known_errata=known,
+    )
 
 
 def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
@@ -185,13 +175,8 @@ def publish(
             line, or errata that ours lack. Nothing is written then.
         MedliveError: If the target refuses.
     """
-    done = Published(
-        prepared.manifest.version,
-        prepared.digest,
-        target.where,
-        prepared.signed,
-        dry_run,
-    )
+    version, digest, signed = prepared.version, prepared.digest, prepared.signed
+    done = Published(version, digest, target.where, signed, dry_run)
     with target.session(write=not dry_run):
         missing = _missing_items(prepared, target, done)
         _check_line(prepared, target, _releases(target, done))
@@ -210,7 +195,7 @@ def _missing_items(
     prepared: PreparedRelease, target: Target, done: Published
 ) -> list[Item]:
     """Return what has yet to be sent. Raises CheckFailed if the target has other files of this version."""
-    existing = target.names(f"{folder_name(prepared.manifest.version)}/")
+    existing = target.names(f"{prepared.folder}/")
     missing = []
     wrong = set(existing)
     for item in prepared.items():
@@ -224,7 +209,7 @@ def _missing_items(
         names = sorted(wrong)
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         raise CheckFailed(
-            f"{target.where} has other bytes of medlive {prepared.manifest.version}: "
+            f"{target.where} has other bytes of medlive {prepared.version}: "
             f"{', '.join(names[:8])}{more}; nothing was written",
             hint="a published version never changes: freeze and publish a new one",
         )
@@ -238,19 +223,19 @@ def _check_line(
     own = prepared.ancestry
     signed = []
     for release in releases:
-        theirs = release.manifest.ancestry | {release.version: release.digest}
+        theirs = release.ancestry
         shared = sorted(own.keys() & theirs.keys())
         if conflicting := [name for name in shared if own[name] != theirs[name]]:
             raise CheckFailed(
-                f"medlive {prepared.manifest.version} and {release.version} in {target.where} descend from "
+                f"medlive {prepared.version} and {release.version} in {target.where} descend from "
                 f"different snapshots that are both called {', '.join(conflicting)}; nothing was written",
                 hint="publish the other line of releases elsewhere",
             )
-        if release.manifest.signing is not None and release.version in own:
+        if release.signed and release.version in own:
             signed.append(release.version)
     if signed and not prepared.signed:
         raise CheckFailed(
-            f"medlive {prepared.manifest.version} has no signature, and {max(signed)}, which it continues, "
+            f"medlive {prepared.version} has no signature, and {max(signed)}, which it continues, "
             f"has one in {target.where}; nothing was written",
             hint="readers check signatures: freeze the next week with the key",
         )

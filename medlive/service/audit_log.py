@@ -6,14 +6,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from medlive.config import Settings
-from medlive.db.audit_log import Anchor, LogCheck, verify_log
+from medlive.db.audit_log import LogCheck, verify_log
 from medlive.db.release.snapshots import list_log_heads
 from medlive.db.session import Database
 from medlive.errors import BadInput
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.identity import folder_name
-from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.manifest import AuditLogHead, Manifest
 
 
 async def verify_audit_log(
@@ -42,20 +42,16 @@ async def verify_audit_log(
     )
     async with database.begin() as session:
         for version, stated in (await list_log_heads(session)).items():
-            anchors.append(
-                Anchor(
-                    f"snapshot {version} in the database", stated.entries, stated.head
-                )
-            )
+            anchors[f"snapshot {version} in the database"] = stated
         return await verify_log(session, head=head, anchors=anchors), len(anchors)
 
 
-def read_anchors(folder: Path) -> list[Anchor]:
+def read_anchors(folder: Path) -> dict[str, AuditLogHead]:
     """Read the audit log's head from the manifest of each snapshot in a folder (which need not exist).
 
     Raises BadInput for a manifest that cannot be read.
     """
-    anchors = []
+    anchors = {}
     for place in sorted(folder.glob(folder_name("*"))):
         try:
             manifest = Manifest.model_validate_json(read_small(place / "manifest.json"))
@@ -65,8 +61,5 @@ def read_anchors(folder: Path) -> list[Anchor]:
                 hint="medlive snapshot verify says what is wrong with the folder",
             ) from exc
         if manifest.audit_log:
-            stated = manifest.audit_log
-            anchors.append(
-                Anchor(f"{place.name}/manifest.json", stated.entries, stated.head)
-            )
+            anchors[f"{place.name}/manifest.json"] = manifest.audit_log
     return anchors

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote
 
+from medlive.guard.bounds import THREAD_ID_CHARS
 from medlive.integrity.digest import digest_json
 
 
@@ -59,9 +60,11 @@ class Message:
 
 
 def is_thread_id(text: str) -> bool:
-    """Whether a text can be a thread's id: printable, and in an address no way to another page."""
+    """Whether a text can be a thread's id: short, printable, and in an address no way to another page."""
+    if len(text) > THREAD_ID_CHARS or not text.isprintable():
+        return False
     parts = map(str.strip, re.split(r"[/\\]", unquote(text)))
-    return text.isprintable() and {"", ".", ".."}.isdisjoint(parts)
+    return {"", ".", ".."}.isdisjoint(parts)
 
 
 @dataclass(frozen=True, slots=True)

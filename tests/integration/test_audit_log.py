@@ -217,7 +217,7 @@ async def test_what_becomes_of_accounts_is_logged_without_secrets(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
     async with database.begin() as session:
-        token = await accounts.invite(session, "Ada", Role.VIEWER, by="root")
+        token = await accounts.invite(session, "Ada", Role.VIEWER)
         account = await accounts.use_link(session, token, "$argon2id$x")
         assert account is not None
         await accounts.set_role(session, "ada", Role.ADMIN)
@@ -230,7 +230,7 @@ async def test_what_becomes_of_accounts_is_logged_without_secrets(
             for e in reversed(await list_entries(session))
         ]
     assert log == [
-        ("root", "invite", "account:ada", {"role": "viewer"}),
+        (None, "invite", "account:ada", {"role": "viewer"}),
         ("ada", "set_password", "account:ada", {}),
         (None, "set_role", "account:ada", {"role": "admin"}),
         (None, "disable", "account:ada", {}),

@@ -1,25 +1,33 @@
 """Harvests, imports, runs and evaluations: recorded, taken up again, found again."""
 
 import asyncio
+import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 
 from medlive.clock import now
 from medlive.db import runs
 from medlive.db.harvest import archives, fetches, frontier, harvests
+from medlive.db.mapping import as_dict
 from medlive.db.session import Database, advisory_lock, ask_lock, lock_connection
 from medlive.db.tables.intake import (
+    FrontierRow,
     FrontierState,
     ImportProblemRow,
     RunOutcome,
     SourceKind,
 )
-from medlive.db.tables.release import EvaluationRunRow
+from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow
+from medlive.db.tables.watch import OpenProblemRow, OutboxRow, Severity
+from medlive.db.tables.work import JobFailureRow
+from medlive.db.threads.takedowns import erase_thread
+from medlive.db.threads.threads import ensure_sources
 from medlive.errors import MedliveError, UsageError
 from medlive.integrity.digest import digest_text
 from medlive.sources.drift import Compared
@@ -63,7 +71,8 @@ async def start(
 
 async def finish(database: Database, run: harvests.StartedRun, **how: Any) -> None:
     async with database.begin() as session:
-        await harvests.finish_harvest(session, run, {"pages": 1}, **how)
+        await harvests.add_counts(session, run, {"pages": 1})
+        await harvests.finish_harvest(session, run, **how)
 
 
 async def listed(
@@ -81,17 +90,19 @@ async def listed(
 
 
 async def settle(
-    database: Database, run: harvests.StartedRun, *settled: frontier.Settled
+    database: Database, run: harvests.StartedRun, *settled: FrontierRow
 ) -> None:
     async with database.begin() as session:
         await frontier.settle(session, SOURCE, run.run_id, settled)
 
 
-def read(number: int, **values: Any) -> frontier.Settled:
+def ended(thread_id: str, state: FrontierState, **values: Any) -> FrontierRow:
+    return FrontierRow(thread_id=thread_id, state=state, **values)
+
+
+def read(number: int, **values: Any) -> FrontierRow:
     fields = {"title": True, "messages": 3}
-    return frontier.Settled(
-        str(number), FrontierState.READ, page_count=1, fields=fields, **values
-    )
+    return ended(str(number), FrontierState.READ, page_count=1, fields=fields, **values)
 
 
 async def test_a_week_has_one_run_that_is_taken_up_until_it_is_done(
@@ -130,10 +141,11 @@ async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(
         await harvests.add_counts(session, run, {"pages": 2, "listed": 5})
         await harvests.add_counts(session, run, {})
     later = await start(database, "2026.W10")
-    for late in (harvests.add_counts, harvests.finish_harvest):
+    add_late = partial(harvests.add_counts, counts={"pages": 9})
+    for late in (add_late, harvests.finish_harvest):
         with pytest.raises(MedliveError, match="taken this harvest over"):
             async with database.begin() as session:
-                await late(session, run, {"pages": 9})
+                await late(session, run)
     await finish(database, later)
     async with database.begin() as session:
         row = (
@@ -155,11 +167,9 @@ async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_k
         database,
         run,
         read(1, etag='"x"'),
-        frontier.Settled("3", FrontierState.FAILED, reason="fetch"),
+        ended("3", FrontierState.FAILED, reason="fetch"),
     )
-    await settle(
-        database, run, frontier.Settled("4", FrontierState.FAILED, reason="layout")
-    )
+    await settle(database, run, ended("4", FrontierState.FAILED, reason="layout"))
     await finish(database, run)
     async with database.begin() as session:
         known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
@@ -192,18 +202,16 @@ async def test_what_waits_or_failed_by_chance_is_left_over_and_nothing_else(
         await settle(
             database,
             run,
-            frontier.Settled(str(number), FrontierState.FAILED, reason=reason),
+            ended(str(number), FrontierState.FAILED, reason=reason),
         )
-    await settle(database, run, read(5), frontier.Settled("6", FrontierState.GONE))
+    await settle(database, run, read(5), ended("6", FrontierState.GONE))
     await finish(database, run, problem="killed")
     later = await start(database, "2026.W11")
     async with database.begin() as session:
         found = await frontier.take_left_over(session, SOURCE, later.run_id)
     assert {e.thread_id for e in found} == {"1", "2", "4"}
     for attempt in range(frontier.MAX_ATTEMPTS):
-        await settle(
-            database, later, frontier.Settled("2", FrontierState.FAILED, reason="fetch")
-        )
+        await settle(database, later, ended("2", FrontierState.FAILED, reason="fetch"))
         async with database.begin() as session:
             found = await frontier.take_left_over(session, SOURCE, later.run_id)
         # It failed once in the week before.
@@ -322,7 +330,7 @@ async def test_threads_of_a_list_without_dates_are_asked_for_while_they_are_youn
     await settle(
         database,
         later,
-        *(frontier.Settled(i, FrontierState.NOT_MODIFIED) for i in "12"),
+        *(ended(i, FrontierState.NOT_MODIFIED) for i in "12"),
     )
     async with database.begin() as session:
         await session.execute(
@@ -398,17 +406,15 @@ async def test_a_run_s_figures_are_those_of_what_it_read(database: Database) -> 
         database,
         run,
         read(1),
-        frontier.Settled("3", FrontierState.FAILED, reason="layout"),
+        ended("3", FrontierState.FAILED, reason="layout"),
     )
-    bare = frontier.Settled(
+    bare = ended(
         "2", FrontierState.READ, page_count=2, fields={"title": False, "messages": 6}
     )
-    long = frontier.Settled(
+    long = ended(
         "5", FrontierState.READ, page_count=99, fields={"title": True, "messages": 2000}
     )
-    await settle(
-        database, run, bare, long, frontier.Settled("4", FrontierState.NOT_MODIFIED)
-    )
+    await settle(database, run, bare, long, ended("4", FrontierState.NOT_MODIFIED))
     async with database.begin() as session:
         fields, ends = await harvests.run_figures(session, run.run_id)
     assert fields == {"title": (pytest.approx(2 / 3), 3), "messages": (6, 3)}
@@ -467,6 +473,74 @@ async def test_imports_and_their_bad_lines_are_recorded(
     ]
 
 
+async def test_a_takedown_takes_the_address_out_of_what_was_said_of_it(
+    database: Database,
+) -> None:
+    run = await start(database, "2026.W10")
+    url = "https://sdn.test/'咳\\"
+    said = f'in 2026.W10 its pages stopped fitting: "{url}": no layout'
+    async with database.begin() as session:
+        entry = ListEntry(url, "7", "a title", None, None)
+        await frontier.save_listed(session, SOURCE, run.run_id, "list", [entry])
+        step = PipelineRunRow(
+            command="scheduler harvest sdn",
+            settings={},
+            code_version="1",
+            outcome=RunOutcome.DONE,
+            finished_at=func.now(),
+            counts={"problem": f"quarantined: {said}"},
+            log=["one", said],
+        )
+        problem = OpenProblemRow(
+            code="source_quarantined",
+            subject=SOURCE,
+            severity=Severity.TICKET,
+            text=said,
+            next_step="look",
+        )
+        failure = JobFailureRow(job_id=1, queue="harvest", reason=said)
+        message = OutboxRow(place="webhook", message={"text": said})
+        rows = [step, problem, failure, message]
+        session.add_all(rows)
+        await erase_thread(session, SOURCE, "7", "the author asked")
+        told = []
+        for row in rows:
+            await session.refresh(row)
+            told.append(str(as_dict(row)))
+    assert not [text for text in told if "sdn.test" in text]
+    assert all("(taken down)" in text and "no layout" in text for text in told)
+
+
+@pytest.mark.parametrize("odd", ["", "x" * 501, "1"])
+async def test_a_list_is_kept_whatever_ids_it_shows(
+    database: Database, odd: str
+) -> None:
+    run = await start(database, "2026.W10")
+    entries = [ListEntry(f"u{i}", i, "", None, None) for i in ("1", odd)]
+    skipped = {odd: ("u", "bad_id")}
+    async with database.begin() as session:
+        await frontier.save_listed(
+            session, SOURCE, run.run_id, "list", entries, skipped
+        )
+        assert await frontier.count_left_over(session, SOURCE) == 1
+
+
+@pytest.mark.parametrize("as_escapes", [True, False])
+async def test_a_takedown_withholds_a_line_however_it_is_spelt(
+    database: Database, as_escapes: bool
+) -> None:
+    thread = {"source": "论坛", "thread_id": "咳\U0010fffd"}
+    line = json.dumps(thread, ensure_ascii=as_escapes)
+    async with database.begin() as session:
+        run = await runs.start_import(session, "f.jsonl")
+        problem = ImportProblem(1, "not_json", "no JSON", line)
+        await runs.save_problems(session, run, "f.jsonl", [problem])
+        await ensure_sources(session, [thread["source"]], SourceKind.FILE)
+        await erase_thread(session, *thread.values(), "the author asked")
+        [kept] = await session.scalars(select(ImportProblemRow))
+    assert kept.excerpt == "(taken down)"
+
+
 async def test_runs_and_evaluations_are_recorded(database: Database) -> None:
     async with runs.recorded_run(
         database, "curate", {"limit": None}, iso_week="2026.W10"
@@ -498,7 +572,7 @@ async def test_harvests_of_a_week_are_found_by_source(database: Database) -> Non
         one = await harvests.start_harvest(session, "icliniq", "2026.W40")
         await harvests.start_harvest(session, "sdn", "2026.W40")
         await harvests.start_harvest(session, "dxy", "2026.W39")
-        await harvests.finish_harvest(session, one, {})
+        await harvests.finish_harvest(session, one)
         found = await harvests.list_sources(session)
     assert [(s.name, s.last_run, s.last_outcome) for s in found] == [
         ("dxy", "2026.W39", "running"),

@@ -10,8 +10,9 @@ import pytest
 from psycopg.types.json import Jsonb
 from sqlalchemy import make_url, text
 
+from medlive.db.adapters import to_stored
 from medlive.db.audit_log import record, verify_log
-from medlive.db.mapping import as_dict, to_stored
+from medlive.db.mapping import as_dict
 from medlive.db.schema import migrate, revisions
 from medlive.db.schema.differences import find_differences
 from medlive.db.session import Database

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg.types.json import Json
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
@@ -19,10 +20,11 @@ from medlive.curation.model import (
     SecondCheck,
     Stage,
 )
+from medlive.db.adapters import dump_json, from_stored, load_json, to_stored
 from medlive.db.audit.health import failed_threads
 from medlive.db.curation import curations, funnel
 from medlive.db.curation.replies import PostgresReplyStore
-from medlive.db.mapping import dump_json, from_stored, load_json, to_stored
+from medlive.db.mapping import read_column, read_records, read_value, run_sql
 from medlive.db.session import Database
 from medlive.db.threads import bands, threads
 from medlive.errors import BadInput, DatabaseUnavailable, MedliveError
@@ -149,6 +151,24 @@ def test_any_text_survives_the_database(value: str) -> None:
     assert load_json(written) == {"k": [value, {value: 1}]}
 
 
+@pytest.mark.parametrize("value", ["a\x00b", "\ud800", "\U0010fffd0000;"])
+async def test_every_way_of_asking_gives_text_as_it_came(
+    database: Database, value: str
+) -> None:
+    query = """
+        SELECT CAST(:value AS text) AS plain, ARRAY[CAST(:value AS text)] AS listed, CAST(:json AS jsonb) AS json
+    """
+    given = {"value": value, "json": Json({"k": [value]})}
+    async with database.read() as session:
+        [row] = await run_sql(session, query, **given)
+        [record] = await read_records(session, query, **given)
+        json = await read_value(session, "SELECT CAST(:json AS jsonb)", **given)
+        [text] = await read_column(session, "SELECT CAST(:value AS text)", **given)
+    expected = (value, [value], {"k": [value]})
+    assert tuple(row) == tuple(vars(record).values()) == expected
+    assert (text, json) == (value, {"k": [value]})
+
+
 # --- filters and the funnel ------------------------------------------------------------------------------
 
 PASSED = (FilterVerdict("date", True), FilterVerdict("language", True))
@@ -200,7 +220,7 @@ async def test_the_funnel_counts_each_thread_once(database: Database) -> None:
         await decide(session, pks[5], KEPT)
         rows = await funnel.funnel(session)
         failures = await failed_threads(session)
-    assert [(r.stage, r.outcome, r.reason, r.count) for r in rows] == [
+    assert rows == [
         ("filters", "pending", None, 1),
         ("filters", "rejected", "posted_before", 1),
         ("screener", "failed", "invalid_reply", 1),

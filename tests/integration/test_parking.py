@@ -202,7 +202,7 @@ async def test_a_thread_parked_too_long_is_rejected_as_the_paper_would(
     assert await paid(database, Outcome.REJECTED) == {}
     async with database.begin() as session:
         latest = await latest_curation(session, parked)
-        standing = await week_standing(session, WEEK)
+        standing = await week_standing(session, WEEK, failure_share=0.5)
     assert latest is not None
     assert latest.reason is Reason.NOT_ALIGNED
     assert "0 of 2 supported; parked for 8 weeks" in latest.detail
@@ -214,7 +214,7 @@ async def test_a_parked_thread_is_settled_for_its_week_until_it_is_queued_again(
     database: Database, parked: int
 ) -> None:
     async with database.begin() as session:
-        standing = await week_standing(session, WEEK)
+        standing = await week_standing(session, WEEK, failure_share=0.5)
     assert (standing.queued, standing.decided, standing.whole) == (1, 1, True)
     own = library(database, "second")
     async with open_app(database).open_async() as app:
@@ -222,7 +222,7 @@ async def test_a_parked_thread_is_settled_for_its_week_until_it_is_queued_again(
             app, own, digest_text("chain"), max_attempts=1, parked=True, week=WEEK
         )
     async with database.begin() as session:
-        standing = await week_standing(session, WEEK)
+        standing = await week_standing(session, WEEK, failure_share=0.5)
     assert (standing.waiting, standing.whole) == (1, False)
 
 

@@ -44,7 +44,7 @@ def send(hub: Hub, snapshot: PreparedRelease, *, dry_run: bool = False) -> Publi
 
 
 def content(snapshot: PreparedRelease) -> dict[str, bytes]:
-    return {name: (snapshot.folder / name).read_bytes() for name in snapshot.sums}
+    return {name: (snapshot.path / name).read_bytes() for name in snapshot.files}
 
 
 def tagged(hub: Hub, version: str) -> dict[str, bytes]:
@@ -60,7 +60,7 @@ def test_a_version_is_one_commit_and_one_tag_and_a_second_run_sends_nothing(
     hub: Hub, line: dict[str, PreparedRelease]
 ) -> None:
     snapshot = line["2026.W47"]
-    assert send(hub, snapshot, dry_run=True).sent == sorted(snapshot.sums)
+    assert send(hub, snapshot, dry_run=True).sent == sorted(snapshot.files)
     assert not hub.repositories
     done = send(hub, snapshot)
     assert tagged(hub, "2026.W47") == content(snapshot)
@@ -73,7 +73,7 @@ def test_a_version_is_one_commit_and_one_tag_and_a_second_run_sends_nothing(
 
     hub.requests.clear()
     again = send(hub, snapshot)
-    assert (again.sent, again.already) == ([], sorted(snapshot.sums))
+    assert (again.sent, again.already) == ([], sorted(snapshot.files))
     assert [r for r in hub.requests if r[0] not in ("GET", "HEAD")] == []
 
 
@@ -191,7 +191,7 @@ def test_what_a_version_has_no_more_goes_and_errata_are_kept(
         return {"errata.json": Errata(entries=tuple(entries)).text().encode()}
 
     def with_errata(version: str, *ids: int) -> PreparedRelease:
-        return prepared(line[version].folder, errata(*ids))
+        return prepared(line[version].path, errata(*ids))
 
     first = send(hub, with_errata("2026.W46", 1))
     assert first.updated == ["errata.json"]

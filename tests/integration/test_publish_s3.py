@@ -103,9 +103,9 @@ def test_a_snapshot_lies_there_a_second_run_sends_nothing_and_other_bytes_are_re
     client: Any, target: S3Target, bucket: str, gate: Gate, snapshot: PreparedRelease
 ) -> None:
     done = send(target, snapshot)
-    for name, entry in snapshot.sums.items():
+    for name, entry in snapshot.files.items():
         found = client.get_object(Bucket=bucket, Key=f"data/{ROOT}/{name}")
-        assert found["Body"].read() == (snapshot.folder / name).read_bytes()
+        assert found["Body"].read() == (snapshot.path / name).read_bytes()
         assert found["CacheControl"] == IMMUTABLE
         assert found["Metadata"] == {"sha256": entry.sha256}
     page = client.head_object(Bucket=bucket, Key="data/index.html")
@@ -132,9 +132,9 @@ def test_a_snapshot_lies_there_a_second_run_sends_nothing_and_other_bytes_are_re
     gate.requests.clear()
     again = send(target, snapshot)
     assert (again.sent, again.updated, gate.writes) == ([], [], [])
-    assert len(again.already) == len(snapshot.sums)
+    assert len(again.already) == len(snapshot.files)
     name = "data/cases.jsonl"
-    data = (snapshot.folder / name).read_bytes()
+    data = (snapshot.path / name).read_bytes()
     gate.checksums = False
     assert send(target, snapshot).sent == [], "a store without checksums is read back"
     gate.checksums = True
@@ -143,7 +143,7 @@ def test_a_snapshot_lies_there_a_second_run_sends_nothing_and_other_bytes_are_re
         Key=f"data/{ROOT}/{name}",
         Body=data[:-2] + b"?\n",
         ChecksumAlgorithm="SHA256",
-        Metadata={"sha256": snapshot.sums[name].sha256},
+        Metadata={"sha256": snapshot.files[name].sha256},
     )
     gate.requests.clear()
     for gate.checksums in (True, False):

@@ -165,7 +165,7 @@ async def test_a_week_frozen_by_hand_and_harvested_twice_claims_nothing_of_eithe
         async with database.begin() as session:
             run = await start_harvest(session, "forum", WEEK, again=True)
             assert run is not None
-            await finish_harvest(session, run, {})
+            await finish_harvest(session, run)
     week = await read_week(settings, WEEK)
     assert week["harvests"][0]["took"] is None
     show_result(Result(None, describe_week(week)))

@@ -67,7 +67,7 @@ async def test_a_thread_whose_case_was_approved_counts_as_kept(
     await decide_case(database, held, ReviewAction.APPROVE, "Checked.", by="Bo")
     async with database.begin() as session:
         [row] = await funnel(session)
-    assert row.cells == ["rubric", "kept", None, 1]
+    assert row == ("rubric", "kept", None, 1)
 
 
 async def test_a_rejected_case_stays_out_while_its_content_is_the_same(

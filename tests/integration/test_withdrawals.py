@@ -14,8 +14,10 @@ from sqlalchemy import text
 from medlive.config import Settings
 from medlive.db.curation.cases import CaseContent, StoredCase, latest_case
 from medlive.db.curation.reviews import list_disputes
-from medlive.db.release.withdrawals import list_withdrawals, reasons_for
+from medlive.db.mapping import find_rows
+from medlive.db.release.withdrawals import reasons_for
 from medlive.db.session import Database
+from medlive.db.tables.release import WithdrawalRow
 from medlive.db.threads.takedowns import erase_thread
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
@@ -282,7 +284,10 @@ async def test_errata_follow_what_was_withdrawn_through_the_snapshots(
     assert names == {"medlive-2026.W46", "errata.json", "errata-public.json"}
     assert (folder / "cases.jsonl").read_bytes() == b"{}\n"
     async with database.begin() as session:
-        assert [w.withdrawn_by for w in await list_withdrawals(session)] == [
+        assert [
+            w.withdrawn_by
+            for w in await find_rows(session, WithdrawalRow, "ORDER BY id")
+        ] == [
             "Ann",
             None,
             None,
@@ -446,7 +451,9 @@ async def test_a_takedown_withdraws_what_is_frozen_and_says_nothing_of_its_reaso
     for private in ("court", "private", "wrote"):
         assert private not in path.read_text()
     async with database.begin() as session:
-        assert {w.case_id for w in await list_withdrawals(session)} == {shown}
+        assert {
+            w.case_id for w in await find_rows(session, WithdrawalRow, "ORDER BY id")
+        } == {shown}
         assert await list_disputes(session, closed=True) == []
         assert await reasons_for(session, "2026.W46") == {shown: "takedown: taken down"}
 

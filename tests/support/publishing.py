@@ -64,4 +64,10 @@ def prepared(folder: Path, errata: dict[str, bytes] | None = None) -> PreparedRe
         n: FileEntry(size=(folder / n).stat().st_size, sha256=sha256(folder / n))
         for n in names
     }
-    return PreparedRelease(folder, manifest, {**manifest.files, **more}, errata or {})
+    return PreparedRelease(
+        manifest=manifest,
+        sums=more.pop(SUMS),
+        others=more,
+        path=folder,
+        errata=errata or {},
+    )

@@ -40,4 +40,4 @@ async def list_memberships(session: AsyncSession, case_id: str) -> Sequence[Reco
         SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)
         WHERE case_id = :case_id ORDER BY version DESC
     """
-    return await read_records(session, query, {"case_id": case_id})
+    return await read_records(session, query, case_id=case_id)

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import Record, dump_json, read_column, read_records, read_value
+from medlive.db.jobs import SERVERS, STALLED_AFTER_S, Queue, count_servers
+from medlive.db.mapping import Record, read_column, read_records, read_value
 from medlive.db.schema.rights import expected_rights
 
-_QUEUES = """
+_QUEUES = f"""
     WITH ready AS (
         SELECT job.id, queue_name, scheduled_at FROM procrastinate_jobs AS job
         WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())
@@ -26,7 +27,7 @@ _QUEUES = """
             SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
             WHERE job.queue_name = oldest.queue_name AND status = 'doing'
             AND last_heartbeat >= now() - make_interval(secs => :stalled)
-        ) AS worked
+        ) AS worked, ({SERVERS.format("oldest.queue_name")}) AS workers
     FROM oldest LEFT JOIN procrastinate_events AS event ON event.job_id = oldest.id
     GROUP BY 1, 2, oldest.id ORDER BY 1
 """
@@ -78,11 +79,7 @@ async def workers_by_queue(session: AsyncSession) -> Mapping[str, int]:
 async def queue_health(session: AsyncSession) -> Sequence[Record]:
     """The queues that have jobs which could be done now: queue, ready (how many), since (when the oldest of them
     could; None: unknown), worked (whether a live worker does a job of it), workers (how many serve it)."""
-    workers = await workers_by_queue(session)
-    queues = await read_records(session, _QUEUES, {"stalled": 2 * STALLED_AFTER_S})
-    for queue in queues:
-        queue.workers = workers.get(queue.queue, 0)
-    return queues
+    return await read_records(session, _QUEUES, stalled=2 * STALLED_AFTER_S)
 
 
 async def failed_jobs(session: AsyncSession) -> Sequence[Record]:
@@ -98,7 +95,7 @@ async def failed_threads(
 
     Each has revision_pk, source, thread_id, and of the attempt stage, reason, detail, attempt, finished_at.
     """
-    return await read_records(session, _FAILURES, {"most": most})
+    return await read_records(session, _FAILURES, most=most)
 
 
 async def count_decided(session: AsyncSession, since: datetime) -> int:
@@ -138,8 +135,7 @@ async def missing_rights(session: AsyncSession) -> Sequence[Record]:
                 right = right | {"privilege": privilege}
                 for name in columns.split(","):
                     wanted.append(right | {"col": name.strip(' "') or None})
-    rows = {"wanted": dump_json(wanted)}
-    missing = await read_records(session, _WITHOUT, rows)
+    missing = await read_records(session, _WITHOUT, wanted=Json(wanted))
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)
     # Roles belong to the server: one that has nothing here is of another instance.

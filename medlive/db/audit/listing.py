@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.iso_weeks import week_bounds
-from medlive.db.mapping import to_stored
+from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError
 from medlive.guard.bounds import CURSOR_CHARS
@@ -70,20 +70,54 @@ class Counts:
     capped: bool  # Whether there are more than were counted
 
 
-@dataclass(frozen=True, slots=True)
 class Listing:
     """A table as it is listed."""
 
-    query: Rows  # Its joins, without columns
-    columns: Columns  # What is shown of a row
-    facets: Columns  # What its filter may name; "week" (YYYY.WNN) among them
-    sorts: Columns  # Never NULL; the first is the default
-    key: tuple[Any, ...]  # Unique; decides between rows that a sort leaves equal
-    moment: Any  # What week, since and until are about
-    search: Callable[[str], ColumnElement[bool]]
-    # The one table that has all facets and sorts, where there is one: it is filtered, sorted and counted alone, and
-    # joined to what else a page shows
-    table: Rows | None = None
+    def __init__(
+        self,
+        shown: Iterable[str],
+        *tables: Any,
+        facets: Iterable[str],
+        sorts: Columns,
+        key: tuple[Any, ...],
+        moment: Any,
+        search: Callable[[str], ColumnElement[bool]],
+        joined: Rows | None = None,
+        table: Rows | None = None,
+        columns: Columns = MappingProxyType({}),
+        further: Columns = MappingProxyType({}),
+    ) -> None:
+        """Its columns and facets are columns of these tables; an enum's is what is stored.
+
+        Args:
+            shown: The names of its columns.
+            tables: The first that has a column of a name is taken.
+            facets: Names of facets, which a filter may name beside "week" (YYYY.WNN).
+            sorts: What it may be sorted by, never NULL; the first is the default.
+            key: Unique; decides between rows that a sort leaves equal.
+            moment: What week, since and until are about.
+            search: The condition that a row has some words.
+            joined: The tables' joins; None: there is one table.
+            table: The one table that has all facets and sorts, where there is one: it is filtered, sorted and counted
+                alone, and joined to what else a page shows.
+            columns: Columns that no table has by their name.
+            further: Facets that no table has by their name.
+        """
+
+        def find(name: str) -> Any:
+            if name in columns:
+                return columns[name]
+            column = next(getattr(t, name) for t in tables if hasattr(t, name))
+            is_enum = isinstance(column.type, EnumText)
+            return type_coerce(column, Text) if is_enum else column
+
+        week = func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
+        own = {name: find(name) for name in facets}
+        self.query = select().select_from(tables[0]) if joined is None else joined
+        self.columns = {name: find(name) for name in shown}
+        self.facets: Columns = {"week": week, **own, **further}
+        self.sorts, self.key, self.moment = sorts, key, moment
+        self.search, self.table = search, table
 
     def conditions(
         self, where: Filter, *, without: str = "", alone: bool = False
@@ -152,67 +186,23 @@ def _turn(columns: Iterable[Any], descending: bool) -> list[Any]:
     return [column.desc() if descending else column.asc() for column in columns]
 
 
-def define_listing(
-    shown: Iterable[str],
-    *tables: Any,
-    facets: Iterable[str],
-    moment: Any,
-    joined: Rows | None = None,
-    columns: Columns = MappingProxyType({}),
-    further: Columns = MappingProxyType({}),
-    **options: Any,
-) -> Listing:
-    """A listing whose columns and facets are columns of these tables; an enum's is what is stored.
-
-    Args:
-        shown: The names of its columns.
-        tables: The first that has a column of a name is taken.
-        facets: Names of facets.
-        moment: What week, since and until are about.
-        joined: The tables' joins; None: there is one table.
-        columns: Columns that no table has by their name.
-        further: Facets that no table has by their name.
-        options: The other parts of a Listing.
-    """
-
-    def find(name: str) -> Any:
-        if name in columns:
-            return columns[name]
-        column = next(getattr(table, name) for table in tables if hasattr(table, name))
-        is_enum = isinstance(column.type, EnumText)
-        return type_coerce(column, Text) if is_enum else column
-
-    week = func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
-    return Listing(
-        query=select().select_from(tables[0]) if joined is None else joined,
-        columns={name: find(name) for name in shown},
-        facets={"week": week, **{name: find(name) for name in facets}, **further},
-        moment=moment,
-        **options,
-    )
-
-
-def has_words(words: Any) -> Callable[[str], ColumnElement[bool]]:
-    """A search for rows whose tsvector, made by `medlive_words`, has all words of a text."""
-
-    def search(text: str) -> ColumnElement[bool]:
-        runs = _HAN.findall(text)
-        pairs = [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
-        query: Any = func.plainto_tsquery("english", to_stored(_HAN.sub(" ", text)))
-        if pairs:
-            quoted = [f"'{pair}'" + ":*" * (len(pair) == 1) for pair in pairs]
-            query = query.op("&&")(func.to_tsquery("simple", " & ".join(quoted)))
-        matches: ColumnElement[bool] = words.op("@@")(query)
-        return matches
-
-    return search
+def has_words(text: str) -> ColumnElement[bool]:
+    """The condition that a thread has all words of a text; `medlive_words` lists them."""
+    runs = _HAN.findall(text)
+    pairs = [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
+    query: Any = func.plainto_tsquery("english", _HAN.sub(" ", text))
+    if pairs:
+        quoted = [f"'{pair}'" + ":*" * (len(pair) == 1) for pair in pairs]
+        query = query.op("&&")(func.to_tsquery("simple", " & ".join(quoted)))
+    matches: ColumnElement[bool] = ThreadStandingRow.words.op("@@")(query)
+    return matches
 
 
 def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
     """A search for a text as it stands in one of some columns, in small tables."""
 
     def search(text: str) -> ColumnElement[bool]:
-        words = to_stored(text.strip())
+        words = text.strip()
         return or_(*(column.icontains(words, autoescape=True) for column in columns))
 
     return search
@@ -350,7 +340,7 @@ def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
                     raise ValueError(text)
                 values.append(literal(int(text), BigInteger))
             else:
-                values.append(literal(to_stored(text), kind))
+                values.append(literal(text, kind))
     except ValueError:
         raise UsageError(f"not the key of a row: {key[:80]!r}") from None
     return values

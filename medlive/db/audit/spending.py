@@ -60,7 +60,7 @@ async def stage_spending(
     """What each stage's replies cost that were stored in that time: stage, known_usd of the replies with a price,
     unpriced (the number of the others), estimated (those that count by an upper bound of their tokens)."""
     of_time = {"since": since, "until": until}
-    return await read_records(session, _WEEK, of_time)
+    return await read_records(session, _WEEK, **of_time)
 
 
 async def mean_thread_cost(session: AsyncSession) -> float | None:

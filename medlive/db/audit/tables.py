@@ -9,7 +9,7 @@ from sqlalchemy import (
 )
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import contains, define_listing, has_words
+from medlive.db.audit.listing import Listing, contains, has_words
 from medlive.db.audit.threads import CASES, THREADS, cited_words
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.decisions import (
@@ -23,7 +23,7 @@ from medlive.db.tables.intake import FetchRow, HarvestRunRow, ThreadRow
 _S = ThreadStandingRow
 
 
-CALLS = define_listing(
+CALLS = Listing(
     (
         "curation_id",
         "position",
@@ -62,12 +62,12 @@ CALLS = define_listing(
     sorts={"decided": _S.changed_at},
     key=(AgentCallRow.curation_id, AgentCallRow.position),
     moment=_S.changed_at,
-    search=has_words(_S.words),
+    search=has_words,
 )
 
 
 _C = ClaimVerdictRow
-CLAIMS = define_listing(
+CLAIMS = Listing(
     (
         "curation_id",
         "element_id",
@@ -107,11 +107,11 @@ CLAIMS = define_listing(
     sorts={"decided": _S.changed_at},
     key=(_C.curation_id, _C.element_id),
     moment=_S.changed_at,
-    search=has_words(_S.words),
+    search=has_words,
 )
 
 
-RUNS = define_listing(
+RUNS = Listing(
     HarvestRunRow.__table__.columns.keys(),
     HarvestRunRow,
     facets=("source", "outcome"),
@@ -122,7 +122,7 @@ RUNS = define_listing(
 )
 
 
-PAGES = define_listing(
+PAGES = Listing(
     (
         "id",
         "run_id",

@@ -6,9 +6,8 @@ from sqlalchemy import ARRAY, Text, cast, exists, func, literal_column, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import define_listing, has_words
+from medlive.db.audit.listing import Listing, has_words
 from medlive.db.tables.audit import ThreadStandingRow
-from medlive.db.tables.base import AnyText
 from medlive.db.tables.decisions import (
     ClaimEvidenceRow,
     ClaimVerdictRow,
@@ -52,7 +51,7 @@ def cited_words(*which: Any, label: Any = "") -> Any:
         ClaimEvidenceRow, PassageRow, PassageRow.key == ClaimEvidenceRow.passage_key
     )
     lines = cited.where(words.is_not(None), *which).scalar_subquery()
-    return func.coalesce(lines, cast([], ARRAY(Text)), type_=ARRAY(AnyText))
+    return func.coalesce(lines, cast([], ARRAY(Text)))
 
 
 _AGAINST = exists().where(
@@ -65,11 +64,11 @@ _SHARED: dict[str, Any] = {
     "sorts": {"changed": _S.changed_at, "posted": _S.posted_at},
     "key": (_S.thread_id,),
     "moment": _S.changed_at,
-    "search": has_words(_S.words),
+    "search": has_words,
 }
 _HAS_CASE = _S.status != literal_column("''")  # Spelt as in the partial indexes
 
-THREADS = define_listing(
+THREADS = Listing(
     (
         "source",
         "thread_id",
@@ -95,7 +94,7 @@ THREADS = define_listing(
     columns={
         "thread_id": ThreadRow.thread_id,
         "title": func.left(ThreadRevisionRow.title, TITLE_CHARS_SHOWN),
-        "detail": func.coalesce(CurationRow.detail, "", type_=AnyText()),
+        "detail": func.coalesce(CurationRow.detail, ""),
         "evidence": cited_words(
             ClaimEvidenceRow.curation_id == _S.curation_id,
             _AGAINST,
@@ -105,7 +104,7 @@ THREADS = define_listing(
     table=select().select_from(_S),
     **_SHARED,
 )
-CASES = define_listing(
+CASES = Listing(
     (
         "case_id",
         "revision",

@@ -38,4 +38,4 @@ async def outcomes_by_paper(
     Each has outcome (kept, rejected, parked or held), by_paper (kept or rejected; unknown: the chain ended before
     the paper's rule had all that it needs) and the number of threads.
     """
-    return await read_records(session, _BY_PAPER, {"since": since, "until": until})
+    return await read_records(session, _BY_PAPER, since=since, until=until)

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import CaseText
@@ -107,6 +106,12 @@ def case_id_of(source: str, thread_id: str, key: bytes) -> str:
     return "ml-" + hmac.new(key, message, hashlib.sha256).hexdigest()[:16]
 
 
+_LOCK = """
+    INSERT INTO cases (id, thread_id, status, status_reason) VALUES (:case_id, :thread, :status, :reason)
+    ON CONFLICT (id) DO UPDATE SET thread_id = excluded.thread_id RETURNING id, status, status_reason
+"""
+
+
 async def lock_thread_case(
     session: AsyncSession,
     thread_pk: int,
@@ -128,14 +133,10 @@ async def lock_thread_case(
     """
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
-    statement = upsert(CaseRow).values(
-        id=case_id, thread_id=thread_pk, status=status, status_reason=reason
-    )
-    locked = statement.on_conflict_do_update(
-        index_elements=["id"], set_={"thread_id": statement.excluded.thread_id}
-    )
-    columns = locked.returning(CaseRow.id, CaseRow.status, CaseRow.status_reason)
-    return (await session.execute(columns)).one()
+    values = {"thread": thread_pk, "status": status.value, "reason": reason}
+    [case] = await read_records(session, _LOCK, case_id=case_id, **values)
+    case.status = CaseStatus(case.status)
+    return case
 
 
 async def find_review(

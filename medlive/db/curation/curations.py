@@ -7,7 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
 
@@ -43,6 +42,7 @@ _PARTS: Mapping[str, tuple[type[Any], type[Any]]] = {
 """Field of a curation → what it is a tuple of, and the table of that."""
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
 _OWN = "WHERE curation_id = :curation ORDER BY position"
+_RETRIEVED = "WHERE key IN (SELECT passage_key FROM claim_evidence WHERE curation_id = :curation)"
 
 
 async def save_curation(
@@ -238,15 +238,17 @@ async def _save_parts(
         parts[tables.ClaimEvidenceRow] += _evidence_rows(curation_id, claim, passages)
     # In one order for everybody, so that two processes never wait for each other crosswise.
     parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
-    if (reading := curation.second_reading) is not None:
-        row = row_of(examinations.SecondReadingRow, reading, curation_id=curation_id)
-        parts[examinations.SecondReadingRow] = [row]
-    if (asked := curation.cross_examination) is not None:
-        row = row_of(examinations.CrossExaminationRow, asked, curation_id=curation_id)
-        parts[examinations.CrossExaminationRow] = [row]
-        parts[examinations.CrossQuestionRow] = rows(
-            examinations.CrossQuestionRow, asked.questions
-        )
+    asked = curation.cross_examination
+    for table, part in (
+        (examinations.SecondReadingRow, curation.second_reading),
+        (examinations.CrossExaminationRow, asked),
+    ):
+        if part is not None:
+            parts[table] = [row_of(table, part, curation_id=curation_id)]
+    questions = asked.questions if asked else ()
+    parts[examinations.CrossQuestionRow] = rows(
+        examinations.CrossQuestionRow, questions
+    )
     await insert_parts(session, parts, known=[tables.PassageRow])
 
 
@@ -289,23 +291,15 @@ def _evidence_rows(
 async def _load_claims(
     session: AsyncSession, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
-    query = (
-        select(tables.ClaimEvidenceRow, tables.PassageRow)
-        .join(
-            tables.PassageRow,
-            tables.PassageRow.key == tables.ClaimEvidenceRow.passage_key,
-        )
-        .where(tables.ClaimEvidenceRow.curation_id == curation_id)
-        .order_by(tables.ClaimEvidenceRow.position)
-    )
+    own = {"curation": curation_id}
+    passages = {}
+    for passage in await find_rows(session, tables.PassageRow, _RETRIEVED, **own):
+        passages[passage.key] = passage
     by_element: dict[str, list[Any]] = defaultdict(list)
-    for row, passage in await session.execute(query):
-        by_element[row.element_id].append((row, passage))
-    rows = select(tables.ClaimVerdictRow).where(
-        tables.ClaimVerdictRow.curation_id == curation_id
-    )
+    for row in await find_rows(session, tables.ClaimEvidenceRow, _OWN, **own):
+        by_element[row.element_id].append((row, passages[row.passage_key]))
     claims = []
-    for claim in await session.scalars(rows.order_by(tables.ClaimVerdictRow.position)):
+    for claim in await find_rows(session, tables.ClaimVerdictRow, _OWN, **own):
         met = by_element[claim.element_id]
         hits = []
         for row, passage in met:

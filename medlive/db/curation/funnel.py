@@ -1,9 +1,8 @@
 """The filter chain's results, and where every thread stands: each counts once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -59,20 +58,14 @@ async def filter_reason_of(session: AsyncSession, revision_pk: int) -> str | Non
     return None if result is None else result.reason
 
 
-@dataclass(frozen=True, slots=True)
-class FunnelRow:
-    """How many threads stand at one place."""
+class FunnelRow(NamedTuple):
+    """How many threads stand at one place; as tables and JSON have it."""
 
     stage: str  # filters, screener, validator, controller, rubric or case
     outcome: str  # pending, rejected, parked, failed, held, kept or withdrawn
     # The reason, for filters the failing rule's; None where there is none
     reason: str | None
-    count: int
-
-    @property
-    def cells(self) -> list[str | int | None]:
-        """The row as tables and JSON have it."""
-        return [self.stage, self.outcome, self.reason, self.count]
+    threads: int
 
 
 async def funnel(session: AsyncSession) -> list[FunnelRow]:
@@ -81,8 +74,6 @@ async def funnel(session: AsyncSession) -> list[FunnelRow]:
     Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
     """
     rows = []
-    for stage, outcome, reason, count in await count_stages(session):
-        rows.append(FunnelRow(stage, outcome, reason or None, count))
-    return sorted(
-        rows, key=lambda r: (STAGES.index(r.stage), -r.count, r.outcome, r.reason or "")
-    )
+    for stage, outcome, reason, threads in await count_stages(session):
+        rows.append(FunnelRow(stage, outcome, reason or None, threads))
+    return sorted(rows, key=lambda row: (STAGES.index(row.stage), -row.threads))

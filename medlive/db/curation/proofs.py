@@ -54,7 +54,7 @@ async def unproved_since(session: AsyncSession, case_id: str) -> int | None:
         SELECT max(revision) FILTER (WHERE ceiling IS NOT NULL) AS proved, max(revision) AS latest
         FROM case_revisions WHERE case_id = :case_id
     """
-    [row] = await read_records(session, query, {"case_id": case_id})
+    [row] = await read_records(session, query, case_id=case_id)
     return None if row.proved == row.latest else (row.proved or 0) + 1
 
 
@@ -80,5 +80,5 @@ async def proofs_made(
     """The proofs of the decisions that began in a time: how many passed and failed; of those that passed the mean
     ceiling, floor and separation (None without one) and the scores of the ordinary answers; and one_model, the models
     that wrote a rubric, wrote the answers that prove it, and graded these."""
-    [proofs] = await read_records(session, _MADE, {"since": since, "until": until})
+    [proofs] = await read_records(session, _MADE, since=since, until=until)
     return vars(proofs)

@@ -42,7 +42,7 @@ class PostgresReplyStore:
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest. Raises DatabaseUnavailable."""
         async with self._db.read() as session:
-            rows = await read_records(session, _FIND, {"digest": request_digest})
+            rows = await read_records(session, _FIND, digest=request_digest)
         for row in rows:
             thinking, answer = split_thinking(row.text)
             return Reply(
@@ -63,21 +63,17 @@ class PostgresReplyStore:
         reply: Reply,
     ) -> None:
         """Store a reply, durably, with its request and its prompt's text. Raises DatabaseUnavailable."""
-        values = {
-            "request_digest": request_digest,
-            "task": request.task,
-            "prompt_digest": request.prompt.digest,
-            "engine": identity.engine,
-            "model": identity.model,
-            "parameters": dict(identity.parameters),
-            "inputs": dict(request.inputs),
-            "schema_digest": digest_json(request.schema),
-            "repair": list(request.repair) if request.repair else None,
-            "round": request.round,
-            "reply_model": reply.model,
-            "text": reply.stored_text,
-        }
-        row = row_of(ReplyRow, reply) | row_of(ReplyRow, reply.usage) | values
+        row = row_of(
+            ReplyRow,
+            reply,
+            request_digest=request_digest,
+            prompt_digest=request.prompt.digest,
+            schema_digest=digest_json(request.schema),
+            reply_model=reply.model,
+            text=reply.stored_text,
+        )
+        for part in (reply.usage, identity, request):
+            row |= row_of(ReplyRow, part)
         await self._keep((request.prompt, row))
 
     async def _keep_all(self, replies: Sequence[tuple[Prompt, dict[str, Any]]]) -> None:
@@ -122,10 +118,8 @@ async def find_request(
     if row is None:
         return None
     prompt = await session.get_one(PromptRow, row.prompt_digest)
-    repair = None if row.repair is None else (row.repair[0], row.repair[1])
-    return Request(
-        row.task, Prompt(row.task, prompt.text), row.inputs, {}, repair, row.round
-    ), row
+    asked = Prompt(row.task, prompt.text)
+    return read(Request, row, prompt=asked, schema={}), row
 
 
 _ANSWERS = """

@@ -83,7 +83,7 @@ async def list_held(
     where something else holds it: a dispute's outcome, a thread decided anew), status_reason and held_since.
     """
     values = {"reason": reason, "language": language, "most": limit}
-    return await read_records(session, _HELD, values)
+    return await read_records(session, _HELD, **values)
 
 
 async def add_review(

@@ -1,12 +1,11 @@
 """WARC files: how much of each is committed, which pages are in them, and what retention and takedowns remove."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import add_row, find_rows, read_as, read_column, run_sql
+from medlive.db.mapping import add_row, find_rows, read_column, run_sql
 from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.sources.ledger import Place
 
@@ -18,12 +17,12 @@ _MOVE = """
 """
 
 _LIST = """
-    SELECT a.id AS archive_id, source, iso_week, path, bytes
-    FROM archives AS a JOIN harvest_runs AS run ON run.id = run_id
-    WHERE (removed_at IS NOT NULL) = :removed AND (CAST(:source AS text) IS NULL OR source = :source)
+    WHERE (removed_at IS NOT NULL) = :removed AND (
+            CAST(:source AS text) IS NULL OR run_id IN (SELECT id FROM harvest_runs WHERE source = :source)
+        )
         AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
         AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
-    ORDER BY a.id
+    ORDER BY id
 """
 
 
@@ -48,17 +47,6 @@ async def mark_sealed(session: AsyncSession, archive_id: int) -> None:
     await run_sql(session, sealed, id=archive_id)
 
 
-@dataclass(frozen=True)
-class Archive:
-    """A file of a source's pages."""
-
-    archive_id: int
-    source: str
-    iso_week: str
-    path: str  # Below the archive's folder
-    bytes: int  # How much of it is committed
-
-
 async def list_archives(
     session: AsyncSession,
     source: str | None = None,
@@ -67,7 +55,7 @@ async def list_archives(
     unswept: bool = False,
     before: datetime | None = None,
     removed: bool = False,
-) -> list[Archive]:
+) -> list[ArchiveRow]:
     """The files of a source (None: of all), oldest first.
 
     Only those that are being written (`unsealed`), that hold pages of a takedown which no fetch names any more
@@ -80,7 +68,7 @@ async def list_archives(
         "before": before,
         "removed": removed,
     }
-    return await read_as(session, Archive, _LIST, **values)
+    return await find_rows(session, ArchiveRow, _LIST, **values)
 
 
 async def archived_sources(session: AsyncSession) -> list[str]:

@@ -7,12 +7,18 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import find_rows, insert_rows, read, read_records, row_of
+from medlive.db.mapping import (
+    find_rows,
+    insert_rows,
+    read,
+    read_column,
+    row_of,
+    run_sql,
+)
 from medlive.db.tables.intake import (
     FetchRow,
     FrontierRow,
     FrontierState,
-    ThreadRow,
 )
 from medlive.integrity.digest import digest_bytes
 from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind, Place
@@ -129,7 +135,7 @@ async def read_threads_after(
         SELECT DISTINCT thread_id FROM fetches WHERE {_IS_PAGE} AND thread_id > :after ORDER BY 1 LIMIT :limit
     """
     values = {"source": source, "after": after, "limit": limit}
-    return [row.thread_id for row in await read_records(session, query, values)]
+    return await read_column(session, query, **values)
 
 
 async def latest_readings(
@@ -141,8 +147,8 @@ async def latest_readings(
     """
     values = {"source": source, "ids": list(thread_ids)}
     own = "WHERE source = :source AND thread_id = ANY (:ids)"
-    stored = await find_rows(session, ThreadRow, own, **values)
-    stored_ids = {thread.thread_id for thread in stored}
+    query = f"SELECT thread_id FROM threads {own}"
+    stored_ids = await read_column(session, query, **values)
     known = {}
     for entry in await find_rows(session, FrontierRow, own, **values):
         known[entry.thread_id] = entry
@@ -179,7 +185,7 @@ async def _fetched_pages(
     """Every page that was fetched of these threads, of each thread the newest first."""
     values = {"source": source, "thread_ids": list(thread_ids)}
     pages = []
-    for row in await read_records(session, _FETCHED, values):
+    for row in await run_sql(session, _FETCHED, **values):
         place = Place(row.archive_offset, row.archive_length)
         pages.append(read(KeptPage, row, place=place))
     return pages

@@ -1,16 +1,17 @@
 """The frontier: every thread that a list showed, and what became of it in the run that listed it last."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json, find_rows, read, read_value, row_of, run_sql
+from medlive.db.mapping import as_dict, find_rows, read, read_value, run_sql
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
+from medlive.guard.bounds import THREAD_ID_CHARS
 from medlive.sources.ledger import KnownThread
 from medlive.sources.source import ListEntry, ProblemKind
 
@@ -22,27 +23,13 @@ _RETRY = {"retried": [kind.value for kind in RETRIED], "attempts": MAX_ATTEMPTS}
 _OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of a thread that was asked for."""
-
-    thread_id: str
-    state: FrontierState
-    reason: str | None = None
-    etag: str | None = None
-    last_modified: str | None = None
-    page_count: int | None = None
-    posted_at: datetime | None = None  # When it was opened, as its own page says
-    fields: Mapping[str, Any] | None = None
-
-
 _LIST = """
     INSERT INTO frontier AS f (source, thread_id, run_id, first_run_id, list_key, url, posted_at, active_at,
     state, reason, attempts, after_fetch)
     SELECT :source, thread_id, :run_id, :run_id, :list_key, url, posted_at, active_at, state, reason, 0,
     (SELECT coalesce(max(id), 0) FROM fetches)
     FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, url text, posted_at timestamptz,
-    active_at timestamptz, state text, reason text)
+    active_at timestamptz, state text, reason text) WHERE char_length(thread_id) BETWEEN 1 AND :most
     ON CONFLICT (source, thread_id) DO UPDATE SET run_id = excluded.run_id, url = excluded.url,
     list_key = excluded.list_key,
     posted_at = coalesce(excluded.posted_at, f.posted_at),
@@ -99,31 +86,34 @@ async def save_listed(
     entries: Sequence[ListEntry],
     skipped: Mapping[str, tuple[str, str]] | None = None,
 ) -> None:
-    """Threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over."""
-    rows: list[dict[str, Any]] = []
+    """Threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over.
+
+    Those whose id cannot be kept are left out. A page may show a thread twice, and be passed over once.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for thread_id, (url, reason) in (skipped or {}).items():
+        row = {"thread_id": thread_id, "url": url, "state": FrontierState.SKIPPED}
+        rows[thread_id] = row | {"reason": reason}
     for entry in entries:
-        row = {
+        rows[entry.thread_id] = {
             "thread_id": entry.thread_id,
             "url": entry.url,
             "posted_at": entry.posted_at,
             "active_at": entry.last_post_at or entry.posted_at,
             "state": FrontierState.WAITING,
         }
-        rows.append(row)
-    for thread_id, (url, reason) in (skipped or {}).items():
-        row = {"thread_id": thread_id, "url": url, "state": FrontierState.SKIPPED}
-        rows.append(row | {"reason": reason})
     if rows:
         named = {"source": source, "run_id": run_id, "list_key": list_key}
-        await run_sql(session, _LIST, **named, rows=dump_json(rows))
+        values = named | {"most": THREAD_ID_CHARS}
+        await run_sql(session, _LIST, **values, rows=Json(list(rows.values())))
 
 
 async def settle(
-    session: AsyncSession, source: str, run_id: int, settled: Sequence[Settled]
+    session: AsyncSession, source: str, run_id: int, settled: Sequence[FrontierRow]
 ) -> None:
-    """What became of threads that were asked for."""
+    """What became of threads that were asked for: of each its id and state, and what else is known of it now."""
     if settled:
-        rows = dump_json([row_of(FrontierRow, s) for s in settled])
+        rows = Json(list(map(as_dict, settled)))
         values = {"source": source, "run_id": run_id, "rows": rows}
         await run_sql(session, _SETTLE, **values)
 

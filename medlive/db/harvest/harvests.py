@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, update
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import record
 from medlive.db.harvest.frontier import unsettle
 from medlive.db.mapping import (
-    dump_json,
     find_rows,
     insert_rows,
     read,
@@ -28,7 +27,6 @@ from medlive.db.tables.intake import (
     ListCursorRow,
     RunOutcome,
     SourceKind,
-    SourceRow,
 )
 from medlive.db.tables.people import Act
 from medlive.db.threads.threads import ensure_sources
@@ -100,8 +98,6 @@ _START = """
     SET outcome = 'running', finished_at = NULL, problem = NULL, starts = run.starts + 1
     RETURNING id, starts, started_at
 """
-"""A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1),
-started_at."""
 
 
 async def start_harvest(
@@ -139,7 +135,7 @@ async def add_counts(
 
     Raises MedliveError where one has: what this process would write belongs to that one now.
     """
-    named = {"run_id": run.run_id, "start": run.start, "added": dump_json(dict(counts))}
+    named = {"run_id": run.run_id, "start": run.start, "added": Json(dict(counts))}
     if await read_value(session, _ADD_COUNTS, **named) is None:
         raise MedliveError(
             "another process has taken this harvest over, as the connection that held its lock was lost",
@@ -150,16 +146,15 @@ async def add_counts(
 async def finish_harvest(
     session: AsyncSession,
     run: StartedRun,
-    counts: Mapping[str, int],
     *,
     problem: str | None = None,
     partial: bool = False,
 ) -> None:
     """End a run: done, failed with its problem, or `partial` when it stopped at a limit that was set.
 
-    `counts` are added to what it has. Raises MedliveError where another process has taken it over.
+    Raises MedliveError where another process has taken it over.
     """
-    await add_counts(session, run, counts)
+    await add_counts(session, run, {})
     outcome = RunOutcome.PARTIAL if partial else RunOutcome.DONE
     if problem is not None:
         outcome = RunOutcome.FAILED
@@ -204,7 +199,7 @@ async def list_state(
     """
     own = await session.get(ListCursorRow, (run_id, key), populate_existing=True)
     values = {"run": run_id, "source": source, "key": key}
-    [earlier] = await read_records(session, _EARLIER, values)
+    [earlier] = await read_records(session, _EARLIER, **values)
     next_url = own.next_url if own is not None else None
     return ListState(
         finished=own is not None and own.finished_at is not None,
@@ -236,10 +231,10 @@ async def run_figures(
     many threads ended so, with "listed": how many its lists showed that were to be read."""
     named = {"run_id": run_id}
     shares = {}
-    for field in await read_records(session, _FIELDS, named):
+    for field in await read_records(session, _FIELDS, **named):
         shares[field.key] = (float(field.share), field.n)
     ends: Counter[str] = Counter()
-    for end in await read_records(session, _ENDS, named):
+    for end in await read_records(session, _ENDS, **named):
         ends[end.name] = end.n
     return shares, ends
 
@@ -261,7 +256,7 @@ async def past_measures(
     began anew."""
     values = {"source": source, "before": before_run, "runs": runs}
     measures: dict[int, dict[str, Measure]] = {}
-    for figure in await read_records(session, _PAST, values):
+    for figure in await read_records(session, _PAST, **values):
         own = measures.setdefault(figure.run_id, {})
         if figure.measure is not None:
             own[figure.measure] = figure.value, figure.n
@@ -272,7 +267,7 @@ async def latest_measures(
     session: AsyncSession, source: str
 ) -> tuple[str, list[Compared]] | None:
     """The ISO week and the figures of the source's latest run that has any."""
-    [latest] = await read_records(session, _MEASURED, {"source": source})
+    [latest] = await read_records(session, _MEASURED, source=source)
     if latest.id is None:
         return None
     own = "WHERE run_id = :run ORDER BY measure"
@@ -282,16 +277,15 @@ async def latest_measures(
 
 async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | None:
     """The source's latest harvest that has ended, and whether it has figures; None without any."""
-    for run in await read_records(session, _LATEST, {"source": source}):
+    for run in await read_records(session, _LATEST, source=source):
         return run.id, run.is_measured
     return None
 
 
 async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
     """Leave a source out of harvests from now on. Raises UsageError when there is no such source."""
-    await _set_source(
-        session, source, quarantined_at=func.now(), quarantine_reason=reason
-    )
+    set_aside = "quarantined_at = now(), quarantine_reason = :reason"
+    await _set_source(session, source, set_aside, reason=reason)
 
 
 async def lift_quarantine(
@@ -306,17 +300,21 @@ async def lift_quarantine(
 
     Raises UsageError when there is no such source.
     """
-    values = {"quarantined_at": None, "quarantine_reason": None}
-    anew = {"compared_since": func.now()} if compare_anew else {}
-    await _set_source(session, source, **values, **anew)
+    lifted = """
+        quarantined_at = NULL, quarantine_reason = NULL,
+        compared_since = CASE WHEN :anew THEN now() ELSE compared_since END
+    """
+    await _set_source(session, source, lifted, anew=compare_anew)
     about = {"compare_anew": compare_anew}
     act = Act.LIFT_QUARANTINE
     await record(session, act, f"source:{source}", reason, by=by, **about)
 
 
-async def _set_source(session: AsyncSession, source: str, **values: Any) -> None:
-    statement = update(SourceRow).where(SourceRow.name == source).values(**values)
-    if await session.scalar(statement.returning(SourceRow.name)) is None:
+async def _set_source(
+    session: AsyncSession, source: str, values: str, **named: Any
+) -> None:
+    changed = f"UPDATE sources SET {values} WHERE name = :source RETURNING name"
+    if await read_value(session, changed, source=source, **named) is None:
         raise UsageError(f"there is no source {source}")
 
 

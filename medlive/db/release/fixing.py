@@ -9,9 +9,10 @@ newly held out pass through this process.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json, read_value, run_sql
+from medlive.db.mapping import read_value, run_sql
 from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
 from medlive.snapshot.gates import Gate, GateHit
@@ -240,9 +241,6 @@ _CHANGES = (
 )
 
 
-HeldOut = SnapshotMemberRow
-
-
 async def unchecked(
     session: AsyncSession, parent: str | None, digest: str, *, after: str, most: int
 ) -> list[tuple[str, int]]:
@@ -275,7 +273,7 @@ async def save_verdicts(
         listed = [[hit.gate.value, hit.detail] for hit in hits]
         rows.append(row | {"hits": listed})
     await no_takedown(session)
-    await run_sql(session, _SAVE, rows=dump_json(rows))
+    await run_sql(session, _SAVE, rows=Json(rows))
 
 
 async def judge(
@@ -313,7 +311,7 @@ async def add_members(
     version: str,
     *,
     due: Sequence[str],
-    held_out: Iterable[HeldOut],
+    held_out: Iterable[SnapshotMemberRow],
 ) -> None:
     """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
     of `due` is shown now. Those of `held_out` are newly held out, with what stands for each."""
@@ -329,6 +327,6 @@ async def keep_changes(
     session: AsyncSession, version: str, reasons: Mapping[str, str]
 ) -> None:
     """Keep what changed since the parent; `reasons`, case id to a public reason, speak first."""
-    values = {"version": version, "reasons": dump_json(dict(reasons))}
+    values = {"version": version, "reasons": Json(dict(reasons))}
     for statement in _CHANGES:
         await run_sql(session, statement, **values)

@@ -13,7 +13,6 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 from sqlalchemy import URL
 
-from medlive.db.mapping import from_stored, load_json
 from medlive.db.session import CONNECT_ARGUMENTS, unavailable
 from medlive.integrity.digest import canonical_json
 from medlive.snapshot.diff import Change, ChangeKind
@@ -27,12 +26,11 @@ _TEXTS: LiteralString = """
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
             r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register,
             r.ceiling, r.floor, r.separation, r.ordinary, r.asked, r.overruled, (
-                SELECT json_agg(
-                    json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source,
-                        c.tier, c.asked)
-                    ORDER BY c.position
-                )::text
-                FROM criteria AS c WHERE c.case_id = r.case_id AND c.revision = r.revision
+                SELECT json_agg(c ORDER BY c.position) FROM (
+                    SELECT concat(case_id, '-', criterion_id) AS criterion_id, case_id, revision, position, criterion,
+                        axis, points, origin, source, tier, asked
+                    FROM criteria WHERE case_id = r.case_id AND revision = r.revision
+                ) AS c
             ) AS criteria
         FROM case_revisions AS r WHERE r.case_id = m.case_id AND r.revision = m.revision OFFSET 0
     ) AS r
@@ -67,19 +65,6 @@ _HOLDOUTS: Mapping[str, LiteralString] = {
 }
 
 
-_OF_CRITERION = (
-    "position",
-    "criterion",
-    "axis",
-    "points",
-    "origin",
-    "source",
-    "tier",
-    "asked",
-)
-"""What _TEXTS has of a criterion after its id, in this order."""
-
-
 class Interrupted(Exception):
     """A reader was asked to stop."""
 
@@ -106,13 +91,11 @@ class SnapshotReader(Entries):
     def changes(self, kind: ChangeKind) -> Iterator[Change]:
         """The cases that changed in this way since the parent, by case id."""
         for row in self._stream(_CHANGES, self._version | {"kind": kind.value}):
-            reason = from_stored(row.pop("reason"))
-            yield Change(kind, reason=reason, **row)
+            yield Change(kind, **row)
 
     def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
         """The entries of a section of `holdouts.json`, by its key."""
-        for row in self._stream(_HOLDOUTS[section], self._version):
-            yield {name: from_stored(value) for name, value in row.items()}
+        return self._stream(_HOLDOUTS[section], self._version)
 
     def _stream(
         self, query: LiteralString, values: Mapping[str, Any]
@@ -151,19 +134,7 @@ def read_snapshots(
 
 
 def _case(row: DictRow) -> SnapshotCase:
-    case_id, revision, criteria = row["case_id"], row["revision"], row.pop("criteria")
-    texts = {name: from_stored(row[name]) for name in ("narrative", "query", "advice")}
-    own_criteria = []
-    for number, *values in load_json(criteria) if criteria else ():
-        criterion = SnapshotCriterion(
-            criterion_id=f"{case_id}-{number}",
-            case_id=case_id,
-            revision=revision,
-            **dict(zip(_OF_CRITERION, values, strict=True)),
-        )
-        own_criteria.append(criterion)
-    parts = from_stored(row["asked"])
-    texts["asked"] = canonical_json(parts) if parts else ""
-    if (overruled := row["overruled"]) is not None:
-        texts["overruled"] = from_stored(overruled)
-    return SnapshotCase(**row | texts, criteria=tuple(own_criteria))
+    criteria = tuple(SnapshotCriterion(**own) for own in row.pop("criteria") or ())
+    parts = row.pop("asked")
+    asked = canonical_json(parts) if parts else ""
+    return SnapshotCase(**row, asked=asked, criteria=criteria)

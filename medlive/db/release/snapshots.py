@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from psycopg.types.json import Json
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -11,9 +12,10 @@ from medlive.clock import now
 from medlive.db.mapping import (
     Record,
     add_row,
-    dump_json,
     find_rows,
+    read,
     read_column,
+    read_map,
     read_records,
     read_value,
     run_sql,
@@ -24,7 +26,7 @@ from medlive.db.tables.release import (
     SnapshotState,
 )
 from medlive.errors import CheckFailed, UsageError
-from medlive.snapshot.gates import Gate, GateHit
+from medlive.snapshot.gates import GateHit
 from medlive.snapshot.manifest import (
     Ancestor,
     AuditLogHead,
@@ -154,7 +156,7 @@ async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) 
     settled = (
         "UPDATE snapshots SET meta = CAST(:meta AS jsonb) WHERE version = :version"
     )
-    stored = dump_json(meta.model_dump(mode="json"))
+    stored = Json(meta.model_dump(mode="json"))
     await run_sql(session, settled, version=version, meta=stored)
 
 
@@ -244,7 +246,7 @@ async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
     """Why ready cases are not in a snapshot, by case id."""
     own = "WHERE version = :version ORDER BY case_id, position"
     hits = await find_rows(session, SnapshotKeptOutRow, own, version=version)
-    return [GateHit(Gate(hit.gate), hit.case_id, hit.detail) for hit in hits]
+    return [read(GateHit, hit) for hit in hits]
 
 
 async def count_waiting(session: AsyncSession) -> int:
@@ -259,7 +261,7 @@ async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:
 
 async def count_members(session: AsyncSession, version: str) -> Numbers:
     """How many cases a snapshot has, as it is filled."""
-    [numbers] = await read_records(session, _NUMBERS, {"version": version})
+    [numbers] = await read_records(session, _NUMBERS, version=version)
     return Numbers(**vars(numbers))
 
 
@@ -268,14 +270,12 @@ async def thread_revisions_of(
 ) -> dict[str, int]:
     """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
     values = {"version": version, "case_ids": list(case_ids)}
-    rows = await read_records(session, _REVISIONS, values)
-    return {row.case_id: row.revision_id for row in rows}
+    return await read_map(session, _REVISIONS, **values)
 
 
 async def count_languages(session: AsyncSession, version: str) -> dict[str, int]:
     """Language → how many cases a snapshot shows in it."""
-    rows = await read_records(session, _LANGUAGES, {"version": version})
-    return {row.language: row.cases for row in rows}
+    return await read_map(session, _LANGUAGES, version=version)
 
 
 async def load_provenance(
@@ -286,10 +286,10 @@ async def load_provenance(
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
     named = {"version": version}
-    engines = await read_records(session, _ENGINES, named)
-    prompts = await read_records(session, _PROMPTS, named)
-    thresholds = await read_records(session, _THRESHOLDS, named)
-    evidence = await read_records(session, _EVIDENCE, named)
+    engines = await read_records(session, _ENGINES, **named)
+    prompts = await read_records(session, _PROMPTS, **named)
+    thresholds = await read_records(session, _THRESHOLDS, **named)
+    evidence = await read_records(session, _EVIDENCE, **named)
     for row in evidence:
         row.corpora = dict(sorted(row.corpora.items()))
     return Provenance(

@@ -16,8 +16,6 @@ from medlive.db.mapping import int_array, read_value, run_sql
 from medlive.db.release.snapshots import load_fixed
 from medlive.snapshot.manifest import Partial
 
-FAILURE_SHARE = 0.5
-"""A week more than this share of whose threads failed is not whole: the cause is one for all of them."""
 NOT_BEGUN = "not begun"
 NOT_QUEUED = "not queued"
 
@@ -84,8 +82,8 @@ class WeekStanding:
 
     @property
     def whole(self) -> bool:
-        """Whether everything queued for the week is settled."""
-        return not self.waiting and not self.failing_alike
+        """Whether everything queued for the week is settled, or was when it was frozen."""
+        return self.partial is None and not self.waiting and not self.failing_alike
 
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
@@ -120,12 +118,12 @@ async def note_queued(
 
 
 async def week_standing(
-    session: AsyncSession, week: str, *, failure_share: float = FAILURE_SHARE
+    session: AsyncSession, week: str, *, failure_share: float
 ) -> WeekStanding:
     """How far the threads of an ISO week are; of a frozen week how far they were.
 
     Args:
-        failure_share: A week more than this share of whose threads failed is not whole.
+        failure_share: A week more than this share of whose threads failed is not whole: the cause is one for all.
     """
     fixed = await load_fixed(session, week)
     if fixed is not None and fixed.standing is not None:

@@ -5,27 +5,21 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
 from medlive.db.audit_log import record
 from medlive.db.mapping import (
     add_row,
     find_row,
     find_rows,
-    is_one_of,
     read_column,
     read_records,
     read_value,
+    run_sql,
 )
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
-    CriterionRow,
     ReinstatementRow,
-    SnapshotMemberRow,
-    SnapshotRow,
-    SnapshotState,
     WithdrawalRow,
 )
 from medlive.integrity.digest import digest_text
@@ -35,9 +29,6 @@ from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from medlive.text.normalise import fold
 
 _LOCK = 0x6D656572  # "meer": one number for every writer of this database's errata
-
-
-Withdrawal = WithdrawalRow
 
 
 def text_digest(criterion: str) -> str:
@@ -95,6 +86,20 @@ _REASONS = f"""
     FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
     WHERE (criterion_id IS NULL OR m.revision < new_revision) AND {_STANDS} ORDER BY is_whole, w.id
 """
+_FROZEN = """
+    SELECT version FROM snapshots WHERE state = 'frozen' AND (publishable OR NOT :public) ORDER BY version
+"""
+_PLACES = """
+    SELECT w.id AS number, w.case_id, w.kind, w.reason, w.criterion_digest, withdrawn_at, reinstated_at, version,
+        was.criterion AS old_text, own.criterion_id, own.criterion, own.revision, own.origin
+    FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id
+    LEFT JOIN reinstatements ON withdrawal_id = w.id
+    LEFT JOIN criteria AS was
+        ON was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
+    LEFT JOIN criteria AS own
+        ON w.criterion_id IS NOT NULL AND own.case_id = m.case_id AND own.revision = m.revision
+    WHERE version = ANY (:frozen) AND first_release IS NOT NULL ORDER BY version
+"""
 
 
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
@@ -109,7 +114,7 @@ async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
     Taken from their texts anew where those are there: a later release may fold otherwise.
     """
     digests = set()
-    for row in await read_records(session, _CRITERIA, {"case_id": case_id}):
+    for row in await read_records(session, _CRITERIA, case_id=case_id):
         digest = row.criterion_digest
         digests.add(digest if row.criterion is None else text_digest(row.criterion))
     return digests
@@ -136,7 +141,7 @@ async def add_withdrawal(
     criterion: Criterion | None,
     new_revision: int | None,
     withdrawn_by: str | None,
-) -> Withdrawal:
+) -> WithdrawalRow:
     """Record a withdrawal; the session has locked the case's row and found none of its kind."""
     row = WithdrawalRow(
         case_id=case_id,
@@ -171,18 +176,13 @@ async def find_withdrawal(
     case_id: str,
     kind: WithdrawalKind,
     criterion_digest: str | None,
-) -> Withdrawal | None:
+) -> WithdrawalRow | None:
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
     own = f"""
         AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
     """
     values = {"case_id": case_id, "kind": kind.value, "digest": criterion_digest}
     return await find_row(session, WithdrawalRow, own, **values)
-
-
-async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
-    """Every withdrawal, oldest first; undone ones too."""
-    return await find_rows(session, WithdrawalRow, "ORDER BY id")
 
 
 async def reinstate(
@@ -192,7 +192,7 @@ async def reinstate(
     reason: str,
     *,
     by: str | None,
-) -> list[Withdrawal]:
+) -> list[WithdrawalRow]:
     """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
     own = f"""
         AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id
@@ -216,7 +216,7 @@ async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
     """
     reasons: dict[str, dict[str, None]] = {}
     last: dict[str, bool] = {}
-    for row in await read_records(session, _REASONS, {"version": parent}):
+    for row in await read_records(session, _REASONS, version=parent):
         if last.get(row.case_id) is False and row.is_whole:
             reasons[row.case_id] = {}
         last[row.case_id] = row.is_whole
@@ -232,61 +232,36 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     found, and one in which another criterion has its id is not. With `public`, snapshots that are not publishable
     count as if there were none of them.
     """
-    await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-    snapshots = select(SnapshotRow.version).where(
-        SnapshotRow.state == SnapshotState.FROZEN
-    )
-    if public:
-        snapshots = snapshots.where(SnapshotRow.publishable.is_(True))
-    frozen = list(await session.scalars(snapshots.order_by(SnapshotRow.version)))
-    row, member, own = WithdrawalRow, SnapshotMemberRow, CriterionRow
-    undone, withdrawn = ReinstatementRow, aliased(CriterionRow)
-    was = (withdrawn.case_id == row.case_id) & (withdrawn.revision == row.revision)
-    query = (
-        select(row, member.version, withdrawn.criterion, own, undone.reinstated_at)
-        .join(member, member.case_id == row.case_id)
-        .outerjoin(undone, undone.withdrawal_id == row.number)
-        .outerjoin(withdrawn, was & (withdrawn.criterion_id == row.criterion_id))
-        .outerjoin(
-            own,
-            row.criterion_id.is_not(None)
-            & (own.case_id == member.case_id)
-            & (own.revision == member.revision),
-        )
-        .where(is_one_of(member.version, frozen), member.first_release.is_not(None))
-    )
+    await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+    frozen = await read_column(session, _FROZEN, public=public)
     # Withdrawal and criterion's id, "" for the whole case → where a snapshot holds it, the oldest first
     places: dict[tuple[int, str], list[Any]] = defaultdict(list)
-    for place in await session.execute(query.order_by(member.version)):
-        withdrawal, _, old_text, criterion, _ = place
-        name = ""
-        if withdrawal.criterion_id is not None:
-            wanted = withdrawal.criterion_digest
-            if old_text is not None:
-                wanted = text_digest(old_text)
-            if criterion is None or text_digest(criterion.criterion) != wanted:
+    for place in await run_sql(session, _PLACES, frozen=frozen):
+        if place.criterion_digest is not None:
+            wanted = place.criterion_digest
+            if place.old_text is not None:
+                wanted = text_digest(place.old_text)
+            if place.criterion is None or text_digest(place.criterion) != wanted:
                 continue
-            name = criterion.criterion_id
-        places[withdrawal.number, name].append(place)
+        places[place.number, place.criterion_id or ""].append(place)
     entries = []
     for key in sorted(places):
-        withdrawal, last, _, criterion, reinstated_at = places[key][-1]
-        part: dict[str, Any] = {"criterion_id": None, "revision": None}
-        if criterion is not None:
-            part["criterion_id"] = f"{withdrawal.case_id}-{criterion.criterion_id}"
-            part["revision"] = criterion.revision
-            if criterion.origin is not Origin.ADVICE:
-                part["origin"] = criterion.origin.value
-        if reinstated_at is not None:
-            part["reinstated_at"] = reinstated_at.replace(microsecond=0)
+        last = places[key][-1]
+        part: dict[str, Any] = {"criterion_id": None, "revision": last.revision}
+        if last.criterion_id is not None:
+            part["criterion_id"] = f"{last.case_id}-{last.criterion_id}"
+            if last.origin != Origin.ADVICE:
+                part["origin"] = last.origin
+        if last.reinstated_at is not None:
+            part["reinstated_at"] = last.reinstated_at.replace(microsecond=0)
         erratum = Erratum(
-            id=withdrawal.number,
-            issued_at=withdrawal.withdrawn_at.replace(microsecond=0),
-            kind=withdrawal.kind,
-            case_id=withdrawal.case_id,
-            reason=withdrawal.reason,
+            id=last.number,
+            issued_at=last.withdrawn_at.replace(microsecond=0),
+            kind=last.kind,
+            case_id=last.case_id,
+            reason=last.reason,
             snapshots=tuple(place.version for place in places[key]),
-            fixed_in=next((version for version in frozen if version > last), None),
+            fixed_in=next((week for week in frozen if week > last.version), None),
             **part,
         )
         entries.append(erratum)

@@ -4,8 +4,6 @@
 not read. All else is listed here by table, and by column where rows are changed in a few columns only.
 """
 
-from types import MappingProxyType
-
 from sqlalchemy import Connection, text
 
 WEB = "medlive_web"
@@ -45,20 +43,18 @@ _LOG = 'INSERT (at, "by", action, subject, reason, details)'
 """The database assigns an entry's number, salt and digests."""
 _STATUS = "UPDATE (status, status_reason)"
 _CLOSE_DISPUTE = "UPDATE (closed_at, closed_by, resolution)"
-_ACTS = MappingProxyType(
-    {
-        "audit_log": _LOG,
-        "case_revisions": _ADDED,
-        "criteria": _ADDED,
-        "disputes": f"INSERT, {_CLOSE_DISPUTE}",
-        "overrules": _ADDED,
-        "reinstatements": _ADDED,
-        "reviews": _ADDED,
-        "withdrawals": _ADDED,
-        "procrastinate_events": _ADDED,  # By triggers of the jobs
-        "thread_standings": "INSERT, UPDATE",  # By triggers of the other tables
-    }
-)
+_ACTS = {
+    "audit_log": _LOG,
+    "case_revisions": _ADDED,
+    "criteria": _ADDED,
+    "disputes": f"INSERT, {_CLOSE_DISPUTE}",
+    "overrules": _ADDED,
+    "reinstatements": _ADDED,
+    "reviews": _ADDED,
+    "withdrawals": _ADDED,
+    "procrastinate_events": _ADDED,  # By triggers of the jobs
+    "thread_standings": "INSERT, UPDATE",  # By triggers of the other tables
+}
 """Table → what acts write, on pages and by command."""
 _WEB = _ACTS | {
     "account_sessions": "INSERT, UPDATE, DELETE",
@@ -129,35 +125,23 @@ _WORKER = (
         "workers": "INSERT, UPDATE, DELETE",
     }
 )
-_TABLES = MappingProxyType({WEB: _WEB, WORKER: _WORKER})
-_UNREAD = MappingProxyType(
-    {
-        WEB: (),
-        WORKER: ("accounts", "account_sessions", "sign_in_attempts"),
-    }
-)
+_TABLES = {WEB: _WEB, WORKER: _WORKER}
+_UNREAD = {WEB: (), WORKER: ("accounts", "account_sessions", "sign_in_attempts")}
 _SEQUENCES = ("procrastinate_jobs_id_seq", "procrastinate_events_id_seq")
 """Of columns whose default names a sequence; identity columns need no right, and nobody can skip their numbers."""
-_CALLED_BY_TRIGGERS = (
+_CALLED = (
+    # By triggers
     "medlive_canonical",
     "medlive_original_bytes",
     "medlive_refresh_standings",
     "medlive_words",
+    # By both roles
+    "medlive_waiting_threads",
 )
-_FUNCTIONS = MappingProxyType(
-    {
-        WEB: (
-            *_CALLED_BY_TRIGGERS,
-            "medlive_waiting_threads",
-            "procrastinate_defer_jobs%",
-        ),
-        WORKER: (
-            *_CALLED_BY_TRIGGERS,
-            "medlive_waiting_threads",
-            "procrastinate_%",
-        ),
-    }
-)
+_FUNCTIONS = {
+    WEB: (*_CALLED, "procrastinate_defer_jobs%"),
+    WORKER: (*_CALLED, "procrastinate_%"),
+}
 """Patterns of names; functions of triggers need no right."""
 _OWN_FUNCTIONS = ("medlive_%", "procrastinate_%")
 _NAMED_TABLES = text(

@@ -21,23 +21,10 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.sql import func
 from sqlalchemy.types import TypeDecorator
 
-from medlive.db.mapping import from_stored, to_stored
-
+WEEK_FORM = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
+"""An ISO week as PostgreSQL's regular expressions have it, such as 2026.W47."""
 Digest = Annotated[str, "names its algorithm"]
 """A column of this type gets the CHECK that it holds `sha256:` and 64 hexadecimal digits."""
-
-
-class AnyText(TypeDecorator[str]):
-    """Text of whatever characters; NUL and lone surrogates go in and come out again."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else to_stored(value)
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else from_stored(value)
 
 
 class EnumText(TypeDecorator[StrEnum]):
@@ -75,11 +62,11 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it from the class
-        str: AnyText(),
+        str: Text(),
         datetime: DateTime(timezone=True),
         dict[str, Any]: JSONB(none_as_null=True),
         list[Any]: JSONB(none_as_null=True),
-        list[str]: ARRAY(AnyText),
+        list[str]: ARRAY(Text),
     }
 
     def __init_subclass__(cls, **options: Any) -> None:

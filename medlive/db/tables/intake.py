@@ -14,6 +14,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, composite
 
 from medlive.db.tables.base import (
+    WEEK_FORM,
     Base,
     Digest,
     checks,
@@ -74,7 +75,7 @@ class HarvestRunRow(Base):
     __tablename__ = "harvest_runs"
     __table_args__ = checks(
         UniqueConstraint("source", "iso_week"),
-        iso_week_form=r"iso_week ~ '^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$'",
+        iso_week_form=f"iso_week ~ '{WEEK_FORM}'",
         ends_when_not_running=RUN_ENDS,
         failure_has_problem=PROBLEM_IS_TOLD,
         starts_positive="starts >= 1",

@@ -13,6 +13,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped
 
 from medlive.db.tables.base import (
+    WEEK_FORM,
     Base,
     Digest,
     checks,
@@ -34,8 +35,6 @@ from medlive.rubric.model import (
     Theme,
 )
 from medlive.snapshot.model import WithdrawalKind
-
-_WEEK = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
 
 
 class CaseStatus(StrEnum):
@@ -198,7 +197,7 @@ class SnapshotRow(Base):
 
     __tablename__ = "snapshots"
     __table_args__ = checks(
-        version_form=f"version ~ '{_WEEK}'",
+        version_form=f"version ~ '{WEEK_FORM}'",
         parent_is_earlier="parent < version",
         frozen_is_whole="(state = 'frozen') = (num_nonnulls(frozen_at, manifest, manifest_digest, cases, criteria, "
         "publishable, why_not, path) = 8)",
@@ -354,7 +353,7 @@ class PipelineRunRow(Base):
 
     __tablename__ = "pipeline_runs"
     __table_args__ = checks(
-        iso_week_form=f"iso_week ~ '{_WEEK}'", ends_when_not_running=RUN_ENDS
+        iso_week_form=f"iso_week ~ '{WEEK_FORM}'", ends_when_not_running=RUN_ENDS
     )
     id: Mapped[int] = number_column("The run's number")
     command: Mapped[str] = column("The command")

@@ -6,6 +6,7 @@ from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped
 
 from medlive.db.tables.base import (
+    WEEK_FORM,
     Base,
     checks,
     column,
@@ -13,7 +14,6 @@ from medlive.db.tables.base import (
     now_column,
 )
 
-WEEK_FORM = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
 _OPEN = text("frozen_in IS NULL")
 
 

@@ -4,12 +4,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from sqlalchemy import Integer, text
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read
-from medlive.db.tables.base import AnyText
+from medlive.db.mapping import Record, read, run_sql
 from medlive.db.threads.threads import message_of
 from medlive.errors import MedliveError
 from medlive.guard.bounds import TITLE_CHARS_SHOWN
@@ -43,38 +40,28 @@ class Excerpt(NamedTuple):
     opening: str  # The beginning of the whole thread's text
 
 
-_THREAD = text(
-    "SELECT r.thread_id AS thread_pk, t.source, t.thread_id, t.url, left(r.title, :title) AS title, r.language,"
-    " r.tags, r.posted_at, jsonb_array_length(r.messages) AS total,"
-    " (SELECT left(string_agg(left(m ->> 'text', :chars), E'\\n' ORDER BY place), :chars)"
-    "  FROM jsonb_array_elements(r.messages) WITH ORDINALITY AS said(m, place)"
-    "  WHERE place <= :messages) AS opening"
-    " FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = :pk"
-).columns(
-    thread_pk=Integer,
-    source=AnyText,
-    thread_id=AnyText,
-    url=AnyText,
-    title=AnyText,
-    opening=AnyText,
-)
-_MESSAGES = text("""
+_THREAD = """
+    SELECT r.thread_id AS thread_pk, t.source, t.thread_id, t.url, left(r.title, :title) AS title, r.language, r.tags,
+        r.posted_at, jsonb_array_length(r.messages) AS total, (
+            SELECT left(string_agg(left(m ->> 'text', :chars), E'\\n' ORDER BY place), :chars)
+            FROM jsonb_array_elements(r.messages) WITH ORDINALITY AS said(m, place) WHERE place <= :messages
+        ) AS opening
+    FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = :pk
+"""
+_MESSAGES = """
     SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
     substr(m ->> 'text', :start + 1, :chars) AS text
     FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)
     WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place
-""").columns(place=Integer, about=JSONB, length=Integer, text=AnyText)
+"""
 
 
 async def load_excerpt(
     session: AsyncSession, revision_pk: int, window: Window
 ) -> Excerpt:
     """Load a part of a revision; the database cuts it. Raises MedliveError when there is no such revision."""
-    row = (
-        await session.execute(
-            _THREAD, {"pk": revision_pk, "title": TITLE_CHARS_SHOWN, **_OPENING}
-        )
-    ).first()
+    values = {"pk": revision_pk, "title": TITLE_CHARS_SHOWN}
+    row = (await run_sql(session, _THREAD, **values, **_OPENING)).first()
     if row is None:
         raise MedliveError(f"there is no thread revision {revision_pk}")
     before = min(window.start, AROUND)
@@ -87,7 +74,7 @@ async def load_excerpt(
     }
     end = before + window.chars
     messages: list[Record] = []
-    for stored in await session.execute(_MESSAGES, part):
+    for stored in await run_sql(session, _MESSAGES, **part):
         message = SimpleNamespace(
             place=stored.place,
             message=message_of(stored.about | {"text": stored.text[before:end]}),

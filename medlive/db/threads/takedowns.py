@@ -4,27 +4,26 @@ What may not change lets go of these rows alone, and in this transaction alone (
 frozen snapshot holds stays, and with it empty rows of the decision and the revision that it came from.
 """
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
-from json import JSONDecodeError
-from typing import Any, NamedTuple
+from typing import Any
 
+from psycopg.types.json import Json
 from sqlalchemy import func
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import erase_reasons, record
 from medlive.db.harvest.archives import mark_unswept
+from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.mapping import (
-    dump_json,
     find_rows,
-    load_json,
     read_column,
     read_records,
     read_value,
     run_sql,
-    to_stored,
 )
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.tables.people import Act
@@ -133,7 +132,8 @@ _BY_NAME = {
     "frontier": "DELETE FROM frontier WHERE source = :source AND thread_id = :thread_id",
     "import_problems": f"""
         UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'
-        WHERE position(:quoted_id in excerpt) > 0 AND position(:quoted_source in excerpt) > 0
+        WHERE EXISTS (SELECT FROM unnest(CAST(:quoted_ids AS text[])) AS id WHERE position(id in excerpt) > 0)
+        AND EXISTS (SELECT FROM unnest(CAST(:quoted_sources AS text[])) AS name WHERE position(name in excerpt) > 0)
     """,
 }
 _URLS = """
@@ -145,7 +145,7 @@ _TITLES = """
     SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id
     WHERE threads.source = :source AND threads.thread_id = :thread_id
 """
-# Messages of a run or a quarantine name the page they are about.
+# Messages of a run or a quarantine name the page they are about, and are kept and sent as others' reasons.
 _MENTIONS = {
     "harvest_runs": """
         UPDATE harvest_runs SET problem = replace(problem, :url, :withheld)
@@ -158,6 +158,23 @@ _MENTIONS = {
     "fetches_mentioning": """
         UPDATE fetches SET error = replace(error, :url, :withheld)
         WHERE position(:url in error) > 0
+    """,
+    "job_failures": """
+        UPDATE job_failures SET reason = replace(reason, :url, :withheld)
+        WHERE position(:url in reason) > 0
+    """,
+    "open_problems": """
+        UPDATE open_problems SET text = replace(text, :url, :withheld)
+        WHERE position(:url in text) > 0
+    """,
+    "outbox": """
+        UPDATE outbox SET message = CAST(replace(CAST(message AS text), :in_json, :withheld) AS jsonb)
+        WHERE position(:in_json in CAST(message AS text)) > 0
+    """,
+    "pipeline_runs": """
+        UPDATE pipeline_runs SET counts = CAST(replace(CAST(counts AS text), :in_json, :withheld) AS jsonb),
+            log = CAST(replace(CAST(log AS text), :in_json, :withheld) AS jsonb)
+        WHERE position(:in_json in concat(counts, log)) > 0
     """,
 }
 _FORGET_PLACES = """
@@ -173,7 +190,7 @@ _OWN_REPLIES = f"""
     WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})
 """
 _LOOSE_REPLIES = """
-    SELECT request_digest, task, CAST(inputs AS text), text FROM replies AS reply
+    SELECT request_digest, task, inputs, text FROM replies AS reply
     WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
 """
 _ERASE_REPLIES = """
@@ -249,7 +266,7 @@ async def keep_out(
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
     ]
     await no_takedown(session)
-    rows = await find_rows(session, TakedownRow, _AMONG, keys=dump_json(keys))
+    rows = await find_rows(session, TakedownRow, _AMONG, keys=Json(keys))
     return {(row.source, row.thread_id) for row in rows}
 
 
@@ -263,19 +280,15 @@ async def take_down_alone(session: AsyncSession) -> None:
     await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
 
-class Traces(NamedTuple):
-    """What a thread is known by in pages of its source."""
-
-    urls: frozenset[str]
-    titles: frozenset[str]
-
-
-async def traces_of(session: AsyncSession, source: str, thread_id: str) -> Traces:
-    """The addresses and titles that a thread has had here; both empty when nothing is known of it."""
+async def traces_of(
+    session: AsyncSession, source: str, thread_id: str
+) -> tuple[set[str], set[str]]:
+    """The addresses and the titles that a thread has had here, by which pages of its source show it; both empty
+    when nothing is known of it."""
     named = {"source": source, "thread_id": thread_id}
-    urls = frozenset(await read_column(session, _URLS, **named))
-    titles = frozenset(await read_column(session, _TITLES, **named))
-    return Traces(urls - {""}, titles - {""})
+    urls = await read_column(session, _URLS, **named)
+    titles = await read_column(session, _TITLES, **named)
+    return set(urls) - {""}, set(titles) - {""}
 
 
 async def frozen_with(
@@ -283,7 +296,7 @@ async def frozen_with(
 ) -> list[tuple[str, str]]:
     """(snapshot's version, case id) of every frozen snapshot that shows a case of the thread."""
     named = {"source": source, "thread_id": thread_id}
-    rows = await read_records(session, _FROZEN, named)
+    rows = await read_records(session, _FROZEN, **named)
     return [(row.version, row.case_id) for row in rows]
 
 
@@ -295,7 +308,6 @@ async def erase_thread(
     *,
     texts: Collection[str] = (),
     showing: Sequence[int] = (),
-    alive_s: float = 10.0,
     by: str | None = None,
 ) -> Counter[str]:
     """Erase a thread and leave its takedown; table → rows, `replies_shared` those kept for other threads.
@@ -303,7 +315,7 @@ async def erase_thread(
     `texts`: its messages, raw and as engines saw them, by which replies are found that no decision rests on yet;
     `showing`: fetches of other pages that show it, whose bytes go as well. The files that hold any of its bytes
     are marked unswept. Doing it again is harmless. Raises CheckFailed while a living worker (its heartbeat is not
-    older than `alive_s`) curates the thread: what it stores next would not be found.
+    older than STALLED_AFTER_S) curates the thread: what it stores next would not be found.
     """
     # Neither filters nor imports have its rows in hand meanwhile.
     await take_turn(session)
@@ -315,13 +327,13 @@ async def erase_thread(
     # First no worker can take it up any more, then none has it.
     counts: Counter[str] = Counter()
     await _erase(session, counts, {"jobs": _JOBS}, pk=pk)
-    if await read_value(session, _UNDER_WAY, pk=pk, alive_s=alive_s):
+    if await read_value(session, _UNDER_WAY, pk=pk, alive_s=STALLED_AFTER_S):
         raise CheckFailed(
             f"{source}/{thread_id} is being curated at this moment",
             hint="try again when the worker is done with it",
         )
     await run_sql(session, _TAKE_DOWN, **named, reason=reason)
-    traces = await traces_of(session, source, thread_id)
+    urls, _ = await traces_of(session, source, thread_id)
     ids = list(showing)
     archives = await read_column(session, _OWN_ARCHIVES, **named, ids=ids)
     digests = set(await read_column(session, _OWN_REPLIES, pk=pk))
@@ -337,13 +349,14 @@ async def erase_thread(
         await _erase(session, counts, erase_replies, digests=sorted(digests))
         counts["replies_shared"] += len(digests) - counts["replies"]
     quoted = {
-        "quoted_id": dump_json(to_stored(thread_id)),
-        "quoted_source": dump_json(source),
+        "quoted_ids": _spellings(thread_id),
+        "quoted_sources": _spellings(source),
     }
     await _erase(session, counts, _BY_NAME, **named, **quoted)
     await _erase(session, counts, {"pages_showing_it": _FORGET_PLACES}, ids=ids)
-    for url in sorted(traces.urls):
-        await _erase(session, counts, _MENTIONS, url=url, withheld=_WITHHELD)
+    for url in sorted(urls):
+        names = {"url": url, "in_json": json.dumps(url, ensure_ascii=False)[1:-1]}
+        await _erase(session, counts, _MENTIONS, **names, withheld=_WITHHELD)
     await mark_unswept(session, archives)
     counts["archives"] += len(archives)
     counts = Counter(dict(sorted((+counts).items())))
@@ -385,7 +398,7 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     rows = await run_sql(session, _LOOSE_REPLIES)
     loose = {}
     for digest, task, inputs, reply in rows:
-        loose[digest] = (task, _long_texts(load_json(inputs)), reply)
+        loose[digest] = (task, _long_texts(inputs), reply)
     digests: set[str] = set()
     wanted = _long_texts(list(texts))
     while wanted:
@@ -397,10 +410,15 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
                 continue
             digests.add(digest)
             if task.startswith("screener"):
-                with suppress(JSONDecodeError):
-                    reply = load_json(reply)
+                with suppress(json.JSONDecodeError):
+                    reply = json.loads(reply)
                 wanted += _long_texts(reply)
     return digests
+
+
+def _spellings(text: str) -> list[str]:
+    """A text as JSON has it: with characters as they are, and as escapes."""
+    return [json.dumps(text, ensure_ascii=False), json.dumps(text)]
 
 
 def _long_texts(value: Any) -> list[str]:

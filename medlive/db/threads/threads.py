@@ -5,20 +5,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy import (
-    select,
-)
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import (
-    dump_json,
     find_rows,
     insert_rows,
-    is_one_of,
     read,
     read_as,
     read_column,
-    read_records,
+    read_map,
     read_value,
     row_of,
     run_sql,
@@ -122,13 +118,13 @@ async def _add_revisions(
     is_present: bool,
 ) -> list[SavedThread]:
     """Add what differs from a thread's latest revision, of what is its present state, or else from all of them."""
-    row = ThreadRevisionRow
-    query = select(row.thread_id, row.revision, row.digest, row.id)
-    query = query.where(is_one_of(row.thread_id, pks)).order_by(row.revision)
+    query = """
+        SELECT thread_id, revision, digest, id FROM thread_revisions WHERE thread_id = ANY (:pks) ORDER BY revision
+    """
     # Thread → revision and digest of each of its revisions, in order
     known: dict[int, list[tuple[int, str]]] = {pk: [] for pk in pks}
     revision_pks = {}
-    for pk, number, digest, revision_pk in await session.execute(query):
+    for pk, number, digest, revision_pk in await run_sql(session, query, pks=list(pks)):
         known[pk].append((number, digest))
         revision_pks[pk, number] = revision_pk
     rows: list[dict[str, Any]] = []
@@ -144,7 +140,7 @@ async def _add_revisions(
         known[pk].append((number, digest))
         plan.append((pk, number, "new" if number == 1 else "revised"))
         values = row_of(
-            row,
+            ThreadRevisionRow,
             thread,
             thread_id=pk,
             revision=number,
@@ -154,7 +150,7 @@ async def _add_revisions(
         )
         rows.append(values)
     names = ("thread_id", "revision", "id")
-    for added in await insert_rows(session, row, rows, returning=names):
+    for added in await insert_rows(session, ThreadRevisionRow, rows, returning=names):
         revision_pks[added.thread_id, added.revision] = added.id
     return [
         SavedThread(pk, revision_pks[pk, number], status) for pk, number, status in plan
@@ -301,33 +297,22 @@ async def save_identifiers(
 
 async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
     """Kind → how many the revision's raw text has."""
-    query = "SELECT kind, count(*) AS n FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1"
-    counted = await read_records(session, query, {"revision": revision_pk})
-    return {row.kind: row.n for row in counted}
+    query = "SELECT kind, count(*) FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1"
+    return await read_map(session, query, revision=revision_pk)
 
 
 async def _stored(
     session: AsyncSession, revision_pks: Sequence[int]
 ) -> list[StoredThread]:
-    row, thread = ThreadRevisionRow, ThreadRow
-    query = select(row, thread.source, thread.thread_id, thread.url)
-    query = query.join(thread, thread.id == row.thread_id)
-    query = query.where(is_one_of(row.id, revision_pks)).order_by(row.id)
+    query = """
+        SELECT r.id AS revision_pk, r.thread_id AS thread_pk, source, t.thread_id, url, title, language, tags,
+            posted_at, posted_at_assumed, messages
+        FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = ANY (:pks) ORDER BY r.id
+    """
     threads = []
-    for revision, source, thread_id, url in await session.execute(query):
-        own = {
-            "source": source,
-            "thread_id": thread_id,
-            "url": url,
-            "messages": tuple(map(message_of, revision.messages)),
-        }
-        stored = StoredThread(
-            thread_pk=revision.thread_id,
-            revision_pk=revision.id,
-            thread=read(Thread, revision, **own),
-            posted_at_assumed=revision.posted_at_assumed,
-        )
-        threads.append(stored)
+    for row in await run_sql(session, query, pks=list(revision_pks)):
+        thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
+        threads.append(read(StoredThread, row, thread=thread))
     return threads
 
 
@@ -340,8 +325,7 @@ async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> lis
         url = urls[source, thread_id]
         rows.append({"source": source, "thread_id": thread_id, "url": url})
     pks = {}
-    values = {"rows": dump_json(rows)}
-    for row in await read_records(session, _UPSERT_THREADS, values):
+    for row in await run_sql(session, _UPSERT_THREADS, rows=Json(rows)):
         pks[row.source, row.thread_id] = row.id
     return [pks[thread.source, thread.thread_id] for thread in threads]
 

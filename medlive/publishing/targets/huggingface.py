@@ -26,7 +26,6 @@ from medlive.snapshot.model import week_end
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-_KIND: Final = "dataset"
 _MAIN: Final = "main"
 _REPOSITORY: Final = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
@@ -54,13 +53,9 @@ class HubRepository:
             raise UsageError(
                 f"{at!r} is not a repository's name", hint="write organisation/name"
             )
-        self._repository = at
+        self._at: dict[str, Any] = {"repo_id": at, "repo_type": "dataset"}
         self._api, self._token = _client(endpoint_url, silence_s)
-
-    @property
-    def where(self) -> str:
-        """The address of the repository."""
-        return f"{self._api.endpoint}/datasets/{self._repository}"
+        self.where = f"{self._api.endpoint}/datasets/{at}"
 
     def publish(self, prepared: PreparedRelease, *, dry_run: bool = False) -> Published:
         """Commit a snapshot, tag it with its version, and commit the errata beside it.
@@ -72,25 +67,25 @@ class HubRepository:
             CheckFailed: If the tag exists with other files; nothing is sent.
             ServiceUnavailable: If the hub refuses or cannot be reached; the hint says what to do.
         """
-        version = prepared.manifest.version
+        version = prepared.version
         done = Published(version, prepared.digest, self.where, prepared.signed, dry_run)
         with self._clear_errors():
             existing = self._tags()
             tags = existing or frozenset()
-            done.sent = sorted(prepared.sums)
+            done.sent = list(prepared.files)
             if existing is not None:
                 check_errata_kept(prepared, self.where, self._read)
                 done.sent = self._missing(
                     version if version in tags else _MAIN, prepared
                 )
-            done.already = sorted(prepared.sums.keys() - set(done.sent))
-            done.bytes_sent = sum(prepared.sums[name].size for name in done.sent)
+            done.already = sorted(prepared.files.keys() - set(done.sent))
+            done.bytes_sent = sum(prepared.files[name].size for name in done.sent)
             if version in tags and done.sent:
                 raise self._other_bytes(f"the tag {version}", done.sent)
             if dry_run:
                 return done
             if existing is None:
-                self._api.create_repo(self._repository, repo_type=_KIND, exist_ok=True)
+                self._api.create_repo(**self._at, exist_ok=True)
             if version not in tags:
                 self._release(prepared, aside=any(tag > version for tag in tags))
             done.updated = self._commit_errata(prepared)
@@ -102,7 +97,7 @@ class HubRepository:
         from huggingface_hub.errors import RepositoryNotFoundError
 
         try:
-            refs = self._api.list_repo_refs(self._repository, repo_type=_KIND)
+            refs = self._api.list_repo_refs(**self._at)
         except RepositoryNotFoundError as exc:
             # A wrong token gets the same class of error, and another status.
             if exc.response.status_code == 404:
@@ -115,12 +110,10 @@ class HubRepository:
         """Return the snapshot's files that a revision lacks or has with other bytes."""
         from huggingface_hub import RepoFile
 
-        tree = self._api.list_repo_tree(
-            self._repository, repo_type=_KIND, revision=revision, recursive=True
-        )
+        tree = self._api.list_repo_tree(**self._at, revision=revision, recursive=True)
         files = {file.path: file for file in tree if isinstance(file, RepoFile)}
         missing = []
-        for name, entry in sorted(prepared.sums.items()):
+        for name, entry in prepared.files.items():
             file = files.get(name)
             if file is None or file.size != entry.size:
                 missing.append(name)
@@ -128,7 +121,7 @@ class HubRepository:
                 if file.lfs.sha256 != entry.sha256:
                     missing.append(name)
             else:
-                data = (prepared.folder / name).read_bytes()
+                data = (prepared.path / name).read_bytes()
                 blob = b"blob %d\0" % len(data) + data
                 if (
                     file.blob_id
@@ -139,17 +132,14 @@ class HubRepository:
 
     def _release(self, prepared: PreparedRelease, *, aside: bool) -> None:
         """Make the commit and the tag; `aside`: not on main, which has a newer version."""
-        version = prepared.manifest.version
+        version = prepared.version
         branch = f"publish-{version}" if aside else _MAIN
         if aside:
-            self._api.create_branch(
-                self._repository, branch=branch, repo_type=_KIND, exist_ok=True
-            )
+            self._api.create_branch(**self._at, branch=branch, exist_ok=True)
         commit = self._api.upload_folder(
-            repo_id=self._repository,
-            repo_type=_KIND,
-            folder_path=prepared.folder,
-            allow_patterns=sorted(prepared.sums),
+            **self._at,
+            folder_path=prepared.path,
+            allow_patterns=list(prepared.files),
             delete_patterns=[*REQUIRED, SUMS, SIGNATURE],
             commit_message=f"medlive {version}",
             revision=branch,
@@ -158,20 +148,16 @@ class HubRepository:
         if wrong := self._missing(commit.oid, prepared):
             raise self._other_bytes("the commit", wrong)
         self._api.create_tag(
-            self._repository,
-            tag=version,
-            revision=commit.oid,
-            repo_type=_KIND,
-            exist_ok=True,
+            **self._at, tag=version, revision=commit.oid, exist_ok=True
         )
         if aside:
-            self._api.delete_branch(self._repository, branch=branch, repo_type=_KIND)
+            self._api.delete_branch(**self._at, branch=branch)
         if wrong := self._missing(version, prepared):
             raise self._other_bytes(f"the tag {version} of another publisher", wrong)
 
     def _head(self, branch: str) -> str:
         """Return a branch's head; of two publishers that commit to it, the second is refused."""
-        branches = self._api.list_repo_refs(self._repository, repo_type=_KIND).branches
+        branches = self._api.list_repo_refs(**self._at).branches
         return next(ref.target_commit for ref in branches if ref.name == branch)
 
     def _other_bytes(self, what: str, wrong: list[str]) -> CheckFailed:
@@ -191,10 +177,9 @@ class HubRepository:
                 files[name] = data
         if files:
             self._api.create_commit(
-                self._repository,
-                [CommitOperationAdd(name, data) for name, data in files.items()],
+                **self._at,
+                operations=[CommitOperationAdd(*file) for file in files.items()],
                 commit_message="Errata",
-                repo_type=_KIND,
                 parent_commit=head,
             )
         return list(files)
@@ -206,7 +191,7 @@ class HubRepository:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 path = self._api.hf_hub_download(
-                    self._repository, name, repo_type=_KIND, local_dir=folder
+                    **self._at, filename=name, local_dir=folder
                 )
             except RemoteEntryNotFoundError:
                 return None

@@ -155,7 +155,7 @@ class CurationRun:
 
     def as_json(self) -> dict[str, Any]:
         """What is stored with the run, and the funnel."""
-        return self.as_counts() | {"funnel": [row.cells for row in self.funnel]}
+        return self.as_counts() | {"funnel": list(map(list, self.funnel))}
 
 
 async def run_curation(

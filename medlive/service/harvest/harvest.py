@@ -140,9 +140,7 @@ async def harvest_source(
                         await ledger.aclose()
                         done.counts, done.problems = ledger.counts, ledger.problems
             except MedliveError as exc:
-                await database.ask(
-                    harvests.finish_harvest, run, {}, problem=exc.message
-                )
+                await database.ask(harvests.finish_harvest, run, problem=exc.message)
                 raise
             await _finish(database, run, done, end)
     return done
@@ -224,9 +222,7 @@ async def _finish(
         if done.quarantined:
             await harvests.quarantine(session, done.source, done.quarantined)
         why = done.failed or done.quarantined
-        await harvests.finish_harvest(
-            session, run, {}, problem=why, partial=done.limited
-        )
+        await harvests.finish_harvest(session, run, problem=why, partial=done.limited)
 
 
 def _quarantine_reason(

@@ -17,7 +17,7 @@ from medlive import __version__
 from medlive.db.batching import Batcher
 from medlive.db.harvest import archives, fetches, frontier, harvests
 from medlive.db.session import Database, Session
-from medlive.db.tables.intake import FrontierState
+from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.db.threads.threads import (
     check_storable,
@@ -289,14 +289,14 @@ class PostgresLedger:
     async def _save_outcomes(
         self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]
     ) -> None:
-        settled, gone, seen = list[frontier.Settled](), list[str](), list[str]()
+        settled, gone, seen = list[FrontierRow](), list[str](), list[str]()
         for event in events:
             match event:
                 case HarvestedThread(entry=entry, thread=thread):
                     settled.append(
-                        frontier.Settled(
-                            entry.thread_id,
-                            FrontierState.READ,
+                        FrontierRow(
+                            thread_id=entry.thread_id,
+                            state=FrontierState.READ,
                             etag=event.etag,
                             last_modified=event.last_modified,
                             page_count=event.page_count,
@@ -306,13 +306,15 @@ class PostgresLedger:
                     )
                 case HarvestSkipped(thread_id=thread_id, reason=reason):
                     counts[reason.value] += 1
-                    outcome = frontier.Settled(
-                        thread_id, FrontierState.SKIPPED, reason=reason.value
+                    outcome = FrontierRow(
+                        thread_id=thread_id,
+                        state=FrontierState.SKIPPED,
+                        reason=reason.value,
                     )
                     if reason is SkipReason.NOT_MODIFIED:
                         seen.append(thread_id)
-                        outcome = frontier.Settled(
-                            thread_id, FrontierState.NOT_MODIFIED
+                        outcome = FrontierRow(
+                            thread_id=thread_id, state=FrontierState.NOT_MODIFIED
                         )
                     settled.append(outcome)
                 case HarvestProblem(thread_id=problem_id, kind=kind):
@@ -320,12 +322,16 @@ class PostgresLedger:
                     # Where the host is down, not the thread, it waits for the next start.
                     if problem_id is None or kind is ProblemKind.DOWN:
                         continue
-                    outcome = frontier.Settled(
-                        problem_id, FrontierState.FAILED, reason=kind.value
+                    outcome = FrontierRow(
+                        thread_id=problem_id,
+                        state=FrontierState.FAILED,
+                        reason=kind.value,
                     )
                     if kind is ProblemKind.GONE:
                         gone.append(problem_id)
-                        outcome = frontier.Settled(problem_id, FrontierState.GONE)
+                        outcome = FrontierRow(
+                            thread_id=problem_id, state=FrontierState.GONE
+                        )
                     settled.append(outcome)
         await frontier.settle(session, self.source, self.run.run_id, settled)
         await mark_gone(session, self.source, gone)

@@ -17,6 +17,7 @@ from medlive.config import Settings
 from medlive.db.harvest import archives
 from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
+from medlive.db.tables.intake import ArchiveRow
 from medlive.instance.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, erase, pages, seal
 from medlive.sources.ledger import Place
@@ -39,7 +40,7 @@ async def seal_archives(database: Database, folder: Path, source: str) -> None:
     async with database.begin() as session:
         for archive in await archives.list_archives(session, source, unsealed=True):
             await asyncio.to_thread(seal, folder / archive.path, archive.bytes)
-            await archives.mark_sealed(session, archive.archive_id)
+            await archives.mark_sealed(session, archive.id)
 
 
 async def sweep(
@@ -56,20 +57,20 @@ async def sweep(
     return len(unswept) - len(damaged), damaged
 
 
-async def _rewrite(database: Database, folder: Path, archive: archives.Archive) -> None:
+async def _rewrite(database: Database, folder: Path, archive: ArchiveRow) -> None:
     old, name = folder / archive.path, next_name(archive.path)
-    fetches = await database.ask(archives.fetches_in, archive.archive_id)
+    fetches = await database.ask(archives.fetches_in, archive.id)
     named = {fetch.place for fetch in fetches}
     if not await asyncio.to_thread(old.parent.is_dir):
         raise ArchiveDamaged(old, "its folder is missing")
     if not named or not await asyncio.to_thread(old.exists):
-        await database.ask(archives.mark_removed, [archive.archive_id])
+        await database.ask(archives.mark_removed, [archive.id])
         await asyncio.to_thread(old.unlink, missing_ok=True)
         return
     moved, size = await asyncio.to_thread(
         _copy_named, old, folder / name, named, archive.bytes
     )
-    await database.ask(archives.replace_archive, archive.archive_id, name, size, moved)
+    await database.ask(archives.replace_archive, archive.id, name, size, moved)
     await asyncio.to_thread(old.unlink, missing_ok=True)
 
 
@@ -156,7 +157,7 @@ async def _retain(
 ) -> None:
     """Apply retention to one source; call it with the source's harvest lock held."""
     folder = archive_path(settings)
-    old: Sequence[archives.Archive] = []
+    old: Sequence[ArchiveRow] = []
     if keep := settings.archive.keep_days:
         old = await database.ask(
             archives.list_archives, source, before=now() - timedelta(days=keep)
@@ -166,7 +167,7 @@ async def _retain(
     if dry_run:
         return
     # Rows first: the next run removes what a kill leaves of these files.
-    numbers = [archive.archive_id for archive in old]
+    numbers = [archive.id for archive in old]
     counts["pages"] += await database.ask(archives.mark_removed, numbers)
     await asyncio.to_thread(_remove, folder, [archive.path for archive in old])
     try:

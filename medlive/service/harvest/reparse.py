@@ -14,11 +14,12 @@ from pathlib import Path
 
 from medlive.config import Settings
 from medlive.db.harvest.fetches import Reading, latest_readings, read_threads_after
-from medlive.db.harvest.frontier import Settled, settle
+from medlive.db.harvest.frontier import settle
 from medlive.db.harvest.harvests import latest_run, save_measures
-from medlive.db.runs import RunRecord, recorded_run
+from medlive.db.runs import recorded_run
 from medlive.db.session import Database, Session, advisory_lock
-from medlive.db.tables.intake import FrontierState
+from medlive.db.tables.intake import FrontierRow, FrontierState
+from medlive.db.tables.release import PipelineRunRow
 from medlive.db.threads.threads import check_storable
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, UsageError
@@ -71,7 +72,7 @@ async def reparse_sources(
 ) -> list[ReparseResult]:
     """`reparse_source` of each source, recorded as a run unless it is dry; `progress` shows a source's threads."""
     async with AsyncExitStack() as stack:
-        run = RunRecord()
+        run = PipelineRunRow()
         if not dry_run:
             inputs = {"sources": sorted(sources)}
             run = await stack.enter_async_context(
@@ -194,7 +195,7 @@ async def _save(
     done: ReparseResult,
     parsed: Sequence[tuple[Reading, Thread | None, str, str]],
 ) -> None:
-    settled: dict[int, list[Settled]] = {}
+    settled: dict[int, list[FrontierRow]] = {}
     threads, first_fetches = [], []
     for reading, thread, reason, message in parsed:
         state = _settled_state(reading, thread, reason)
@@ -213,15 +214,17 @@ async def _save(
         await settle(session, done.source, run_id, settled[run_id])
 
 
-def _settled_state(was: Reading, thread: Thread | None, reason: str) -> Settled | None:
+def _settled_state(
+    was: Reading, thread: Thread | None, reason: str
+) -> FrontierRow | None:
     """The state of a thread that parses now, or fails for another reason of the parser; None where it stays."""
     if was.state is None or not was.pages:
         return None
     failed = was.state is FrontierState.FAILED
     if thread:
-        return Settled(
-            was.thread_id,
-            FrontierState.READ if failed else was.state,
+        return FrontierRow(
+            thread_id=was.thread_id,
+            state=FrontierState.READ if failed else was.state,
             reason=None if failed else was.reason,
             etag=was.pages[0].etag,
             last_modified=was.pages[0].last_modified,
@@ -231,5 +234,7 @@ def _settled_state(was: Reading, thread: Thread | None, reason: str) -> Settled 
         )
     is_other = was.reason != reason and {was.reason, reason} <= _PARSER_REASONS
     if failed and is_other:
-        return Settled(was.thread_id, FrontierState.FAILED, reason=reason)
+        return FrontierRow(
+            thread_id=was.thread_id, state=FrontierState.FAILED, reason=reason
+        )
     return None

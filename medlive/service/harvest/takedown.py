@@ -12,12 +12,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
-from medlive.db.harvest.archives import Archive, fetches_in, list_archives
-from medlive.db.jobs import STALLED_AFTER_S
+from medlive.db.harvest.archives import fetches_in, list_archives
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables.intake import FetchRow
+from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.db.threads.takedowns import (
-    Traces,
     erase_thread,
     frozen_with,
     lift_takedown,
@@ -89,7 +87,7 @@ async def take_down(
         async with database.begin() as session:
             if await find_source(session, source) is None:
                 raise UsageError(f"unknown source {source}")
-            traces = await traces_of(session, source, thread_id)
+            pattern = _pattern(*await traces_of(session, source, thread_id))
             revisions = await revisions_of(session, source, thread_id)
             texts = _texts((await load_threads(session, revisions)).values())
         if not dry_run:
@@ -101,7 +99,7 @@ async def take_down(
         own = settings.sources.get(source, {})
         site = build_site(source, own) if source in known_sites() else None
         showing, damaged = await _find_showing_fetches(
-            database, folder, source, thread_id, site, traces
+            database, folder, source, thread_id, site, pattern
         )
         done.damaged += damaged
         async with database.begin() as session:
@@ -112,7 +110,6 @@ async def take_down(
                 reason,
                 texts=texts,
                 showing=showing,
-                alive_s=STALLED_AFTER_S,
                 by=by,
             )
             done.frozen = await frozen_with(session, source, thread_id)
@@ -156,14 +153,13 @@ async def _find_showing_fetches(
     source: str,
     thread_id: str,
     site: Site | None,
-    traces: Traces,
+    pattern: re.Pattern[bytes] | None,
 ) -> tuple[list[int], list[ArchiveDamaged]]:
     """Find fetches of other pages that show the thread (lists, and threads that link to it); and damaged files."""
-    pattern = _pattern(traces)
     word = re.escape(thread_id.encode())
     id_as_word = re.compile(rb"(?<![0-9A-Za-z])" + word + rb"(?![0-9A-Za-z])")
 
-    def search(archive: Archive, kept: Collection[FetchRow]) -> list[int]:
+    def search(archive: ArchiveRow, kept: Collection[FetchRow]) -> list[int]:
         fetch_ids = []
         fetches = {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):
@@ -185,7 +181,7 @@ async def _find_showing_fetches(
     damaged: list[ArchiveDamaged] = []
     archives = await database.ask(list_archives, source)
     for archive in archives:
-        kept = await database.ask(fetches_in, archive.archive_id)
+        kept = await database.ask(fetches_in, archive.id)
         try:
             fetch_ids += await asyncio.to_thread(search, archive, kept)
         except ArchiveDamaged as error:
@@ -193,10 +189,10 @@ async def _find_showing_fetches(
     return fetch_ids, damaged
 
 
-def _pattern(traces: Traces) -> re.Pattern[bytes] | None:
+def _pattern(urls: set[str], titles: set[str]) -> re.Pattern[bytes] | None:
     """Match the thread's address (below the host) or its title in a page's bytes."""
     words: set[bytes] = set()
-    for url in traces.urls:
+    for url in urls:
         try:
             parts = urlsplit(url)
         except ValueError:
@@ -206,7 +202,7 @@ def _pattern(traces: Traces) -> re.Pattern[bytes] | None:
         if len(address) >= 8:
             for word in _encodings({address, unquote(address)}):
                 words.add(re.escape(word) + rb"(?![0-9A-Za-z_-])")
-    for title in traces.titles:
+    for title in titles:
         title = title.strip()
         if len(title.encode("utf-8", "replace")) >= _MIN_TITLE_BYTES:
             words.update(map(re.escape, _encodings([title])))

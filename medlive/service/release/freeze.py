@@ -25,7 +25,6 @@ from medlive.db.audit.spending import week_cost
 from medlive.db.audit_log import read_head, record
 from medlive.db.release import snapshots
 from medlive.db.release.fixing import (
-    HeldOut,
     add_members,
     count_unchecked,
     judge,
@@ -41,7 +40,7 @@ from medlive.db.release.weeks import settle_week, week_standing
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.people import Act
-from medlive.db.tables.release import SnapshotRow, SnapshotState
+from medlive.db.tables.release import SnapshotMemberRow, SnapshotRow, SnapshotState
 from medlive.db.threads.takedowns import no_takedown
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
@@ -283,7 +282,6 @@ async def _select(
         if key:
             public = key.public
             signing = Signing(key_id=public.id_text(), public_key=public.line())
-        entries, head = await read_head(session)
         meta = snapshots.FixedMeta(
             lineage=await lineage_of(session, version),
             signing=signing,
@@ -292,7 +290,7 @@ async def _select(
             numbers=numbers,
             hold_out=release.hold_out,
             gates_digest=digest,
-            audit_log=AuditLogHead(entries=entries, head=head),
+            audit_log=await read_head(session),
             partial=partial,
             cost=await week_cost(session, version),
             standing=standing.counts,
@@ -415,14 +413,16 @@ def weeks_between(earlier: str, later: str) -> int:
     return (other - start).days // 7
 
 
-def _commit(database: Database, selected: Sequence[tuple[str, int]]) -> list[HeldOut]:
+def _commit(
+    database: Database, selected: Sequence[tuple[str, int]]
+) -> list[SnapshotMemberRow]:
     """Draw a salt and compute a commitment for each selected case that still exists."""
     held_out = []
     with read_snapshots(database.engine.url) as reader:
         for case in reader.revisions(selected):
             salt = secrets.token_hex(32)
             held_out.append(
-                HeldOut(
+                SnapshotMemberRow(
                     case_id=case.case_id,
                     revision=case.revision,
                     salt=salt,

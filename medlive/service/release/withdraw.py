@@ -12,7 +12,7 @@ from medlive.db.audit.details import list_memberships
 from medlive.db.curation import cases
 from medlive.db.release import withdrawals
 from medlive.db.session import Database, Session
-from medlive.db.tables.release import CaseStatus
+from medlive.db.tables.release import CaseStatus, WithdrawalRow
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import thread_of_case
 from medlive.errors import CheckFailed, UsageError
@@ -45,7 +45,7 @@ TAKEN_DOWN_REASON = "taken down"
 class WithdrawResult:
     """A withdrawal, whether it was `already` made, the frozen snapshots concerned, and the rewritten errata."""
 
-    withdrawal: withdrawals.Withdrawal
+    withdrawal: WithdrawalRow
     already: bool
     snapshots: tuple[str, ...]
     errata: Path | None  # None in a dry run
@@ -110,7 +110,7 @@ async def reinstate(
     criterion_id: str | None = None,
     by: str | None = None,
     key_file: Path | None = None,
-) -> list[withdrawals.Withdrawal]:
+) -> list[WithdrawalRow]:
     """Undo the withdrawals of a case, which then waits for a person's approval, or of a criterion of it.
 
     The criterion comes back in a new revision where the latest lacks it. The errata keep their entries and say
@@ -293,7 +293,7 @@ async def _withdraw(
     *,
     by: str | None = None,
     part: tuple[int, Criterion] | None = None,
-) -> tuple[withdrawals.Withdrawal, bool]:
+) -> tuple[WithdrawalRow, bool]:
     """Withdraw a case or a part of it, (revision, criterion); and whether that was done before."""
     status = await cases.lock_case(session, case_id)
     digest = withdrawals.text_digest(part[1].criterion) if part else None

@@ -145,8 +145,8 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     health = await read_health(database, settings)
     return (
         {
-            "funnel": [row.cells for row in rows],
-            "kept": sum(r.count for r in rows if r.outcome == "kept"),
+            "funnel": list(map(list, rows)),
+            "kept": sum(r.threads for r in rows if r.outcome == "kept"),
             "answers": ends,
             "parked": vars(parked),
             "failures": list(map(vars, failures)),

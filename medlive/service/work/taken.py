@@ -20,8 +20,8 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from procrastinate.utils import utcnow
 from procrastinate.worker import Worker
 
+from medlive.db.adapters import to_stored
 from medlive.db.jobs import UNCOUNT_ATTEMPT
-from medlive.db.mapping import to_stored
 from medlive.db.session import Database, NameLocks, translate
 from medlive.db.waits import SAVE_FAILURE
 from medlive.errors import DatabaseUnavailable, describe

@@ -58,6 +58,16 @@ class Release:
         return f"sha256:{self.sums.sha256}"
 
     @property
+    def signed(self) -> bool:
+        """Whether it has a key."""
+        return self.manifest.signing is not None
+
+    @property
+    def ancestry(self) -> dict[str, str]:
+        """The digests of its ancestors and its own, by version."""
+        return self.manifest.ancestry | {self.version: self.digest}
+
+    @property
     def files(self) -> dict[str, FileEntry]:
         """Every file, by name."""
         files = {**self.manifest.files, **self.others, SUMS: self.sums}

@@ -401,6 +401,10 @@ def test_the_page_escapes_everything_and_links_to_what_lies_there(
         write_errata(line.root, errata(1, 2, 3), None)
         with pytest.raises(CheckFailed):
             prepare_release(line.last)
+        (line.root / "errata.json").write_text("{")
+        with pytest.raises(CheckFailed) as damaged:
+            prepare_release(line.last)
+        assert "write them again" in str(damaged.value.hint)
         write_errata(line.root, errata(1), line.key)
         with pytest.raises(CheckFailed, match="entry 2"):
             send(target, prepare_release(line.last))

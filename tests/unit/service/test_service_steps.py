@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from medlive.clock import iso_week
 from medlive.config import ScheduleSection, WeeklyTime
+from medlive.db.release.weeks import WeekStanding
 from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
@@ -29,6 +30,7 @@ from medlive.service.schedule.steps import (
     step_states,
     weekly_times,
 )
+from medlive.snapshot.manifest import Partial
 from tests.support.waiting import until
 
 SCHEDULE = ScheduleSection(
@@ -430,3 +432,10 @@ async def test_a_step_that_becomes_due_while_it_ends_is_not_left_to_the_next_loo
     go.set()
     await until(lambda: runs == 2)
     lane.cancel()
+
+
+def test_a_week_that_was_frozen_in_part_is_not_whole() -> None:
+    failed_alike = Partial(decided=2, queued=10, because="8 failed; a person")
+    frozen = WeekStanding("2026.W47", 10, 2, 0, 8, 0, partial=failed_alike)
+    assert not frozen.whole
+    assert frozen.in_short == "2 of 10, because 8 failed; a person"

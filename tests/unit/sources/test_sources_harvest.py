@@ -439,7 +439,9 @@ class Renaming:
         return replace(listing, entries=tuple(entries))
 
 
-@pytest.mark.parametrize("thread_id", ["..", "1/../2", "1//2", "..%2f2", "1\\..\\2"])
+@pytest.mark.parametrize(
+    "thread_id", ["", "x" * 501, "..", "1/../2", "1//2", "..%2f2", "1\\..\\2"]
+)
 async def test_an_id_that_leads_to_another_threads_page_is_skipped(
     served: Communities, thread_id: str
 ) -> None:
