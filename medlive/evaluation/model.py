@@ -169,18 +169,26 @@ def conversation(turns: Iterable[Turn]) -> str:
     return "\n\n".join(f"{turn.role}: {turn.content}" for turn in turns)
 
 
+def clusters_by_case(cases: Iterable[EvaluationCase]) -> dict[str, int]:
+    """Case id → its cluster as a number from 0: its place where it is its own."""
+    places: dict[object, int] = {}
+    numbers = {}
+    for case in cases:
+        own = ("case", case.case_id)
+        name = own if case.cluster is None else ("cluster", case.cluster)
+        numbers[case.case_id] = places.setdefault(name, len(places))
+    return numbers
+
+
 def cluster_numbers(cases: Iterable[EvaluationCase]) -> "NDArray[np.int_] | None":
     """Each case's cluster as a number from 0; None where every case is its own."""
-    names = [
-        ("case", c.case_id) if c.cluster is None else ("cluster", c.cluster)
-        for c in cases
-    ]
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    if len(places) == len(names):
+    cases = list(cases)
+    clusters = clusters_by_case(cases)
+    if len(set(clusters.values())) == len(cases):
         return None
     import numpy as np
 
-    return np.array([places[name] for name in names], dtype=np.int_)
+    return np.array([clusters[case.case_id] for case in cases], dtype=np.int_)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,25 +150,28 @@ def reliability(
     *,
     raters: Sequence[str],
     cases: Sequence[str],
+    clusters: Codes | None = None,
     grader_name: str = "grader",
     agreed: Codes | None = None,
     **how: Unpack[Draws],
 ) -> Reliability:
-    """Compute every figure of people and a grader on the same items; intervals are over bootstrap draws of cases.
+    """Compute every figure of people and a grader on the same items; intervals are over bootstrap draws of clusters.
 
     Args:
         people: (items x raters): MET, NOT_MET or ABSENT.
         grader: (items): any of the four codes.
         raters: The names of the people.
         cases: Each item's case.
+        clusters: Each item's cluster, which holds whole cases; None: its case.
         grader_name: The grader's name.
         agreed: (items): what people agreed on, else the adjudicator's decision; ABSENT: neither. Replaces the
             majority.
-        how: How cases are drawn.
+        how: How clusters are drawn.
     """
     names = list(dict.fromkeys(cases))
     places = {name: place for place, name in enumerate(names)}
-    clusters = np.array([places[case] for case in cases], dtype=np.int_)
+    numbers = np.array([places[case] for case in cases], dtype=np.int_)
+    clusters = numbers if clusters is None else clusters
     columns = dict(zip(raters, people.T, strict=True))
     pairs = []
     among_people = []
@@ -214,7 +217,7 @@ def reliability(
             **how,
         ),
         grader_macro_f1=_mean_over_pairs(against, clusters, **how),
-        by_case=_by_case(people, grader, names, clusters, **how),
+        by_case=_by_case(people, grader, names, numbers, clusters, **how),
         strictness=_strictness(people, grader, clusters, **how),
     )
 
@@ -358,18 +361,23 @@ def _by_case(
     people: Codes,
     grader: Codes,
     names: Sequence[str],
+    numbers: Codes,
     clusters: Codes,
     **how: Unpack[Draws],
 ) -> ByCase:
+    """The agreement within each case; `numbers` gives each item's."""
     n = len(names)
     by_rater = [tables(column, grader) for column in people.T]
     cells = np.stack(by_rater, axis=1)
     sums = np.zeros((n, *cells.shape[1:]))
-    np.add.at(sums, clusters, cells)
+    np.add.at(sums, numbers, cells)
     of_raters = macro_f1_of_tables(sums, occurring=True)
     used = cells.any(axis=(1, 2, 3))
-    items = np.bincount(clusters[used], minlength=n)
+    items = np.bincount(numbers[used], minlength=n)
     places = np.flatnonzero(~np.isnan(of_raters).all(axis=1))
+    drawn = np.zeros(n, dtype=np.int_)
+    drawn[numbers] = clusters
+    drawn = drawn[places]
     values = np.nanmean(of_raters[places], axis=1)
     by_people = sums.sum(axis=(1, 3))
     by_grader = sums[..., :INVALID].sum(axis=(1, 2))
@@ -385,8 +393,8 @@ def _by_case(
     is_poor = (values < POOR).astype(np.float64)
     return ByCase(
         threshold=POOR,
-        mean=mean_of(values, places, **how),
-        below=mean_of(is_poor, places, **how),
+        mean=mean_of(values, drawn, **how),
+        below=mean_of(is_poor, drawn, **how),
         one_label=int((labels[places] == 1).sum()),
         cases=tuple(cases),
     )

@@ -3,7 +3,7 @@
 docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Unpack
@@ -16,6 +16,7 @@ from medlive.evaluation.agreement.stability import Repeated, repeated
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
+from medlive.evaluation.model import clusters_by_case
 from medlive.evaluation.runs.folder import SETTLED
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
@@ -160,10 +161,10 @@ def meta_run(
         )
         if scores:
             own = run.whole_scores()
-            levels.append(_level(scores, "rubric", grader.name, own, notes, **how))
+            levels.append(_level(scores, "rubric", grader.name, own, notes, run, **how))
         by_direct = read_direct(run_dir, notes)
         if scores and by_direct[1]:
-            levels.append(_level(scores, "direct", *by_direct, notes, **how))
+            levels.append(_level(scores, "direct", *by_direct, notes, run, **how))
         about = {
             "file": people.name,
             "digest": people.digest,
@@ -260,6 +261,7 @@ def _criteria(
         grader,
         raters=raters,
         cases=cases,
+        clusters=_clusters(run, cases),
         grader_name=run.known_grader.name,
         agreed=None if adjudicator is None else agreed_codes(codes, decisions),
         **draws,
@@ -395,6 +397,7 @@ def _level(
     judge: str,
     by_case: Mapping[str, float | None],
     notes: list[str],
+    run: GradedRun,
     **draws: Unpack[Draws],
 ) -> CaseLevel:
     """Compare a method with people's scores; `by_case` has None where it was asked without a score."""
@@ -402,6 +405,7 @@ def _level(
     scores = [by_case.get(case_id) for case_id in truth]
     column = np.array(scores, dtype=np.float64)
     both = ~np.isnan(column)
+    clusters = _clusters(run, truth)
     known = [case_id for case_id, score in by_case.items() if score is not None]
     unknown = len(set(known) - truth.keys())
     if unknown:
@@ -409,9 +413,15 @@ def _level(
     return CaseLevel(
         method=name,
         judge=judge,
-        pearson=correlate("pearson", column, people, **draws),
-        spearman=correlate("spearman", column, people, **draws),
-        mean=mean_of(column[both], **draws),
-        mean_people=mean_of(people[both], **draws),
+        pearson=correlate("pearson", column, people, clusters=clusters, **draws),
+        spearman=correlate("spearman", column, people, clusters=clusters, **draws),
+        mean=mean_of(column[both], clusters[both], **draws),
+        mean_people=mean_of(people[both], clusters[both], **draws),
         unscored=int((~both).sum()),
     )
+
+
+def _clusters(run: GradedRun, case_ids: Iterable[str]) -> Codes:
+    """The cluster of each of these cases, which are drawn together."""
+    clusters = clusters_by_case(run.run.cases)
+    return np.array([clusters[case_id] for case_id in case_ids], dtype=np.int_)

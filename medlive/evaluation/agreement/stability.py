@@ -6,6 +6,7 @@ from typing import Unpack
 import numpy as np
 
 from medlive.evaluation.grading.repeats import Rounds
+from medlive.evaluation.model import clusters_by_case
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.bootstrap import Draws, Estimate
 from medlive.statistics.raters import ABSENT, MET, code_of, equal_and_ac1, mean_of
@@ -42,12 +43,12 @@ def repeated(
     n = max(map(len, rounds.values()), default=0)
     if n < 2:
         return None
-    places: dict[str, int] = {}
+    cluster_of = clusters_by_case(run.run.cases)
     rows = []
     numbers = []
     by_round: list[dict[str, dict[str, bool | None]]] = [{} for _ in range(n)]
     for (case_id, criterion_id), verdicts in rounds.items():
-        numbers.append(places.setdefault(case_id, len(places)))
+        numbers.append(cluster_of[case_id])
         rows.append([code_of(met) for met in verdicts])
         for of_round, met in zip(by_round, verdicts, strict=True):
             of_round.setdefault(case_id, {})[criterion_id] = met
@@ -71,9 +72,11 @@ def repeated(
     )
     scores = [run.whole_scores(met) for met in by_round]
     ranges = []
-    for case_id in places:
+    of_ranges = []
+    for case_id, cluster in cluster_of.items():
         if all(case_id in own for own in scores):
             ranges.append(np.ptp([own[case_id] for own in scores]))
+            of_ranges.append(cluster)
     return Repeated(
         judge=run.known_grader.judge,
         rounds=n,
@@ -83,5 +86,5 @@ def repeated(
         met=tuple(shares),
         equal=equal,
         ac1=ac1,
-        score_range=mean_of(np.array(ranges), **draws),
+        score_range=mean_of(np.array(ranges), np.array(of_ranges), **draws),
     )

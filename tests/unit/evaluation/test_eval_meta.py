@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,12 +79,19 @@ def grader(flip: float = 0.0, seed: int = 0) -> Judge:
     return Judge(answer)
 
 
-async def graded(path: Path) -> Path:
+async def graded(path: Path, clusters: int | None = None) -> Path:
+    cases = make_cases(N)
+    if clusters is not None:
+        together = [
+            replace(case, cluster=f"q{i % clusters}")
+            for i, case in enumerate(cases.cases)
+        ]
+        cases = replace(cases, cases=tuple(together))
     answers = [
         Answer(f"c{i:03d}", AnswerState.OK, f"Drink water, {i}.", "stop", "m")
         for i in range(N)
     ]
-    import_answers(path, make_cases(N), answers, "cand", AT)
+    import_answers(path, cases, answers, "cand", AT)
     await grade_run(path, grader(), concurrency=1, max_retries=0, mode=Mode.CRITERION)
     return path
 
@@ -464,6 +472,21 @@ def test_replies_without_a_verdict_are_errors_in_the_mean_too() -> None:
         some.grader[0].ac1.value,
         some.grader[1].ac1.value,
     ) == (0.0, 1.0, -1.0)
+
+
+async def test_cases_of_one_cluster_are_drawn_together(tmp_path: Path) -> None:
+    run = await graded(tmp_path / "run", clusters=6)
+    people = meta_run(run, human=human_file(tmp_path / "p.jsonl"), draws=100)
+    assert people.criteria is not None
+    assert people.criteria.by_case is not None
+    estimates = [
+        people.criteria.people_ac1,
+        people.criteria.by_case.mean,
+        people.cases[0].pearson,
+        people.cases[0].mean,
+    ]
+    # Not every case has a score.
+    assert all(5 <= estimate.clusters <= 6 for estimate in estimates)
 
 
 async def test_the_command_shows_and_writes_what_it_found(
