@@ -203,7 +203,7 @@ def score(
 
 
 def ability(runs: Runs | ScoreTable, **how: Any) -> AbilityTable:
-    """Models that answered differing cases on one scale, with weeks, items and hard cases (docs/scale.md).
+    """Models that answered differing cases on one scale, with weeks, cases and criteria (docs/scale.md).
 
     Args:
         runs: Runs, or what `score` returned.

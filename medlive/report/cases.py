@@ -78,11 +78,12 @@ def case_list(report: Report, case_entries: Sequence[Entry]) -> str:
         values = {getattr(entry.case, name) or "" for entry in case_entries}
         selects[name] = sorted(values - {""})
     states = {key: state.value.replace("_", " ") for state, key in _STATES.items()}
+    states |= {"h": "not read for harm", _ABSENT: "not in the run"}
     body = report.render(
         "case_list.html",
         entries=case_entries,
         selects=selects,
-        states=states | {"h": "not read for harm", _ABSENT: "not in the run"},
+        states=states,
     )
     rows = []
     for entry in case_entries:
@@ -98,6 +99,7 @@ def case_list(report: Report, case_entries: Sequence[Entry]) -> str:
         script=resource("script.js"),
         data={
             "about": report.basis,
+            "states": states,
             "models": [model.label for model in report.models],
             "cases": rows,
         },

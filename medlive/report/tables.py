@@ -193,7 +193,7 @@ def scores_json(table: ScoreTable) -> Row:
 
 
 def scale_row(table: ScoreTable) -> Row:
-    """The models on one scale (docs/scale.md): abilities, weeks, hard cases, and suspects."""
+    """The models on one scale (docs/scale.md): abilities, weeks, and suspects."""
     abilities = abilities_of(table)
     suspects = []
     for item in abilities.suspects:

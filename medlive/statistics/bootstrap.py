@@ -324,7 +324,7 @@ def compare(
 
     A pair without enough differences has no interval, and p by permutation of signs (`sign_p`).
 
-    Intervals and p are those of `medlive.statistics.intervals.paired`: a percentile of 1,000 draws is too coarse
+    Intervals and p are those of `compare_paired`: a percentile of 1,000 draws is too coarse
     for Holm's correction over many pairs.
     """
     pairs = list(combinations(range(len(names)), 2))
@@ -515,17 +515,8 @@ class Standing:
     rank_worst: int
 
 
-def tie_groups(
-    scores: Mapping[str, float],
-    comparisons: Sequence[Comparison],
-) -> list[Standing]:
-    """Models from the best score down; a group holds those not significantly below the group's first.
-
-    Who is below whom is what their comparison says, on the cases that both have: where these are others than those
-    of the scores, the scores alone may stand the other way round. rank_best is one more than the number of models
-    that are significantly better, rank_worst the number of models less those significantly worse. A pair without an
-    interval is a tie.
-    """
+def pairs_below(comparisons: Iterable[Comparison]) -> set[tuple[str, str]]:
+    """(worse, better) of the pairs that differ significantly; a pair without an interval is a tie."""
     below = set()
     for pair in comparisons:
         # Signs alone show that two models differ, not which mean is higher.
@@ -535,6 +526,20 @@ def tie_groups(
             below.add((pair.first, pair.second))
         else:
             below.add((pair.second, pair.first))
+    return below
+
+
+def tie_groups(
+    scores: Mapping[str, float],
+    comparisons: Sequence[Comparison],
+) -> list[Standing]:
+    """Models from the best score down; a group holds those not significantly below the group's first.
+
+    Who is below whom is what their comparison says, on the cases that both have: where these are others than those
+    of the scores, the scores alone may stand the other way round. rank_best is one more than the number of models
+    that are significantly better, rank_worst the number of models less those significantly worse.
+    """
+    below = pairs_below(comparisons)
     order = sorted(
         scores,
         key=lambda name: (-scores[name], name),
