@@ -202,13 +202,14 @@ class Tally:
             self._by[f"by_{name}"].update(filter(None, values))
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
         if case.ordinary is not None:
-            self._ordinary[case.ordinary] += 1
+            self._ordinary[_share(case.ordinary)] += 1
         self._overruled += case.overruled is not None
-        if case.ceiling is not None:
+        figures = [getattr(case, name) for name in PROOF_FIELDS]
+        if None not in figures:
             self._proved += 1
-            for name in PROOF_FIELDS:
-                figure = Fraction(getattr(case, name))
-                self._proof[name] = self._proof.get(name, Fraction(0)) + figure
+            for name, figure in zip(PROOF_FIELDS, figures, strict=True):
+                total = self._proof.get(name, Fraction(0))
+                self._proof[name] = total + Fraction(_share(figure))
 
     def counts(self, held_out: int) -> Counts:
         """Return the counts, with the number of held-out cases."""
@@ -228,6 +229,11 @@ class Tally:
                 **by,
             }
         )
+
+
+def _share(figure: float) -> float:
+    """The figure of a proof; one beyond [0, 1], which only a forged row has, as the nearer end."""
+    return min(max(figure, 0.0), 1.0)
 
 
 _FIELDS: Final = (
