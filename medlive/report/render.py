@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ from medlive.report.sections.criteria import criteria
 from medlive.report.sections.overlap import overlap
 from medlive.report.sections.ranking import pairs, ranking
 from medlive.report.sections.scale import one_scale
-from medlive.report.sections.slices import months, others, specialties, themes
+from medlive.report.sections.slices import others, slices
 from medlive.report.summary import summarise
 from medlive.report.tables import WRITERS
 
@@ -72,11 +73,11 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     one_scale,
     _written("length", "Length of answers", "length.html", _LENGTH),
     _written("missing", "What is missing", "rates.html"),
-    months,
+    partial(slices, kind="month", name="months", title="Over time"),
     contamination,
     _written("books", "Open and closed book", "books.html"),
-    specialties,
-    themes,
+    partial(slices, kind="specialty", name="specialties", title="By specialty"),
+    partial(slices, kind="theme", name="themes", title="By theme"),
     criteria,
     costs,
     _written("causes", "Root causes", "causes.html"),

@@ -18,6 +18,7 @@ from medlive.evaluation.scoring.contamination import (
     ModelContamination,
 )
 from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice, axis_rows
+from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
     ModelScore,
@@ -46,13 +47,6 @@ _FIGURES: Final = (
     "bounds_over",
     "few",
 )
-HARM_RATES: Final[Mapping[str, str]] = {
-    "severe": "severe harm",
-    "any": "harm",
-    "omitted_severe": "severe omission",
-    "omitted": "omission",
-}
-"""The rates of harm, as `HarmRates` and as tables name them."""
 
 
 def _row(
@@ -123,7 +117,7 @@ def harm_row(model: ModelScore) -> Row:
     """How often a model's answers hold harm, by what they say and by what they leave out."""
     harm = model.harm
     row = harm.row()
-    for name in HARM_RATES:
+    for name in RATES:
         row[name] = estimate_row(getattr(harm, name))
     row["controls"] = None if harm.controls is None else harm.controls.as_json()
     return row
@@ -282,7 +276,7 @@ def score_rows(
         }
         slices = [Slice("overall", "", model.overall)]
         slices += [Slice(name, "", part) for name, part in beside_rows(table, model)]
-        for name, title in HARM_RATES.items():
+        for name, title in RATES.items():
             rate = getattr(model.harm, name)
             if rate.n:
                 slices.append(Slice(title, "", rate))

@@ -563,8 +563,8 @@ def tie_groups(
     return standings
 
 
-LEAST_CLUSTERS: Final = 5
-"""With fewer the draws hardly differ, and their spread says nothing."""
+LEAST_DRAWN: Final = 5
+"""Clusters that are drawn: with fewer the draws hardly differ, and their spread says nothing."""
 
 MOST_UNDEFINED: Final = 0.05
 """The share of draws without a value from which on the others give no interval."""
@@ -628,7 +628,7 @@ def with_interval(
     undefined = float(np.isnan(drawn).mean())
     low, high = interval(drawn)
     why = ""
-    if clusters < LEAST_CLUSTERS:
+    if clusters < LEAST_DRAWN:
         why = f"{clusters} clusters are too few for an interval"
     elif undefined > MOST_UNDEFINED:
         why = f"not defined in {undefined:.0%} of the draws"
