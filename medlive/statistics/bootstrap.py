@@ -57,7 +57,7 @@ class Estimate:
     why: str = ""
     """Why there is no value, or no interval."""
     p: float | None = None
-    """Two-sided, of a correlation under none."""
+    """Two-sided, of a correlation or a difference under none."""
 
 
 def weight_chunks(
@@ -336,20 +336,18 @@ def compare(
         gaps = [values[:, first] - values[:, second] for first, second in part]
         differences = np.stack(gaps, axis=1)
         figures = compare_paired(differences, **how)
-        counts = (~np.isnan(differences)).sum(axis=0)
-        reasons = too_few_for_pair(differences, how.get("clusters"))
-        for place, (first, second) in enumerate(part):
-            mean, low, high, p = figures[:, place]
+        for (first, second), figure in zip(part, figures, strict=True):
+            p = 1.0 if figure.p is None else figure.p
             pair = Comparison(
                 first=names[first],
                 second=names[second],
-                n=int(counts[place]),
-                difference=known_or_none(mean),
-                low=known_or_none(low),
-                high=known_or_none(high),
-                p=float(p),
-                p_holm=1.0,
-                why=reasons[place] if counts[place] else "",
+                n=figure.n,
+                difference=figure.value,
+                low=figure.low,
+                high=figure.high,
+                p=p,
+                p_holm=p,
+                why=figure.why,
             )
             compared.append(pair)
     return with_holm(compared)
@@ -369,13 +367,13 @@ def known_or_none(value: float) -> float | None:
 def compare_paired(
     differences: Floats,
     **how: Unpack[Resampling],
-) -> Floats:
-    """The mean, low, high and p of each column of differences (items x columns, NaN for absent): (4 x columns).
+) -> list[Estimate]:
+    """The mean of each column of differences (items x columns, NaN for absent), with its interval and p.
 
     A difference is what was gained less what was lost, each with Wilson's interval, combined by MOVER; of
     differences that are not all in [-1, 1] the interval is Student's. p is that of the widest interval that leaves 0
     out, so that p < 0.05 exactly where the 95 % one does. It is never below 2^(1-k), which is all that the signs of k
-    clusters can show. With too few differences there is no interval, and p is `sign_p`.
+    clusters can show. With too few differences `why` says so, there is no interval, and p is `sign_p`.
     """
     clusters = how.get("clusters")
     known = ~np.isnan(differences)
@@ -443,22 +441,35 @@ def compare_paired(
             is_apart = (inner_low > 0) | (inner_high < 0)
             below = np.where(is_apart, middle, below)
             above = np.where(is_apart, above, middle)
-    p = np.ones_like(gains)
-    few = too_few_for_pair(differences, clusters)
+    reasons = too_few(
+        cluster_sums(sizes, clusters),
+        k,
+        LEAST_PAIRS,
+    )
     signed = np.where(known, differences, 0.0)
     sums = cluster_sums(signed, clusters)
-    for column, count in enumerate(k.tolist()):
-        if few[column]:
-            low[column] = high[column] = np.nan
-            p[column] = sign_p(
+    figures = []
+    for column, why in enumerate(reasons):
+        n = int(known[:, column].sum())
+        if why:
+            p = sign_p(
                 sums[:, column],
                 how.get("seed", 0),
             )
         else:
             freedom = int(counted[column]) - 1
-            least = 2.0 ** max(1 - count, -1000)
-            p[column] = max(two_sided_p(below[column], freedom), least)
-    return np.stack([gap, low, high, p])
+            least = 2.0 ** max(1 - int(k[column]), -1000)
+            p = max(two_sided_p(below[column], freedom), least)
+        figure = Estimate(
+            value=known_or_none(gap[column]),
+            low=None if why else float(low[column]),
+            high=None if why else float(high[column]),
+            n=n,
+            why=why if n else "",
+            p=float(p),
+        )
+        figures.append(figure)
+    return figures
 
 
 def spread_of(drawn: Floats) -> Floats:
@@ -467,24 +478,6 @@ def spread_of(drawn: Floats) -> Floats:
         # NumPy warns of columns that are all NaN
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(np.nanstd(drawn, axis=0))
-
-
-def too_few_for_pair(
-    differences: Floats,
-    clusters: Places | None,
-) -> list[str]:
-    """Why mean differences have no interval; "" where they have."""
-    known = ~np.isnan(differences)
-    sizes = np.where(
-        known,
-        np.abs(differences),
-        0.0,
-    )
-    return too_few(
-        cluster_sums(sizes, clusters),
-        cluster_counts(known, clusters),
-        LEAST_PAIRS,
-    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -119,6 +119,13 @@ class GradedRun:
             return self.met.get(case_id, {})
         return {cid: grade.met for cid, grade in self.grades.get(case_id, {}).items()}
 
+    def answered_verdicts(self, case_id: str) -> Verdicts | None:
+        """The verdicts on one case; None where there is no answer to grade."""
+        answer = self.answers.get(case_id)
+        if answer is None or not answer.gradable:
+            return None
+        return self.verdicts(case_id)
+
     def case_scores(self, metric: Metric) -> tuple[CaseScore, ...]:
         """Every case's score."""
         scores = []

@@ -177,7 +177,8 @@ def test_a_pairs_interval_covers_the_difference(
         some = same + rng.random((n, 1500)) > 2 - (2 * share) ** 0.5
         return np.where(some, rng.beta(2, 6, (n, 1500)), 0.0)
 
-    _, low, high, _ = compare_paired(scores(shares[0]) - scores(shares[1]), draws=600)
+    figures = compare_paired(scores(shares[0]) - scores(shares[1]), draws=600)
+    low, high = np.array([(f.low, f.high) for f in figures], dtype=float).T
     truth = (shares[0] - shares[1]) * 0.25
     printed = ~np.isnan(low)
     assert printed.mean() > 0.5
@@ -195,7 +196,8 @@ def test_two_weak_models_that_are_alike_are_seldom_told_apart(
         np.where(rng.random((n, 3000)) < share, rng.beta(0.7, 1.5, (n, 3000)), 0.0)
         for _ in "ab"
     )
-    p = compare_paired(first - second, draws=400)[3]
+    figures = compare_paired(first - second, draws=400)
+    p = np.array([figure.p for figure in figures])
     assert (p < 0.05).mean() < 0.08
 
 
