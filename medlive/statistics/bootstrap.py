@@ -59,6 +59,14 @@ class Estimate:
     p: float | None = None
     """Two-sided, of a correlation or a difference under none."""
 
+    def clipped(self) -> "Estimate":
+        """The same within [0, 1]."""
+        ends = []
+        for end in (self.value, self.low, self.high):
+            ends.append(None if end is None else min(1.0, max(0.0, end)))
+        value, low, high = ends
+        return replace(self, value=value, low=low, high=high)
+
 
 def weight_chunks(
     clusters: int | Places,
@@ -207,48 +215,66 @@ def interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:
     return float(low), float(high)
 
 
-def bounds_of(
+def estimates_of(
+    values: Floats,
+    ends: tuple[Floats, Floats],
+    counts: Places,
+    reasons: Sequence[str],
+) -> list[Estimate]:
+    """Figures of columns with their intervals, but for those that a reason speaks against."""
+    estimates = []
+    for column, why in enumerate(reasons):
+        n = int(counts[column])
+        low, high = (None if why else float(end[column]) for end in ends)
+        estimate = Estimate(
+            value=known_or_none(values[column]),
+            low=low,
+            high=high,
+            n=n,
+            why=why if n else "",
+        )
+        estimates.append(estimate)
+    return estimates
+
+
+def mean_estimates(
     values: Floats,
     drawn: Floats,
     clusters: Places | None = None,
-) -> tuple[Floats, Floats]:
-    """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN where there are `too_few_for_mean`.
+) -> list[Estimate]:
+    """The mean of each column with its interval (`mean_bounds`), but where there are `too_few_for_mean`.
 
     `values` is (items x columns), NaN where there is none; `drawn` is (draws x columns), their means.
     """
     known = ~np.isnan(values)
+    counts = known.sum(axis=0)
+    means = quotient(np.nansum(values, axis=0), counts)
     is_share = (values >= 0) & (values <= 1)
-    low, high = mean_bounds(
-        mean=quotient(np.nansum(values, axis=0), known.sum(axis=0)),
-        spread=spread_of(drawn),
-        clusters=cluster_counts(known, clusters),
+    ends = mean_bounds(
+        means,
+        spread_of(drawn),
+        cluster_counts(known, clusters),
         unit=(is_share | ~known).all(axis=0),
     )
-    few = np.array(too_few_for_mean(values, clusters)) != ""
-    return np.where(few, np.nan, low), np.where(few, np.nan, high)
+    reasons = too_few_for_mean(values, clusters)
+    return estimates_of(means, ends, counts, reasons)
 
 
 def mean_estimate(
     values: Floats,
     **how: Unpack[Resampling],
 ) -> Estimate:
-    """The mean of the known values of a column, with its interval by `bounds_of`."""
-    known = values[~np.isnan(values)]
-    if not len(known):
+    """The mean of the known values of a column, with its interval."""
+    if np.isnan(values).all():
         return Estimate(None)
     column = values[:, None]
     drawn = bootstrap_means(column, **how)
-    low, high = bounds_of(
+    (estimate,) = mean_estimates(
         column,
         drawn,
         how.get("clusters"),
     )
-    return Estimate(
-        value=float(known.mean()),
-        low=known_or_none(low[0]),
-        high=known_or_none(high[0]),
-        n=len(known),
-    )
+    return estimate
 
 
 def too_few_for_mean(
@@ -449,9 +475,9 @@ def compare_paired(
     signed = np.where(known, differences, 0.0)
     sums = cluster_sums(signed, clusters)
     figures = []
-    for column, why in enumerate(reasons):
-        n = int(known[:, column].sum())
-        if why:
+    counts = known.sum(axis=0)
+    for column, figure in enumerate(estimates_of(gap, (low, high), counts, reasons)):
+        if reasons[column]:
             p = sign_p(
                 sums[:, column],
                 how.get("seed", 0),
@@ -460,15 +486,7 @@ def compare_paired(
             freedom = int(counted[column]) - 1
             least = 2.0 ** max(1 - int(k[column]), -1000)
             p = max(two_sided_p(below[column], freedom), least)
-        figure = Estimate(
-            value=known_or_none(gap[column]),
-            low=None if why else float(low[column]),
-            high=None if why else float(high[column]),
-            n=n,
-            why=why if n else "",
-            p=float(p),
-        )
-        figures.append(figure)
+        figures.append(replace(figure, p=float(p)))
     return figures
 
 
