@@ -8,7 +8,7 @@ from typing import Any, Final
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState
-from medlive.report.html import file_name, page, render, resource
+from medlive.report.html import file_name, page, render, resource, utf8
 from medlive.report.model import Report, judged
 
 LIST: Final = "cases.html"
@@ -186,6 +186,5 @@ def _add_answers(
 
 
 def _append(path: Path, text: str) -> None:
-    # A model's answer may hold a lone surrogate, which UTF-8 cannot; the page shows its escape.
     with path.open("ab") as handle:
-        handle.write(text.encode("utf-8", "backslashreplace"))
+        handle.write(utf8(text))

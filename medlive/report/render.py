@@ -15,7 +15,7 @@ from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.llm.registry import EMPTY, Registry
 from medlive.report.cases import LIST, case_list, entries, write_case_pages
-from medlive.report.html import Section, missing, page, render, soft
+from medlive.report.html import Section, missing, page, render, soft, utf8
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
 from medlive.report.portfolio import portfolio_page
@@ -140,10 +140,7 @@ def write_report(
     if portfolio:
         nav = (("index.html", "Scores"), (LIST, "Cases"))
         pages[PROTOCOLS] = portfolio_page(portfolio, nav)
-    files = {}
-    for name, text in pages.items():
-        # A model's answer may hold a lone surrogate, which UTF-8 cannot; the page shows its escape.
-        files[name] = text.encode("utf-8", "backslashreplace")
+    files = {name: utf8(text) for name, text in pages.items()}
     for suffix, write in WRITERS.items():
         files[f"scores.{suffix}"] = write(table, None)
     try:

@@ -27,6 +27,7 @@ from medlive.evaluation.scoring.score import (
 )
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
+from medlive.report.html import utf8
 from medlive.statistics.bootstrap import Estimate
 
 Row = dict[str, Any]
@@ -318,15 +319,10 @@ def scores_csv(
     return out.getvalue()
 
 
-def _bytes(text: str) -> bytes:
-    """A text as a file; a lone surrogate, which UTF-8 cannot hold, as its escape."""
-    return text.encode("utf-8", "backslashreplace")
-
-
 WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
-    "tsv": lambda table, kind: _bytes(month_table(table).tsv()),
+    "tsv": lambda table, kind: utf8(month_table(table).tsv()),
     "json": lambda table, kind: json_bytes(scores_json(table)),
-    "csv": lambda table, kind: _bytes(scores_csv(table, kind)),
+    "csv": lambda table, kind: utf8(scores_csv(table, kind)),
 }
 """Format → the bytes of a table in it, of one kind of slice where the format has rows."""
 
@@ -339,7 +335,7 @@ def json_bytes(value: Any) -> bytes:
         indent=2,
         allow_nan=False,
     )
-    return _bytes(f"{text}\n")
+    return utf8(f"{text}\n")
 
 
 def write_whole(path: Path, data: bytes) -> None:
