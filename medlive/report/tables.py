@@ -20,11 +20,7 @@ from medlive.evaluation.scoring.contamination import (
 from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice, axis_rows
 from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import (
-    ModelScore,
-    ScoreTable,
-    month_table,
-)
+from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
 from medlive.report.html import utf8
@@ -320,7 +316,7 @@ def scores_csv(
 
 
 WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
-    "tsv": lambda table, kind: utf8(month_table(table).tsv()),
+    "tsv": lambda table, kind: utf8(table.tsv()),
     "json": lambda table, kind: json_bytes(scores_json(table)),
     "csv": lambda table, kind: utf8(scores_csv(table, kind)),
 }
