@@ -13,6 +13,7 @@ from medlive.evaluation.protocols.portfolio import Portfolio
 from medlive.evaluation.root_causes import RootCause
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.score import ScoreTable
+from medlive.integrity.log import writing
 from medlive.llm.registry import EMPTY, Registry
 from medlive.report.cases import LIST, case_list, entries, write_case_pages
 from medlive.report.html import Section, missing, page, render, soft, utf8
@@ -123,9 +124,10 @@ def write_report(
     `index.html` with the figures, `protocols.html` of a portfolio if there is one, `cases.html`, `cases/` with a
     page for each case unless `case_pages` is false, and `scores.json`, `scores.csv`, `scores.tsv`. An earlier report
     is replaced. Raises BadInput when the folder cannot be written, or holds files of these names that no report
-    wrote.
+    wrote, and DiskFull.
     """
-    _check_place(out)
+    with writing(out):
+        _check_place(out)
     report = analyse(
         table,
         registry,
@@ -143,7 +145,7 @@ def write_report(
     files = {name: utf8(text) for name, text in pages.items()}
     for suffix, write in WRITERS.items():
         files[f"scores.{suffix}"] = write(table, None)
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as temporary:
             made = Path(temporary)
@@ -153,8 +155,6 @@ def write_report(
                 (made / "cases").mkdir()
                 write_case_pages(report, case_entries, made / "cases")
             _replace(made, out)
-    except OSError as exc:
-        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
     return out / "index.html"
 
 

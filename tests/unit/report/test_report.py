@@ -1,6 +1,7 @@
 """The report: whole, offline, escaped, complete to the last case, honest about what may not be published."""
 
 import csv
+import errno
 import json
 import re
 from dataclasses import replace
@@ -12,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 from markupsafe import escape
 
-from medlive.errors import BadInput
+from medlive.errors import BadInput, DiskFull
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
@@ -364,6 +365,17 @@ def test_nothing_that_no_report_wrote_is_replaced(tmp_path: Path) -> None:
         write_report(table, tmp_path / "file")
     with pytest.raises(BadInput):
         write_report(table, tmp_path / "file" / "out")
+
+
+def test_a_full_disk_is_called_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(made: Path, out: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("medlive.report.render._replace", fail)
+    with pytest.raises(DiskFull):
+        write_report(table_of(tmp_path, models=1, n=2), tmp_path / "out")
 
 
 def test_snapshots_of_one_name_are_told_apart(tmp_path: Path) -> None:

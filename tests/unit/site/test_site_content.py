@@ -382,6 +382,12 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
     assert (mine / "notes.txt").read_text() == "keep"
 
 
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(BadInput, match="cannot be written"):
+        write_site({"index.html": b"x"}, tmp_path / "file" / "site")
+
+
 def test_a_named_folder_that_is_not_there_replaces_no_site(tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_site(site_files(Content()), out)
