@@ -124,13 +124,11 @@ def load_bundle(
         BadInput: If there is no bundle.
         CheckFailed: If a step of its verification failed or could not be taken.
     """
-    keys = [] if public_key is None else [public_key_of(public_key)]
+    key = public_key_of(public_key)
     if isinstance(snapshot, Snapshot):
         snapshot = snapshot.path
     place = None if snapshot is None else Path(snapshot)
-    report = verify_bundle(
-        Path(path), public_keys=[key for key in keys if key], snapshot=place
-    )
+    report = verify_bundle(Path(path), public_keys=[key] if key else [], snapshot=place)
     if report.run is None or report.why_not:
         raise CheckFailed(f"{path}: {report.why_not or 'its signature is not valid'}")
     return report.run
@@ -207,7 +205,7 @@ def score(
 
 
 def ability(runs: Runs | ScoreTable, **how: Any) -> AbilityTable:
-    """Models that answered differing cases on one scale, with weeks, items and hard cases (docs/scale.md).
+    """Models that answered differing cases on one scale, with weeks, cases and criteria (docs/scale.md).
 
     Args:
         runs: Runs, or what `score` returned.

@@ -96,10 +96,9 @@ def verdicts(runs: Runs, library: Library = "pandas") -> Frame:
     rows = []
     for run in load_runs(runs):
         for case in run.run.cases:
-            answer = run.answers.get(case.case_id)
-            if answer is None or not answer.gradable:
+            met = run.answered_verdicts(case.case_id)
+            if met is None:
                 continue
-            met = run.verdicts(case.case_id)
             grades = run.grades.get(case.case_id, {})
             for criterion in case.criteria:
                 row: dict[str, object] = {

@@ -8,7 +8,7 @@ from typing import Any, Final
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState
-from medlive.report.html import file_name, page, render, resource
+from medlive.report.html import file_name, page, render, resource, utf8
 from medlive.report.model import Report, judged
 
 LIST: Final = "cases.html"
@@ -78,11 +78,12 @@ def case_list(report: Report, case_entries: Sequence[Entry]) -> str:
         values = {getattr(entry.case, name) or "" for entry in case_entries}
         selects[name] = sorted(values - {""})
     states = {key: state.value.replace("_", " ") for state, key in _STATES.items()}
+    states |= {"h": "not read for harm", _ABSENT: "not in the run"}
     body = report.render(
         "case_list.html",
         entries=case_entries,
         selects=selects,
-        states=states | {"h": "not read for harm", _ABSENT: "not in the run"},
+        states=states,
     )
     rows = []
     for entry in case_entries:
@@ -98,6 +99,7 @@ def case_list(report: Report, case_entries: Sequence[Entry]) -> str:
         script=resource("script.js"),
         data={
             "about": report.basis,
+            "states": states,
             "models": [model.label for model in report.models],
             "cases": rows,
         },
@@ -184,6 +186,5 @@ def _add_answers(
 
 
 def _append(path: Path, text: str) -> None:
-    # A model's answer may hold a lone surrogate, which UTF-8 cannot; the page shows its escape.
     with path.open("ab") as handle:
-        handle.write(text.encode("utf-8", "backslashreplace"))
+        handle.write(utf8(text))

@@ -71,6 +71,11 @@ def format_p(value: float | None) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
+def utf8(text: str) -> bytes:
+    """A text as a file; a lone surrogate, which UTF-8 cannot hold and an answer may, as its escape."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 def file_name(case_id: str) -> str:
     """A file name for a case's page: safe on every system, another one for every id."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", case_id)[:40].strip("-")
@@ -205,5 +210,5 @@ def page(
 
 
 def _digest(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).digest()
+    digest = hashlib.sha256(utf8(text)).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -27,7 +27,7 @@ from medlive.evaluation.scoring.overlap import (
     profiles,
     worst_cases,
 )
-from medlive.evaluation.scoring.refusals import marked
+from medlive.evaluation.scoring.refusals import marked, unpublishable_reasons
 from medlive.evaluation.scoring.score import (
     ModelScore,
     ScoreTable,
@@ -261,7 +261,5 @@ def judged(model: ModelScore) -> str:
 
 
 def unpublishable(model: ModelScore) -> bool:
-    """Whether a model's score must not be published: by rules, or of cases that are not publishable."""
-    info, grader = model.run.info, model.run.grader
-    ruled = info.engine == "rules" or (grader is not None and grader.engine == "rules")
-    return ruled or info.cases.publishable is False
+    """Whether a model's score must not be published."""
+    return any(unpublishable_reasons(model.run))

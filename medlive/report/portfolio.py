@@ -7,7 +7,7 @@ from typing import Final
 
 from medlive.evaluation.protocols.model import format_cell
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
-from medlive.report.html import page, render, upper_first
+from medlive.report.html import page, render, upper_first, utf8
 from medlive.report.meta import read_json
 from medlive.report.tables import write_whole
 
@@ -45,7 +45,7 @@ def write_portfolio(portfolio: Portfolio, folder: Path) -> Path:
         "portfolio.html": portfolio_page(portfolio),
     }
     for name, text in files.items():
-        write_whole(folder / name, text.encode("utf-8", "backslashreplace"))
+        write_whole(folder / name, utf8(text))
     return folder / "portfolio.html"
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +13,10 @@ from medlive.evaluation.protocols.portfolio import Portfolio
 from medlive.evaluation.root_causes import RootCause
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.score import ScoreTable
+from medlive.integrity.log import writing
 from medlive.llm.registry import EMPTY, Registry
 from medlive.report.cases import LIST, case_list, entries, write_case_pages
-from medlive.report.html import Section, missing, page, render, soft
+from medlive.report.html import Section, missing, page, render, soft, utf8
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
 from medlive.report.portfolio import portfolio_page
@@ -24,7 +26,7 @@ from medlive.report.sections.criteria import criteria
 from medlive.report.sections.overlap import overlap
 from medlive.report.sections.ranking import pairs, ranking
 from medlive.report.sections.scale import one_scale
-from medlive.report.sections.slices import months, others, specialties, themes
+from medlive.report.sections.slices import others, slices
 from medlive.report.summary import summarise
 from medlive.report.tables import WRITERS
 
@@ -72,11 +74,11 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     one_scale,
     _written("length", "Length of answers", "length.html", _LENGTH),
     _written("missing", "What is missing", "rates.html"),
-    months,
+    partial(slices, kind="month", name="months", title="Over time"),
     contamination,
     _written("books", "Open and closed book", "books.html"),
-    specialties,
-    themes,
+    partial(slices, kind="specialty", name="specialties", title="By specialty"),
+    partial(slices, kind="theme", name="themes", title="By theme"),
     criteria,
     costs,
     _written("causes", "Root causes", "causes.html"),
@@ -122,9 +124,10 @@ def write_report(
     `index.html` with the figures, `protocols.html` of a portfolio if there is one, `cases.html`, `cases/` with a
     page for each case unless `case_pages` is false, and `scores.json`, `scores.csv`, `scores.tsv`. An earlier report
     is replaced. Raises BadInput when the folder cannot be written, or holds files of these names that no report
-    wrote.
+    wrote, and DiskFull.
     """
-    _check_place(out)
+    with writing(out):
+        _check_place(out)
     report = analyse(
         table,
         registry,
@@ -139,13 +142,10 @@ def write_report(
     if portfolio:
         nav = (("index.html", "Scores"), (LIST, "Cases"))
         pages[PROTOCOLS] = portfolio_page(portfolio, nav)
-    files = {}
-    for name, text in pages.items():
-        # A model's answer may hold a lone surrogate, which UTF-8 cannot; the page shows its escape.
-        files[name] = text.encode("utf-8", "backslashreplace")
+    files = {name: utf8(text) for name, text in pages.items()}
     for suffix, write in WRITERS.items():
         files[f"scores.{suffix}"] = write(table, None)
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as temporary:
             made = Path(temporary)
@@ -155,8 +155,6 @@ def write_report(
                 (made / "cases").mkdir()
                 write_case_pages(report, case_entries, made / "cases")
             _replace(made, out)
-    except OSError as exc:
-        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
     return out / "index.html"
 
 

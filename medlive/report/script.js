@@ -11,7 +11,6 @@
   const body = document.querySelector("#cases tbody");
   const count = document.getElementById("count");
   const kinds = ["month", "language", "specialty", "theme", "source"];
-  const states = { s: "scored", p: "partly graded", u: "unanswered", x: "unscorable", "-": "not in the run" };
 
   /* A model's mark on a case: a score where it has one and is wholly graded, else [state, score or null]. */
   const stateOf = (mark) => (typeof mark === "number" ? "s" : mark[0]);
@@ -44,7 +43,7 @@
           (score !== null && (least === null || score >= least) && (most === null || score <= most)));
       rows[place].hidden = !fits;
       const held = marks.map(stateOf).filter((s) => s !== "s");
-      const note = held.length ? held.length === 1 && marks.length === 1 ? states[held[0]] : held.length + " not scored" : "";
+      const note = held.length ? held.length === 1 && marks.length === 1 ? data.states[held[0]] : held.length + " not scored" : "";
       write(scoreCells[place], score === null ? "\u2013" : (100 * score).toFixed(1));
       write(stateCells[place], note);
       if (fits) shown.push({ place, entry, score });
@@ -67,7 +66,7 @@
       data.models.forEach((label, place) => {
         if (model !== null && model !== place) return;
         record["score: " + label] = scoreOf(entry.marks[place]);
-        record["state: " + label] = states[stateOf(entry.marks[place])];
+        record["state: " + label] = data.states[stateOf(entry.marks[place])];
       });
       return record;
     });

@@ -1,7 +1,6 @@
 """The first two sentences of a report: who leads, and what is missing or wrong."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import FreshScore
@@ -9,10 +8,8 @@ from medlive.evaluation.scoring.score import ModelScore
 from medlive.integrity.log import some
 from medlive.report.html import points
 from medlive.report.model import Report, unpublishable
-from medlive.statistics.bootstrap import Comparison
+from medlive.statistics.bootstrap import Comparison, pairs_below
 from medlive.text.html import interval, percent
-
-_LEVEL: Final = 0.05
 
 Ranked = Sequence[ModelScore | FreshScore]
 
@@ -50,13 +47,8 @@ def tied_with(
     pairs: Sequence[Comparison],
 ) -> list[str]:
     """The others that are not significantly below the leader, those that nothing compares it with among them."""
-    below = set()
-    for pair in pairs:
-        if leader in (pair.first, pair.second) and pair.p_holm < _LEVEL:
-            own = pair if pair.first == leader else pair.turned()
-            if (own.difference or 0.0) > 0:
-                below.add(own.second)
-    return [other for other in others if other not in below]
+    below = pairs_below(pairs)
+    return [other for other in others if (other, leader) not in below]
 
 
 def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:

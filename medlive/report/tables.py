@@ -18,14 +18,12 @@ from medlive.evaluation.scoring.contamination import (
     ModelContamination,
 )
 from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice, axis_rows
+from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import (
-    ModelScore,
-    ScoreTable,
-    month_table,
-)
+from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
+from medlive.report.html import utf8
 from medlive.statistics.bootstrap import Estimate
 
 Row = dict[str, Any]
@@ -46,13 +44,6 @@ _FIGURES: Final = (
     "bounds_over",
     "few",
 )
-HARM_RATES: Final[Mapping[str, str]] = {
-    "severe": "severe harm",
-    "any": "harm",
-    "omitted_severe": "severe omission",
-    "omitted": "omission",
-}
-"""The rates of harm, as `HarmRates` and as tables name them."""
 
 
 def _row(
@@ -123,7 +114,7 @@ def harm_row(model: ModelScore) -> Row:
     """How often a model's answers hold harm, by what they say and by what they leave out."""
     harm = model.harm
     row = harm.row()
-    for name in HARM_RATES:
+    for name in RATES:
         row[name] = estimate_row(getattr(harm, name))
     row["controls"] = None if harm.controls is None else harm.controls.as_json()
     return row
@@ -193,7 +184,7 @@ def scores_json(table: ScoreTable) -> Row:
 
 
 def scale_row(table: ScoreTable) -> Row:
-    """The models on one scale (docs/scale.md): abilities, weeks, hard cases, and suspects."""
+    """The models on one scale (docs/scale.md): abilities, weeks, and suspects."""
     abilities = abilities_of(table)
     suspects = []
     for item in abilities.suspects:
@@ -282,7 +273,7 @@ def score_rows(
         }
         slices = [Slice("overall", "", model.overall)]
         slices += [Slice(name, "", part) for name, part in beside_rows(table, model)]
-        for name, title in HARM_RATES.items():
+        for name, title in RATES.items():
             rate = getattr(model.harm, name)
             if rate.n:
                 slices.append(Slice(title, "", rate))
@@ -324,15 +315,10 @@ def scores_csv(
     return out.getvalue()
 
 
-def _bytes(text: str) -> bytes:
-    """A text as a file; a lone surrogate, which UTF-8 cannot hold, as its escape."""
-    return text.encode("utf-8", "backslashreplace")
-
-
 WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
-    "tsv": lambda table, kind: _bytes(month_table(table).tsv()),
+    "tsv": lambda table, kind: utf8(table.tsv()),
     "json": lambda table, kind: json_bytes(scores_json(table)),
-    "csv": lambda table, kind: _bytes(scores_csv(table, kind)),
+    "csv": lambda table, kind: utf8(scores_csv(table, kind)),
 }
 """Format → the bytes of a table in it, of one kind of slice where the format has rows."""
 
@@ -345,7 +331,7 @@ def json_bytes(value: Any) -> bytes:
         indent=2,
         allow_nan=False,
     )
-    return _bytes(f"{text}\n")
+    return utf8(f"{text}\n")
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -95,11 +95,10 @@ def verdict_bytes(board: BoardEntry) -> bytes:
     for model in board.entered:
         codes = []
         for case in board.cases:
-            met = model.verdicts.get(case.case_id, {})
-            is_answered = case.case_id in model.answered
+            met = model.score.run.answered_verdicts(case.case_id)
             for criterion in case.criteria:
-                verdict = CODES[met.get(criterion.id)]
-                codes.append(verdict if is_answered else UNANSWERED)
+                verdict = UNANSWERED if met is None else CODES[met.get(criterion.id)]
+                codes.append(verdict)
         codes += [0] * (-len(codes) % 4)
         fours = np.array(codes, dtype=np.uint8).reshape(-1, 4)
         packed += (fours << [0, 2, 4, 6]).sum(axis=1).astype(np.uint8).tobytes()

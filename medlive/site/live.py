@@ -50,7 +50,8 @@ class LiveSite:
         with self._lock:
             if state == self._state:
                 return self._files
-            self._state = state
+            # Whatever goes wrong, nothing is given out of an earlier state.
+            self._state, self._files = None, None
             # The public errata name no hidden snapshot.
             use_all = self.inputs.allow_not_publishable or not public_errata.is_file()
             inputs = replace(
@@ -68,5 +69,5 @@ class LiveSite:
                 )
             except MedliveError as exc:
                 _log.error("the public site cannot be made: %s", exc.message)
-                self._files = None
+            self._state = state
             return self._files

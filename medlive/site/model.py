@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.metrics import CaseScore, Verdicts
+from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.site.hard import HardWeeks
@@ -56,9 +56,6 @@ class ModelEntry:
     tokens: tuple[int, int] | None
     """Of prompts and answers; None where the bundle does not say."""
     trust: str
-    answered: frozenset[str]
-    verdicts: Mapping[str, Verdicts]
-    """Case id → criterion id → met."""
 
     @property
     def name(self) -> str:

@@ -176,8 +176,8 @@ def _results(content: Content) -> dict[str, Results]:
             rows = []
             for model in board.models:
                 marks = []
-                if case.case_id in model.answered:
-                    met = model.verdicts.get(case.case_id, {})
+                met = model.score.run.answered_verdicts(case.case_id)
+                if met is not None:
                     marks = [_mark(c, asked, met) for c in case.criteria]
                 rows.append((model, marks))
             results[case.case_id].append((board, rows))

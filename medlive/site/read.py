@@ -338,7 +338,6 @@ def board_of(
         run = model.run
         scored = [case for case in model.cases if case.score is not None]
         scored.sort(key=lambda case: (case.score, case.case_id))
-        answered = {a.case_id for a in run.answers.values() if a.gradable}
         entry = ModelEntry(
             slug=f"m{place}",
             score=model,
@@ -347,8 +346,6 @@ def board_of(
             worst=tuple(scored[:WORST]),
             tokens=_tokens(run),
             trust=(trust or {}).get(run.info.model, ""),
-            answered=frozenset(answered),
-            verdicts={c.case_id: run.verdicts(c.case_id) for c in run.cases},
         )
         models.append(entry)
     first = models[0].score.run

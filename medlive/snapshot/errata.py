@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -23,7 +23,7 @@ from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.given import read_given
 from medlive.integrity.log import writing
 from medlive.integrity.paths import create_below
-from medlive.snapshot.manifest import Version, moment_text, pretty_json
+from medlive.snapshot.manifest import Version, moment_text, optional, pretty_json
 from medlive.snapshot.model import CASE_ID
 from medlive.snapshot.model import WithdrawalKind as WithdrawalKind
 from medlive.snapshot.verify.text_checks import find_unstorable
@@ -59,11 +59,6 @@ Reason = Annotated[
 ]
 
 
-def _if_given() -> Any:
-    """A field that is not written where it is None."""
-    return Field(default=None, exclude_if=lambda value: value is None)
-
-
 class Erratum(BaseModel, extra="forbid", frozen=True):
     """A withdrawn case or criterion that frozen snapshots hold."""
 
@@ -80,9 +75,9 @@ class Erratum(BaseModel, extra="forbid", frozen=True):
     """The frozen snapshots that hold it, oldest first."""
     # The first frozen snapshot after these; None while there is none
     fixed_in: Version | None
-    origin: Literal["evidence", "consensus"] | None = _if_given()
+    origin: Literal["evidence", "consensus"] | None = optional(None)
     """Of a criterion that does not come from the case's advice; None, and absent in the file, for any other."""
-    reinstated_at: AwareDatetime | None = _if_given()
+    reinstated_at: AwareDatetime | None = optional(None)
     """When the withdrawal was undone; None, and absent in the file, while it stands."""
 
     @field_serializer("issued_at", "reinstated_at", when_used="json")

@@ -164,7 +164,7 @@ def asked_parts(case: SnapshotCase) -> dict[str, str]:
         return {}
     try:
         return {str(part["id"]): str(part["text"]) for part in json.loads(case.asked)}
-    except (TypeError, LookupError) as exc:
+    except (TypeError, LookupError, RecursionError) as exc:
         raise ValueError(str(exc)) from exc
 
 

@@ -53,7 +53,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
-def _optional(default: Any) -> Any:
+def optional(default: Any) -> Any:
     """A field that is not written where it has its default."""
     return Field(default=default, exclude_if=lambda value: value == default)
 
@@ -159,19 +159,19 @@ class Counts(_Frozen):
     by_difficulty: dict[str, Count]
     by_dialogue_register: dict[str, Count]
     by_axis: dict[str, Count]
-    by_origin: dict[str, Count] = _optional({})
+    by_origin: dict[str, Count] = optional({})
     """Empty, and not written, in format 2."""
-    by_tier: dict[str, Count] = _optional({})
+    by_tier: dict[str, Count] = optional({})
     """Not written where no criterion has a tier."""
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
     # Number of criteria → how many cases have as many
     criteria_per_case: dict[str, Count]
-    proof: ProofMeans = _optional(ProofMeans())
+    proof: ProofMeans = optional(ProofMeans())
     """Not written where no rubric is proved."""
-    headroom: Headroom = _optional(Headroom())
+    headroom: Headroom = optional(Headroom())
     """Not written where no proof has an ordinary answer."""
-    overruled: Count = _optional(0)
+    overruled: Count = optional(0)
     """Cases whose confirmed veto people overruled; not written where there is none."""
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
@@ -202,13 +202,14 @@ class Tally:
             self._by[f"by_{name}"].update(filter(None, values))
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
         if case.ordinary is not None:
-            self._ordinary[case.ordinary] += 1
+            self._ordinary[_share(case.ordinary)] += 1
         self._overruled += case.overruled is not None
-        if case.ceiling is not None:
+        figures = [getattr(case, name) for name in PROOF_FIELDS]
+        if None not in figures:
             self._proved += 1
-            for name in PROOF_FIELDS:
-                figure = Fraction(getattr(case, name))
-                self._proof[name] = self._proof.get(name, Fraction(0)) + figure
+            for name, figure in zip(PROOF_FIELDS, figures, strict=True):
+                total = self._proof.get(name, Fraction(0))
+                self._proof[name] = total + Fraction(_share(figure))
 
     def counts(self, held_out: int) -> Counts:
         """Return the counts, with the number of held-out cases."""
@@ -228,6 +229,11 @@ class Tally:
                 **by,
             }
         )
+
+
+def _share(figure: float) -> float:
+    """The figure of a proof; one beyond [0, 1], which only a forged row has, as the nearer end."""
+    return min(max(figure, 0.0), 1.0)
 
 
 _FIELDS: Final = (
@@ -306,24 +312,24 @@ class Manifest(_Frozen):
     signing: Signing | None
     publishable: bool
     why_not: tuple[str, ...]  # Why it may not be published; empty exactly when it may
-    partial: Partial | None = _optional(None)
+    partial: Partial | None = optional(None)
     """None, and not written: all threads queued for the week were decided, or it is older than this field."""
-    cost: WeekCost | None = _optional(None)
+    cost: WeekCost | None = optional(None)
     """None, and not written: not frozen from a database, or older than this field."""
     counts: Counts
     provenance: Provenance
     writers: dict[str, str]
     """Format → the library and version that wrote it, for files that are derived and not canonical."""
-    warnings: tuple[str, ...] = _optional(())
+    warnings: tuple[str, ...] = optional(())
     """What a reader of scores should know; empty, and not written, where there is nothing."""
     canary: Guid  # A text that holds this GUID was copied from the snapshot
     # None, and not in the file: frozen before it was noted
     audit_log: AuditLogHead | None = None
     # Every file of the folder but this one, SHA256SUMS and its signature
     files: dict[str, FileEntry]
-    columns: dict[Table, tuple[Column, ...]] = _optional({})
+    columns: dict[Table, tuple[Column, ...]] = optional({})
     """The columns of `data/cases` and `data/criteria`, in order; not written before format 4."""
-    enumerations: dict[Name, tuple[EnumerationValue, ...]] = _optional({})
+    enumerations: dict[Name, tuple[EnumerationValue, ...]] = optional({})
     """Column → every value that it may have; not written before format 4."""
 
     @model_validator(mode="before")

@@ -57,7 +57,15 @@ class Estimate:
     why: str = ""
     """Why there is no value, or no interval."""
     p: float | None = None
-    """Two-sided, of a correlation under none."""
+    """Two-sided, of a correlation or a difference under none."""
+
+    def clipped(self) -> "Estimate":
+        """The same within [0, 1]."""
+        ends = []
+        for end in (self.value, self.low, self.high):
+            ends.append(None if end is None else min(1.0, max(0.0, end)))
+        value, low, high = ends
+        return replace(self, value=value, low=low, high=high)
 
 
 def weight_chunks(
@@ -207,48 +215,66 @@ def interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:
     return float(low), float(high)
 
 
-def bounds_of(
+def estimates_of(
+    values: Floats,
+    ends: tuple[Floats, Floats],
+    counts: Places,
+    reasons: Sequence[str],
+) -> list[Estimate]:
+    """Figures of columns with their intervals, but for those that a reason speaks against."""
+    estimates = []
+    for column, why in enumerate(reasons):
+        n = int(counts[column])
+        low, high = (None if why else float(end[column]) for end in ends)
+        estimate = Estimate(
+            value=known_or_none(values[column]),
+            low=low,
+            high=high,
+            n=n,
+            why=why if n else "",
+        )
+        estimates.append(estimate)
+    return estimates
+
+
+def mean_estimates(
     values: Floats,
     drawn: Floats,
     clusters: Places | None = None,
-) -> tuple[Floats, Floats]:
-    """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN where there are `too_few_for_mean`.
+) -> list[Estimate]:
+    """The mean of each column with its interval (`mean_bounds`), but where there are `too_few_for_mean`.
 
     `values` is (items x columns), NaN where there is none; `drawn` is (draws x columns), their means.
     """
     known = ~np.isnan(values)
+    counts = known.sum(axis=0)
+    means = quotient(np.nansum(values, axis=0), counts)
     is_share = (values >= 0) & (values <= 1)
-    low, high = mean_bounds(
-        mean=quotient(np.nansum(values, axis=0), known.sum(axis=0)),
-        spread=spread_of(drawn),
-        clusters=cluster_counts(known, clusters),
+    ends = mean_bounds(
+        means,
+        spread_of(drawn),
+        cluster_counts(known, clusters),
         unit=(is_share | ~known).all(axis=0),
     )
-    few = np.array(too_few_for_mean(values, clusters)) != ""
-    return np.where(few, np.nan, low), np.where(few, np.nan, high)
+    reasons = too_few_for_mean(values, clusters)
+    return estimates_of(means, ends, counts, reasons)
 
 
 def mean_estimate(
     values: Floats,
     **how: Unpack[Resampling],
 ) -> Estimate:
-    """The mean of the known values of a column, with its interval by `bounds_of`."""
-    known = values[~np.isnan(values)]
-    if not len(known):
+    """The mean of the known values of a column, with its interval."""
+    if np.isnan(values).all():
         return Estimate(None)
     column = values[:, None]
     drawn = bootstrap_means(column, **how)
-    low, high = bounds_of(
+    (estimate,) = mean_estimates(
         column,
         drawn,
         how.get("clusters"),
     )
-    return Estimate(
-        value=float(known.mean()),
-        low=known_or_none(low[0]),
-        high=known_or_none(high[0]),
-        n=len(known),
-    )
+    return estimate
 
 
 def too_few_for_mean(
@@ -324,7 +350,7 @@ def compare(
 
     A pair without enough differences has no interval, and p by permutation of signs (`sign_p`).
 
-    Intervals and p are those of `medlive.statistics.intervals.paired`: a percentile of 1,000 draws is too coarse
+    Intervals and p are those of `compare_paired`: a percentile of 1,000 draws is too coarse
     for Holm's correction over many pairs.
     """
     pairs = list(combinations(range(len(names)), 2))
@@ -336,20 +362,18 @@ def compare(
         gaps = [values[:, first] - values[:, second] for first, second in part]
         differences = np.stack(gaps, axis=1)
         figures = compare_paired(differences, **how)
-        counts = (~np.isnan(differences)).sum(axis=0)
-        reasons = too_few_for_pair(differences, how.get("clusters"))
-        for place, (first, second) in enumerate(part):
-            mean, low, high, p = figures[:, place]
+        for (first, second), figure in zip(part, figures, strict=True):
+            p = 1.0 if figure.p is None else figure.p
             pair = Comparison(
                 first=names[first],
                 second=names[second],
-                n=int(counts[place]),
-                difference=known_or_none(mean),
-                low=known_or_none(low),
-                high=known_or_none(high),
-                p=float(p),
-                p_holm=1.0,
-                why=reasons[place] if counts[place] else "",
+                n=figure.n,
+                difference=figure.value,
+                low=figure.low,
+                high=figure.high,
+                p=p,
+                p_holm=p,
+                why=figure.why,
             )
             compared.append(pair)
     return with_holm(compared)
@@ -369,13 +393,13 @@ def known_or_none(value: float) -> float | None:
 def compare_paired(
     differences: Floats,
     **how: Unpack[Resampling],
-) -> Floats:
-    """The mean, low, high and p of each column of differences (items x columns, NaN for absent): (4 x columns).
+) -> list[Estimate]:
+    """The mean of each column of differences (items x columns, NaN for absent), with its interval and p.
 
     A difference is what was gained less what was lost, each with Wilson's interval, combined by MOVER; of
     differences that are not all in [-1, 1] the interval is Student's. p is that of the widest interval that leaves 0
     out, so that p < 0.05 exactly where the 95 % one does. It is never below 2^(1-k), which is all that the signs of k
-    clusters can show. With too few differences there is no interval, and p is `sign_p`.
+    clusters can show. With too few differences `why` says so, there is no interval, and p is `sign_p`.
     """
     clusters = how.get("clusters")
     known = ~np.isnan(differences)
@@ -443,22 +467,27 @@ def compare_paired(
             is_apart = (inner_low > 0) | (inner_high < 0)
             below = np.where(is_apart, middle, below)
             above = np.where(is_apart, above, middle)
-    p = np.ones_like(gains)
-    few = too_few_for_pair(differences, clusters)
+    reasons = too_few(
+        cluster_sums(sizes, clusters),
+        k,
+        LEAST_PAIRS,
+    )
     signed = np.where(known, differences, 0.0)
     sums = cluster_sums(signed, clusters)
-    for column, count in enumerate(k.tolist()):
-        if few[column]:
-            low[column] = high[column] = np.nan
-            p[column] = sign_p(
+    figures = []
+    counts = known.sum(axis=0)
+    for column, figure in enumerate(estimates_of(gap, (low, high), counts, reasons)):
+        if reasons[column]:
+            p = sign_p(
                 sums[:, column],
                 how.get("seed", 0),
             )
         else:
             freedom = int(counted[column]) - 1
-            least = 2.0 ** max(1 - count, -1000)
-            p[column] = max(two_sided_p(below[column], freedom), least)
-    return np.stack([gap, low, high, p])
+            least = 2.0 ** max(1 - int(k[column]), -1000)
+            p = max(two_sided_p(below[column], freedom), least)
+        figures.append(replace(figure, p=float(p)))
+    return figures
 
 
 def spread_of(drawn: Floats) -> Floats:
@@ -467,24 +496,6 @@ def spread_of(drawn: Floats) -> Floats:
         # NumPy warns of columns that are all NaN
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(np.nanstd(drawn, axis=0))
-
-
-def too_few_for_pair(
-    differences: Floats,
-    clusters: Places | None,
-) -> list[str]:
-    """Why mean differences have no interval; "" where they have."""
-    known = ~np.isnan(differences)
-    sizes = np.where(
-        known,
-        np.abs(differences),
-        0.0,
-    )
-    return too_few(
-        cluster_sums(sizes, clusters),
-        cluster_counts(known, clusters),
-        LEAST_PAIRS,
-    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -515,17 +526,8 @@ class Standing:
     rank_worst: int
 
 
-def tie_groups(
-    scores: Mapping[str, float],
-    comparisons: Sequence[Comparison],
-) -> list[Standing]:
-    """Models from the best score down; a group holds those not significantly below the group's first.
-
-    Who is below whom is what their comparison says, on the cases that both have: where these are others than those
-    of the scores, the scores alone may stand the other way round. rank_best is one more than the number of models
-    that are significantly better, rank_worst the number of models less those significantly worse. A pair without an
-    interval is a tie.
-    """
+def pairs_below(comparisons: Iterable[Comparison]) -> set[tuple[str, str]]:
+    """(worse, better) of the pairs that differ significantly; a pair without an interval is a tie."""
     below = set()
     for pair in comparisons:
         # Signs alone show that two models differ, not which mean is higher.
@@ -535,6 +537,20 @@ def tie_groups(
             below.add((pair.first, pair.second))
         else:
             below.add((pair.second, pair.first))
+    return below
+
+
+def tie_groups(
+    scores: Mapping[str, float],
+    comparisons: Sequence[Comparison],
+) -> list[Standing]:
+    """Models from the best score down; a group holds those not significantly below the group's first.
+
+    Who is below whom is what their comparison says, on the cases that both have: where these are others than those
+    of the scores, the scores alone may stand the other way round. rank_best is one more than the number of models
+    that are significantly better, rank_worst the number of models less those significantly worse.
+    """
+    below = pairs_below(comparisons)
     order = sorted(
         scores,
         key=lambda name: (-scores[name], name),
@@ -558,8 +574,8 @@ def tie_groups(
     return standings
 
 
-LEAST_CLUSTERS: Final = 5
-"""With fewer the draws hardly differ, and their spread says nothing."""
+LEAST_DRAWN: Final = 5
+"""Clusters that are drawn: with fewer the draws hardly differ, and their spread says nothing."""
 
 MOST_UNDEFINED: Final = 0.05
 """The share of draws without a value from which on the others give no interval."""
@@ -623,7 +639,7 @@ def with_interval(
     undefined = float(np.isnan(drawn).mean())
     low, high = interval(drawn)
     why = ""
-    if clusters < LEAST_CLUSTERS:
+    if clusters < LEAST_DRAWN:
         why = f"{clusters} clusters are too few for an interval"
     elif undefined > MOST_UNDEFINED:
         why = f"not defined in {undefined:.0%} of the draws"

@@ -46,17 +46,15 @@ class Drop:
     low: float | None = None
     high: float | None = None
     p: float | None = None
-    """Two-sided, by permutation of the sides; None where it was not asked for or cannot be had."""
+    """Two-sided, by `permutation_p`; None where that was not asked for."""
 
 
 def drop(
     values: Floats,
     sides: Sides,
-    *,
-    permutations: int = 0,
     **how: Unpack[Resampling],
 ) -> Drop:
-    """The drop between the two sides, with its interval over draws of clusters and, for `permutations` > 0, its p.
+    """The drop between the two sides, with its interval over draws of clusters.
 
     The interval combines those of the two means (MOVER); of values that are not all in [0, 1], differences of two
     runs say, it is the percentile of the draws.
@@ -100,21 +98,11 @@ def drop(
             )
             gaps = drawn[:, PRE, 0] - drawn[:, POST, 0]
             low, high = interval(gaps)
-    p = None
-    if permutations:
-        p = permutation_p(
-            values,
-            sides,
-            permutations,
-            seed=how.get("seed", 0),
-            clusters=how.get("clusters"),
-        )
     return replace(
         figures,
         difference=pre.value - post.value,
         low=low,
         high=high,
-        p=p,
     )
 
 
@@ -122,15 +110,15 @@ def permutation_p(
     values: Floats,
     sides: Sides,
     permutations: int,
-    seed: int = 0,
-    clusters: Places | None = None,
+    **how: Unpack[Resampling],
 ) -> float:
     """The two-sided p-value of the difference of means when sides are dealt out anew, (1 + hits) / (1 + permutations).
 
     Whole clusters are dealt, and of a cluster on both sides each part; None: each item is its own. Raises ValueError
     without an item on both sides.
     """
-    rows = np.flatnonzero(sides >= 0)
+    rows = np.flatnonzero((sides >= 0) & ~np.isnan(values))
+    clusters = how.get("clusters")
     kept = values[rows]
     cluster_of = rows if clusters is None else clusters[rows]
     parts, unit = np.unique(
@@ -154,7 +142,7 @@ def permutation_p(
     truth = apart(chosen[None])[0] - _EPSILON
     # The smaller side is dealt: the other is the rest, and the difference is the same but for its sign.
     small = min(len(chosen), n - len(chosen))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(how.get("seed", 0))
     hits = 0
     step = max(1, _BLOCK // n)
     for start in range(0, permutations, step):

@@ -106,14 +106,12 @@ def _item(own: Floats, rest: Floats) -> Item:
 def hardest(
     scores: Floats,
     abilities: Floats,
-    share: float = 1 / 3,
 ) -> Places:
-    """The places of the hardest `share` of the cases that any model has a score on; on equal terms.
+    """The places of the hardest third of the cases that any model has a score on; on equal terms.
 
     Args:
         scores: (cases x models) in [0, 1], NaN where there is none.
         abilities: Of each model, as a mean score: who answered a case must not decide how hard it looks.
-        share: Of the cases that a model has a score on.
     """
     known = ~np.isnan(scores) & ~np.isnan(abilities)
     counts = known.sum(axis=1)
@@ -125,4 +123,4 @@ def hardest(
     ).sum(axis=1)
     easiness = above[asked] / counts[asked]
     order = asked[np.argsort(easiness, kind="stable")]
-    return order[: round(share * len(asked))]
+    return order[: round(len(asked) / 3)]

@@ -23,11 +23,12 @@ from medlive.evaluation.scoring.estimates import (
     KINDS,
     ScoreEstimate,
 )
+from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
 from medlive.report.html import format_p
-from medlive.report.tables import HARM_RATES, WRITERS, scores_json, write_whole
+from medlive.report.tables import WRITERS, scores_json, write_whole
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.intervals import TOO_FEW
 
@@ -206,7 +207,7 @@ def _describe_harm(table: ScoreTable) -> Grid:
     for model in table.models:
         harm = model.harm
         row: list[object] = [model.label, harm.read or "not read for harm"]
-        for name in HARM_RATES:
+        for name in RATES:
             rate = getattr(harm, name)
             bounds = "" if rate.low is None else f" ({_interval_of(rate)})"
             row.append(None if rate.value is None else f"{percent(rate.value)}{bounds}")
@@ -220,7 +221,7 @@ def _describe_harm(table: ScoreTable) -> Grid:
             )
             controls = f"FAILED: {controls}" if figures.failed else controls
         rows.append([*row, harm.unconfirmed, judges, controls])
-    rates = [f"{title} %" for title in HARM_RATES.values()]
+    rates = [f"{title} %" for title in RATES.values()]
     title = (
         "share of answers with a confirmed harm, and of those that leave out a criterion of 9 points and more "
         "(severe), 7 and more (any)"

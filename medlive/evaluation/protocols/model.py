@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from medlive.evaluation.grading.questions import JudgeReplies, Question, Source
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
+from medlive.statistics.bootstrap import Floats, mean_estimate
 
 Cell = str | int | float | None
 """None: NA, or not defined."""
@@ -148,15 +148,10 @@ def bounds_by_case(
 
     `values` has one for each case, 0 to 1; NaN: the case does not count.
     """
-    if not len(values):
-        return None, None
-    column = np.array(values, dtype=np.float64)[:, None]
-    clusters = cluster_numbers(cases)
-    drawn = bootstrap_means(
-        column,
+    estimate = mean_estimate(
+        np.array(values, dtype=np.float64),
         draws=draws,
         seed=seed,
-        clusters=clusters,
+        clusters=cluster_numbers(cases),
     )
-    low, high = bounds_of(column, drawn, clusters)
-    return (None, None) if np.isnan(low[0]) else (float(low[0]), float(high[0]))
+    return estimate.low, estimate.high

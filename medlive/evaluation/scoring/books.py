@@ -51,10 +51,6 @@ class BookArm:
         return self.pair.n < FEW
 
 
-def _clip(share: float | None) -> float | None:
-    return None if share is None else min(1.0, max(0.0, share))
-
-
 def score_arms(
     table: ScoreTable,
     registry: Registry = EMPTY,
@@ -73,14 +69,7 @@ def score_arms(
 
     def mean(values: Floats) -> Estimate:
         estimate = mean_estimate(values, **how)
-        if table.metric.clips_cases:
-            return estimate
-        return replace(
-            estimate,
-            value=_clip(estimate.value),
-            low=_clip(estimate.low),
-            high=_clip(estimate.high),
-        )
+        return estimate if table.metric.clips_cases else estimate.clipped()
 
     def arm(opened: ModelScore, closed: ModelScore) -> BookArm:
         info = opened.run.info

@@ -35,6 +35,7 @@ from medlive.statistics.contamination import (
     Sides,
     adjusted_drop,
     drop,
+    permutation_p,
     placebos,
     seen_effect,
     terciles,
@@ -222,12 +223,13 @@ class _Study:
                 f"the cutoff is undisclosed: split by the release date, {cutoff.text}"
             )
         if min(figures.n_pre, figures.n_post) >= FEW:
-            figures = drop(
+            p = permutation_p(
                 run.values,
                 run.sides,
-                permutations=permutations,
+                permutations,
                 **self.how,
             )
+            figures = replace(figures, p=p)
         else:
             notes.append(
                 f"fewer than {FEW} cases on a side: no interval and no p-value is computed"

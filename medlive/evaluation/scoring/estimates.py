@@ -25,13 +25,12 @@ from medlive.statistics.bootstrap import (
     Standing,
     bootstrap_groups,
     bootstrap_ratios,
-    bounds_of,
     cluster_counts,
     cluster_sums,
-    known_or_none,
+    estimates_of,
+    mean_estimates,
     spread_of,
     tie_groups,
-    too_few_for_mean,
 )
 from medlive.statistics.intervals import mean_bounds, too_few
 
@@ -205,22 +204,21 @@ def estimate_means(
         counts = (~np.isnan(own)).sum(axis=1)
         means = np.nansum(own, axis=1) / np.maximum(counts, 1)
         mean, least, most = np.clip(means, *unit).tolist()
-        places = None if clusters is None else clusters[rows]
-        ends = bounds_of(
+        figures = mean_estimates(
             own[0],
             drawn[:, group],
-            places,
+            None if clusters is None else clusters[rows],
         )
-        low, high = np.clip(ends, *unit)
-        reasons = too_few_for_mean(own[0], places)
         of_models = []
-        for model, known in enumerate(counts[0].tolist()):
+        for model, figure in enumerate(figures):
+            if clips_mean:
+                figure = figure.clipped()
             estimate = ScoreEstimate(
-                value=mean[model] if known else None,
-                low=known_or_none(low[model]),
-                high=known_or_none(high[model]),
-                n=known,
-                why=reasons[model] if known else "",
+                value=mean[model] if figure.n else None,
+                low=figure.low,
+                high=figure.high,
+                n=figure.n,
+                why=figure.why,
                 least=least[model],
                 most=most[model],
                 of=int(counts[1, model]),
@@ -473,7 +471,7 @@ class ScoreGrid:
         rates = hits.sum(axis=0) / np.maximum(totals, 1)
         clusters = self.how.get("clusters")
         counts = cluster_counts(trials > 0, clusters)
-        low, high = mean_bounds(
+        ends = mean_bounds(
             rates,
             spread_of(drawn[:, 0]),
             counts,
@@ -484,17 +482,7 @@ class ScoreGrid:
             trials - hits,
         )
         reasons = too_few(cluster_sums(rarer, clusters), counts)
-        estimates = []
-        for model, why in enumerate(reasons):
-            estimate = Estimate(
-                value=float(rates[model]),
-                low=None if why else float(low[model]),
-                high=None if why else float(high[model]),
-                n=int(totals[model]),
-                why=why,
-            )
-            estimates.append(estimate)
-        return estimates
+        return estimates_of(rates, ends, totals, reasons)
 
 
 class _Criteria(NamedTuple):

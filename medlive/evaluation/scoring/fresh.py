@@ -27,7 +27,7 @@ from medlive.statistics.bootstrap import (
     compare,
     holm,
 )
-from medlive.statistics.contamination import POST, Drop, Sides, drop
+from medlive.statistics.contamination import POST, Drop, Sides, drop, permutation_p
 
 PERMUTATIONS: Final = 4999
 ALPHA: Final = 0.05
@@ -192,7 +192,8 @@ def significant_drops(
         if min(figures.n_pre, figures.n_post) < FEW:
             continue
         if figures.low is not None and figures.low > 0:
-            figures = drop(values, sides, permutations=PERMUTATIONS, **how)
+            p = permutation_p(values, sides, PERMUTATIONS, **how)
+            figures = replace(figures, p=p)
         drops[label] = figures
     corrected = holm([1.0 if own.p is None else own.p for own in drops.values()])
     significant = {}

@@ -34,7 +34,6 @@ from medlive.evaluation.runs.folder import (
 )
 from medlive.evaluation.scoring.metrics import (
     CaseScore,
-    CaseState,
     Metric,
     Verdicts,
     case_score,
@@ -124,6 +123,13 @@ class GradedRun:
             return self.met.get(case_id, {})
         return {cid: grade.met for cid, grade in self.grades.get(case_id, {}).items()}
 
+    def answered_verdicts(self, case_id: str) -> Verdicts | None:
+        """The verdicts on one case; None where there is no answer to grade."""
+        answer = self.answers.get(case_id)
+        if answer is None or not answer.gradable:
+            return None
+        return self.verdicts(case_id)
+
     def case_scores(self, metric: Metric) -> tuple[CaseScore, ...]:
         """Every case's score."""
         scores = []
@@ -141,14 +147,11 @@ class GradedRun:
         met: Mapping[str, Verdicts] | None = None,
     ) -> dict[str, float]:
         """Equation 1 for every fully graded case, by the run's verdicts or by others: case id → criterion id → met."""
+        run = self if met is None else replace(self, met=met)
         scores: dict[str, float] = {}
-        for case in self.run.cases:
-            name = case.case_id
-            verdicts = self.verdicts(name) if met is None else met.get(name, {})
-            answer = self.answers.get(name)
-            scored = case_score(case, answer, verdicts, Metric.COMPLETE)
-            if scored.state is CaseState.SCORED and scored.score is not None:
-                scores[name] = scored.score
+        for scored in run.case_scores(Metric.COMPLETE):
+            if scored.score is not None:
+                scores[scored.case_id] = scored.score
         return scores
 
 

@@ -18,8 +18,13 @@ from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Scored
 from medlive.harm.model import Severity, worst_omission
 from medlive.statistics.bootstrap import Draws
 
-RATES: Final = ("severe", "any", "omitted_severe", "omitted")
-"""The rates of `HarmRates`."""
+RATES: Final[Mapping[str, str]] = {
+    "severe": "severe harm",
+    "any": "harm",
+    "omitted_severe": "severe omission",
+    "omitted": "omission",
+}
+"""The rates of `HarmRates`, each with its name in tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

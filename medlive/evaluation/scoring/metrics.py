@@ -224,15 +224,9 @@ def with_figure(scored: CaseScore, figure: float) -> CaseScore:
     """Return the case with the published script's figure; bounds are widened to include it."""
     if not abs(figure) <= MOST:
         return replace(scored, score=None, non_finite=figure)
-    if scored.state in (CaseState.SCORED, CaseState.UNSCORABLE):
-        return replace(
-            scored,
-            score=figure,
-            low=figure,
-            high=figure,
-            non_finite=None,
-        )
-    low, high = min(scored.low, figure), max(scored.high, figure)
+    low = high = figure
+    if scored.state not in (CaseState.SCORED, CaseState.UNSCORABLE):
+        low, high = min(scored.low, figure), max(scored.high, figure)
     return replace(
         scored,
         score=figure,

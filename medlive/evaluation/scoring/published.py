@@ -247,8 +247,8 @@ def as_published(
     scored, warnings = [], []
     for run, cases, before in zip(runs, in_runs, whole_cases, strict=True):
         from_files = None
-        why = "withdrawn cases are left out"
-        # The imported files still contain what was withdrawn since.
+        why = "some of their cases are left out"
+        # The imported files still contain what is left out here.
         if run.cases == before:
             from_files = scores_of_files(run, cases)
             why = "its folder has no LiveMedBench files"

@@ -34,8 +34,7 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
         f"The {worst.k} lowest cases of each model among the {worst.common} that all are scored on; by chance two "
         f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these."
     )
-    parts = [soft(caption)]
-    matrix = report.render(
+    return soft(caption) + report.render(
         "matrix.html",
         title=f"Jaccard overlap of the bottom {worst.k}",
         labels=list(worst.cases),
@@ -44,7 +43,6 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
         in_parts=in_parts,
         tooltip=f,
     )
-    return Markup().join([*parts, matrix])
 
 
 def _profile(report: Report, profiles: Profiles) -> Markup:
@@ -57,16 +55,14 @@ def _profile(report: Report, profiles: Profiles) -> Markup:
         )
     n = len(profiles.labels)
     few = "; so few say little" if n < 6 else ""
-    parts = [
-        soft(
-            f"Pearson's r over {n} models' mean scores{few}; the 95 % interval of each (Fisher's z, n = {n} models) "
-            "is in the tooltip."
-        )
-    ]
+    caption = soft(
+        f"Pearson's r over {n} models' mean scores{few}; the 95 % interval of each (Fisher's z, n = {n} models) "
+        "is in the tooltip."
+    )
     if profiles.left_out:
         names = ", ".join(profiles.left_out)
-        parts.append(soft(f"Left out, for too few scored cases: {names}."))
-    matrix = report.render(
+        caption += soft(f"Left out, for too few scored cases: {names}.")
+    return caption + report.render(
         "matrix.html",
         title=f"Correlation between {plural}",
         labels=profiles.values,
@@ -75,7 +71,6 @@ def _profile(report: Report, profiles: Profiles) -> Markup:
         in_parts=in_parts,
         tooltip=lambda r: f"{r:.3f}{fisher_interval(r, n)}",
     )
-    return Markup().join([*parts, matrix])
 
 
 def fisher_interval(r: float, n: int) -> str:

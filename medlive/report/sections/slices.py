@@ -42,37 +42,23 @@ def by_value(
     return {value: values[value] for value in sorted(values, key=slice_order)}
 
 
-def months(report: Report) -> Section:
-    """The section: scores over time."""
-    return _section(report, "month", "months", "Over time")
-
-
-def specialties(report: Report) -> Section:
-    """The section: a heat map of specialties."""
-    return _section(report, "specialty", "specialties", "By specialty")
-
-
-def themes(report: Report) -> Section:
-    """The section: a heat map of themes."""
-    return _section(report, "theme", "themes", "By theme")
-
-
 def others(report: Report) -> list[Section]:
     """The sections of the slices that have none of their own."""
     sections = []
     for kind in (*SLICES, AXIS):
         if kind not in _LACKING and by_value(report, kind):
             name = f"by-{kind.replace(' ', '-')}"
-            sections.append(_section(report, kind, name, f"By {kind}"))
+            sections.append(slices(report, kind, name, f"By {kind}"))
     return sections
 
 
-def _section(
+def slices(
     report: Report,
     kind: str,
     name: str,
     title: str,
 ) -> Section:
+    """The section of a kind of slice: a heat map of specialties and themes."""
     values = by_value(report, kind)
     part = missing(_LACKING.get(kind, ""))
     if values:

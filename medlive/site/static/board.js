@@ -257,7 +257,7 @@ export class Board {
 
   /** How many known items each draw takes; kept, since most pairs know the same items. */
   drawnCounts(selection, counts) {
-    const key = counts.join("");
+    const key = counts.join();
     if (selection.countsKey === key) return selection.drawnCounts;
     const out = this.drawnSums(selection, counts);
     selection.countsKey = key;

@@ -9,12 +9,11 @@ from operator import itemgetter
 from typing import Any, Final
 from urllib.parse import quote, urljoin, urlsplit
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from medlive.integrity.folder import SUMS
 from medlive.snapshot.errata import ERRATA, Errata
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest, moment_text, pretty_json
+from medlive.text.html import environment
 
 LATEST: Final = "latest.json"
 FEED: Final = "feed.xml"
@@ -211,14 +210,7 @@ def index_html(
     return text.encode("utf-8")
 
 
-_TEMPLATES: Final = Environment(
-    loader=PackageLoader("medlive.snapshot.describe"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+_TEMPLATES: Final = environment("medlive.snapshot.describe", keep_trailing_newline=True)
 _TEMPLATES.filters["moment"] = moment_text
 
 

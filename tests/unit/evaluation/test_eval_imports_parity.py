@@ -6,7 +6,7 @@ import io
 import json
 import math
 from collections import defaultdict
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from medlive.evaluation.scoring.errata import (
     ErrataUse,
     RunErrata,
 )
+from medlive.evaluation.scoring.fresh import Window
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
@@ -378,8 +379,20 @@ def test_what_was_withdrawn_is_in_no_published_figure(tmp_path: Path) -> None:
         errata=ErrataUse(ErrataMode.APPLY, (gone,)),
     )
     assert table.tsv().splitlines()[-1] == "Overall\t1.0000\t1"
-    assert [w for w in table.warnings if "withdrawn cases are left out" in w]
+    assert [w for w in table.warnings if "some of their cases are left out" in w]
     every_format_agrees(table)
+
+
+def test_a_window_of_days_is_not_called_a_withdrawal(tmp_path: Path) -> None:
+    benchmark = [case("a", ("rest", 4)), case("b", ("rest", 4), at="2024-03-01")]
+    entries = [graded("a", ("rest", 4)), graded("b", ("rest", 0))]
+    answers = {k: {"model_response": "Rest."} for k in ("a", "b")}
+    run = load_graded(imported(tmp_path, benchmark, answers, entries))
+    late = Window(since=date(2025, 1, 1))
+    table = score_runs([run], metric=Metric.PUBLISHED, draws=10, window=late)
+    assert table.tsv().splitlines()[-1] == "Overall\t1.0000\t1"
+    assert [w for w in table.warnings if "some of their cases are left out" in w]
+    assert not [w for w in table.warnings if "withdrawn" in w]
 
 
 def test_one_case_that_is_graded_under_two_types_is_two_with_names_of_their_own(

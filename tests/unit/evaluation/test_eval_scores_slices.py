@@ -35,6 +35,7 @@ from medlive.evaluation.scoring.graded import (
     Grader,
     load_graded,
 )
+from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import (
@@ -42,7 +43,7 @@ from medlive.evaluation.scoring.score import (
 )
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import canonical_json
-from medlive.report.tables import HARM_RATES, score_rows, scores_csv, scores_json
+from medlive.report.tables import score_rows, scores_csv, scores_json
 from tests.unit.evaluation.conftest import (
     AT,
     USE,
@@ -481,7 +482,7 @@ def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
         for s in m["slices"]
     }
     of_model = {m["model"]: m for m in plain["models"]}
-    harm = {title: name for name, title in HARM_RATES.items()}
+    harm = {title: name for name, title in RATES.items()}
     for row in rows:
         if row["slice"] in ("overall", "core"):
             assert of_model[row["model"]][row["slice"]]["mean"] == row["mean"]

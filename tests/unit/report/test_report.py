@@ -1,6 +1,7 @@
 """The report: whole, offline, escaped, complete to the last case, honest about what may not be published."""
 
 import csv
+import errno
 import json
 import re
 from dataclasses import replace
@@ -12,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 from markupsafe import escape
 
-from medlive.errors import BadInput
+from medlive.errors import BadInput, DiskFull
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
@@ -127,6 +128,17 @@ def test_every_page_is_whole_offline_escaped_and_linked_to_what_is_there(
     assert "<script>alert(1)</script>" in text
 
 
+def test_every_row_of_a_table_has_a_cell_under_each_head(tmp_path: Path) -> None:
+    html = write_report(table_of(tmp_path), tmp_path / "out").read_text("utf-8")
+    tables = re.findall(r"<table aria-label=\"(.*?)\">(.*?)</table>", html, re.S)
+    assert len(tables) > 10
+    for name, table in tables:
+        head, _, body = table.partition("<tbody>")
+        rows = body.split("</tr>")[:-1]
+        counts = {len(re.findall(r"<t[hd][ >]", row)) for row in rows}
+        assert counts <= {head.count("<th ")}, name
+
+
 def test_the_first_page_has_every_section_and_names_what_its_numbers_rest_on(
     tmp_path: Path,
 ) -> None:
@@ -211,6 +223,17 @@ def test_a_grading_by_rules_is_flagged(tmp_path: Path) -> None:
     ).read_text("utf-8")
     assert html.count("not publishable") >= 2
     assert "Read with care" in html
+
+
+def test_a_run_on_cases_that_nobody_verified_is_flagged(tmp_path: Path) -> None:
+    def unverified(run: GradedRun) -> GradedRun:
+        cases = run.info.cases.model_copy(update={"verified": False})
+        info = run.info.model_copy(update={"cases": cases})
+        return replace(run, run=replace(run.run, info=info))
+
+    table = table_of(tmp_path, models=1, n=3, edit=unverified)
+    html = write_report(table, tmp_path / "out").read_text("utf-8")
+    assert '<span class="open">not publishable</span>' in html
 
 
 def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
@@ -342,6 +365,17 @@ def test_nothing_that_no_report_wrote_is_replaced(tmp_path: Path) -> None:
         write_report(table, tmp_path / "file")
     with pytest.raises(BadInput):
         write_report(table, tmp_path / "file" / "out")
+
+
+def test_a_full_disk_is_called_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(made: Path, out: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("medlive.report.render._replace", fail)
+    with pytest.raises(DiskFull):
+        write_report(table_of(tmp_path, models=1, n=2), tmp_path / "out")
 
 
 def test_snapshots_of_one_name_are_told_apart(tmp_path: Path) -> None:

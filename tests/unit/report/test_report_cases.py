@@ -1,5 +1,6 @@
 """The pages of cases: each answer, verdict and reason, the list of them, and texts of any length."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.scoring.graded import (
     load_graded,
 )
+from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
     score_runs,
 )
@@ -74,6 +76,19 @@ def test_every_case_is_on_the_list_and_without_pages_none_is_linked(
     found = re.findall(r"<tr><td>(case-\d+)</td>", text)
     assert found == [f"case-{k:04d}" for k in range(12)]
     assert not (out / "cases").exists()
+
+
+def test_every_state_of_the_list_has_a_name_that_its_files_use(tmp_path: Path) -> None:
+    run = load_graded(made_run(made_cases(4, months=2), tmp_path / "run", "a", 0.6))
+    table = score_runs([run], metric=Metric.SAFE, draws=20)
+    out = write_report(table, tmp_path / "out").parent
+    html = (out / "cases.html").read_text("utf-8")
+    found = re.search(r'id="data">(.*?)</script>', html, re.S)
+    assert found is not None
+    data = json.loads(found[1])
+    marks = [mark for case in data["cases"] for mark in case["marks"]]
+    states = {data["states"][mark[0]] for mark in marks if isinstance(mark, list)}
+    assert "not read for harm" in states
 
 
 def test_a_text_of_megabytes_is_cut_and_the_page_says_so(tmp_path: Path) -> None:

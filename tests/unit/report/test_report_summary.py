@@ -23,7 +23,7 @@ from medlive.report.sections.costs import costs, spent
 from medlive.report.sections.criteria import criteria, met_by_criterion
 from medlive.report.sections.ranking import ordered_pairs
 from medlive.report.summary import summarise, tied_with
-from medlive.statistics.bootstrap import Comparison
+from medlive.statistics.bootstrap import Comparison, tie_groups
 from tests.support.runs import made_cases, made_run
 
 
@@ -242,3 +242,9 @@ def test_only_a_difference_that_survives_the_correction_ends_a_tie() -> None:
         Comparison("c", "a", 50, -0.2, -0.3, -0.1, 0.001, 0.003),
     ]
     assert tied_with("a", ["b", "c"], pairs) == ["b"]
+
+
+def test_a_difference_without_an_interval_is_a_tie_as_in_the_ranking() -> None:
+    pair = Comparison("a", "b", 50, 0.1, None, None, 0.001, 0.001, "too few to say")
+    assert [s.group for s in tie_groups({"a": 0.6, "b": 0.5}, [pair])] == [1, 1]
+    assert tied_with("a", ["b"], [pair]) == ["b"]

@@ -18,6 +18,7 @@ from medlive.evaluation.bundles.files import RUN, archive
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.build import write_site
 from medlive.site.hard import fix_hard, hard_bytes, load_hard
+from medlive.site.live import LiveSite
 from medlive.site.model import Content
 from medlive.site.pages import TEMPLATES, SitePage, site_files
 from medlive.site.read import Inputs, read_content
@@ -95,7 +96,7 @@ def test_any_web_server_may_read_the_files(inputs: Inputs, tmp_path: Path) -> No
 
 def test_a_model_costs_the_tokens_of_its_answers(inputs: Inputs) -> None:
     for model in read_content(inputs).boards[0].models:
-        answers = len(model.answered)
+        answers = sum(a.gradable for a in model.score.run.answers.values())
         # As the tests' model counts each answer
         assert model.tokens == (10 * answers, 2 * answers)
 
@@ -203,6 +204,24 @@ def test_a_bundle_whose_verdicts_people_check_blind_is_left_out(
     assert "a bundle: people check a grader&#39;s" in pages["leaderboard.html"]
     assert "while people check them" in pages[f"cases/{IDS[1]}.html"]
     assert [name for name, text in pages.items() if "third" in text] == []
+
+
+def test_a_site_that_cannot_be_made_is_not_the_one_before(
+    inputs: Inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before may show what people rate blind now."""
+    site = LiveSite(inputs)
+    before = site.files({VERSION: "sha256:"}, frozenset())
+    changed = {VERSION: "sha256:"}, frozenset({"an item"})
+
+    def fail(inputs: Inputs) -> Content:
+        raise OSError("a disk that is away for a moment")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("medlive.site.live.read_content", fail)
+        with pytest.raises(OSError, match="away"):
+            site.files(*changed)
+    assert before is not site.files(*changed)
 
 
 def test_a_bundle_nested_without_end_costs_no_other(inputs: Inputs) -> None:
@@ -361,6 +380,12 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         write_site(site_files(Content()), mine / "notes.txt")
     assert (mine / "notes.txt").read_text() == "keep"
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(BadInput, match="cannot be written"):
+        write_site({"index.html": b"x"}, tmp_path / "file" / "site")
 
 
 def test_a_named_folder_that_is_not_there_replaces_no_site(tmp_path: Path) -> None:

@@ -113,6 +113,6 @@ def test_verdicts_on_an_earlier_revision_are_no_verdicts_on_this_one(
     files = site_files(content)
     text = files[f"cases/{scored.case_id}.html"].decode("utf-8")
     labels = re.findall('role="img" aria-label="([^"]+)"', text)
-    verdict = board.models[0].verdicts[scored.case_id][first.id]
+    verdict = board.models[0].score.run.verdicts(scored.case_id)[first.id]
     assert labels[0] == ("met" if verdict else "not met")
     assert labels[1:] == ["not part of this run"] * 2

@@ -22,7 +22,7 @@ from medlive.statistics.agreement import (
     rater_sums,
 )
 from medlive.statistics.bootstrap import (
-    LEAST_CLUSTERS,
+    LEAST_DRAWN,
     estimate,
     ratio_of,
     weight_chunks,
@@ -271,7 +271,7 @@ def test_too_little_is_said_and_no_number() -> None:
     assert estimate(np.zeros((9, 2)), ratio_of, range(9)).value is None
     few_clusters = estimate(np.ones((9, 2)), ratio_of, [1] * 5 + [2] * 4)
     assert (few_clusters.value, few_clusters.low) == (1.0, None)
-    assert LEAST_CLUSTERS > 2
+    assert LEAST_DRAWN > 2
     assert "too few" in few_clusters.why
     equal = estimate(np.ones((9, 2)), ratio_of, range(9))
     assert (equal.value, equal.low, equal.high) == (1.0, None, None)

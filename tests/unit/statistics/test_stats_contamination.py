@@ -47,8 +47,8 @@ def test_p_values_of_nothing_are_spread_evenly_and_of_something_are_small() -> N
     nothing, something = [], []
     for seed in range(200):
         values = rng.beta(2, 2, 90)
-        nothing.append(permutation_p(values, sides, 199, seed))
-        something.append(permutation_p(values - 0.25 * sides, sides, 199, seed))
+        nothing.append(permutation_p(values, sides, 199, seed=seed))
+        something.append(permutation_p(values - 0.25 * sides, sides, 199, seed=seed))
     assert stats.kstest(nothing, "uniform").pvalue > 0.01
     assert np.mean([p < 0.05 for p in nothing]) < 0.1
     assert np.mean([p < 0.05 for p in something]) > 0.95
@@ -63,11 +63,8 @@ def test_clusters_are_dealt_whole() -> None:
     for seed in range(200):
         means = rng.beta(2, 2, 30)
         values = means[place] + 0.01 * rng.random(150)
-        found.append(
-            drop(values, sides, draws=2, seed=seed, permutations=199, clusters=place).p
-            or 0.0
-        )
-        alone = permutation_p(means, np.arange(30) % 2, 199, seed)
+        found.append(permutation_p(values, sides, 199, seed=seed, clusters=place))
+        alone = permutation_p(means, np.arange(30) % 2, 199, seed=seed)
         assert found[-1] == pytest.approx(alone, abs=0.15)
     assert stats.kstest(found, "uniform").pvalue > 0.01
     assert np.mean([p < 0.05 for p in found]) < 0.1
@@ -103,7 +100,7 @@ def test_the_interval_of_a_drop_covers_it_about_as_often_as_it_says() -> None:
 
 def test_a_drop_of_one_side_alone_is_none() -> None:
     values = np.array([0.5, np.nan, 0.7])
-    found = drop(values, np.array([0, 1, 0]), permutations=99)
+    found = drop(values, np.array([0, 1, 0]))
     assert (found.n_pre, found.n_post, found.pre, found.post) == (
         2,
         0,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from medlive.statistics.bootstrap import (
     Places,
     bootstrap_means,
-    bounds_of,
     cluster_counts,
     compare,
     compare_paired,
+    mean_estimates,
     tie_groups,
     too_few_for_mean,
     weight_chunks,
@@ -22,10 +22,18 @@ from tests.support.oracles import oracle
 stats = oracle("scipy.stats")
 
 
+def bounds_by_mean(
+    values: np.ndarray, drawn: np.ndarray, clusters: Places | None = None
+) -> np.ndarray:
+    """(low and high x columns), NaN where a mean has no interval."""
+    estimates = mean_estimates(values, drawn, clusters)
+    return np.array([(e.low, e.high) for e in estimates], dtype=float).T
+
+
 def coverage(values: np.ndarray, truth: float, clusters: Places | None = None) -> float:
     """The share of columns whose interval holds the truth; a column is an experiment."""
     drawn = bootstrap_means(values, draws=600, seed=1, clusters=clusters)
-    low, high = bounds_of(values, drawn, clusters)
+    low, high = bounds_by_mean(values, drawn, clusters)
     printed = ~np.isnan(low)
     return float(((low <= truth) & (truth <= high))[printed].mean())
 
@@ -46,7 +54,7 @@ def test_an_interval_is_refused_exactly_with_a_reason(
     values = (rng.random((n, 3)) < share) * rng.random((n, 3))
     clusters = np.arange(n) // 2
     for places in (None, clusters):
-        low, _ = bounds_of(values, bootstrap_means(values, draws=50), places)
+        low, _ = bounds_by_mean(values, bootstrap_means(values, draws=50), places)
         few = [bool(why) for why in too_few_for_mean(values, places)]
         assert few == np.isnan(low).tolist()
         # The same scores the other way round are as few.
@@ -99,8 +107,8 @@ def test_cases_of_a_cluster_are_one_observation() -> None:
     assert coverage(whole, 0.25, clusters) > 0.92
     assert coverage(whole, 0.25) < 0.75
     once = np.column_stack([whole[::5, 0], whole[::5, 1]])
-    each = bounds_of(once, bootstrap_means(once))
-    many = bounds_of(
+    each = bounds_by_mean(once, bootstrap_means(once))
+    many = bounds_by_mean(
         whole[:, :2], bootstrap_means(whole[:, :2], clusters=clusters), clusters
     )
     np.testing.assert_allclose(many, each)
@@ -177,7 +185,8 @@ def test_a_pairs_interval_covers_the_difference(
         some = same + rng.random((n, 1500)) > 2 - (2 * share) ** 0.5
         return np.where(some, rng.beta(2, 6, (n, 1500)), 0.0)
 
-    _, low, high, _ = compare_paired(scores(shares[0]) - scores(shares[1]), draws=600)
+    figures = compare_paired(scores(shares[0]) - scores(shares[1]), draws=600)
+    low, high = np.array([(f.low, f.high) for f in figures], dtype=float).T
     truth = (shares[0] - shares[1]) * 0.25
     printed = ~np.isnan(low)
     assert printed.mean() > 0.5
@@ -195,7 +204,8 @@ def test_two_weak_models_that_are_alike_are_seldom_told_apart(
         np.where(rng.random((n, 3000)) < share, rng.beta(0.7, 1.5, (n, 3000)), 0.0)
         for _ in "ab"
     )
-    p = compare_paired(first - second, draws=400)[3]
+    figures = compare_paired(first - second, draws=400)
+    p = np.array([figure.p for figure in figures])
     assert (p < 0.05).mean() < 0.08
 
 
@@ -209,7 +219,7 @@ def test_a_gap_that_every_case_shows_is_found() -> None:
 
 def test_values_beyond_the_unit_interval_have_students_interval() -> None:
     values = np.random.default_rng(2).normal(0.2, 1, (50, 1))
-    low, high = bounds_of(values, bootstrap_means(values, draws=20_000))
+    low, high = bounds_by_mean(values, bootstrap_means(values, draws=20_000))
     expected = stats.t.interval(0.95, 49, values.mean(), stats.sem(values[:, 0]))
     np.testing.assert_allclose((low[0], high[0]), expected, atol=0.01)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from medlive.statistics.bootstrap import Floats, compare_paired
-from medlive.statistics.contamination import drop
+from medlive.statistics.contamination import permutation_p
 from medlive.statistics.power import cases_for_drop, cases_for_pair, spread_of
 
 
@@ -31,7 +31,8 @@ def test_the_cases_for_a_pair_find_it_as_often_as_said(
     assert spread is not None
     n = cases_for_pair(gap, spread.difference, power=power)
     first, second = models(rng, n, 1500, gap)
-    p = compare_paired(first - second, draws=500)[3]
+    figures = compare_paired(first - second, draws=500)
+    p = np.array([figure.p for figure in figures])
     assert (p < 0.05).mean() == pytest.approx(power, abs=0.045)
 
 
@@ -45,8 +46,7 @@ def test_the_cases_for_a_drop_find_it_as_often_as_said(before: int | None) -> No
     sides = np.repeat([0, 1], [first, n])
     for seed in range(400):
         values = rng.normal(np.where(sides == 0, 0.6, 0.5), 0.2)
-        p = drop(values, sides, draws=2, seed=seed, permutations=199).p
-        hits += p is not None and p < 0.05
+        hits += permutation_p(values, sides, 199, seed=seed) < 0.05
     assert hits / 400 == pytest.approx(0.8, abs=0.06)
 
 
