@@ -94,12 +94,18 @@ def read_terms(path: Path) -> Iterator[Term]:
             break
     else:
         raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
-    for code, title in _rows(text):
-        term = clean_term(title)
-        least = 4 if term.isascii() else 2
-        if least <= len(term) <= 80 and "%" not in term:
-            has_term = True
-            yield Term(system, code, term)
+    try:
+        for code, title in _rows(text):
+            term = clean_term(title)
+            least = 4 if term.isascii() else 2
+            if least <= len(term) <= 80 and "%" not in term:
+                has_term = True
+                yield Term(system, code, term)
+    except csv.Error as exc:
+        raise BadInput(
+            f"{path.name} is not a table: {exc}",
+            hint="look for a quotation mark without its second",
+        ) from exc
     if not has_term:
         raise BadInput(
             f"{path.name} has no column of titles that is known",

@@ -16,6 +16,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from medlive.clock import now
+from medlive.errors import BadInput
 from medlive.evidence.client import Client, FetchFailed, NotPublished
 from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.fetch.layouts import LAYOUTS
@@ -243,7 +244,7 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
     """The folder's ledger; an empty one where nothing of this selection was fetched."""
     ledger = read_ledger(folder) if folder.is_dir() else None
     if ledger is not None and ledger.source != source.name:
-        raise FetchFailed(
+        raise BadInput(
             f"{folder} holds {ledger.source}, not {source.name}",
             hint="name another folder",
         )

@@ -379,6 +379,10 @@ def test_the_retriever_is_described_in_a_line_with_what_is_missing(
         describe_retriever(index, reachable)
         == f"BM25 + hashing for en, zh, index default of {day}"
     )
+    build_index([corpus], index, plan=index_plan(HashingEncoder(), where="mine"))
+    assert describe_retriever(index, own).startswith(
+        f"none: index default of {day} needs encoder hashing ('mine' is not an encoder"
+    )
 
 
 CHINESE = ("小儿发热的处理", "高血压的用药选择", "胃食管反流的治疗")

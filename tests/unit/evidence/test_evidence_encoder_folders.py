@@ -192,3 +192,14 @@ def test_an_entry_of_ones_own_replaces_one_of_the_table(tmp_path: Path) -> None:
         settings.find("no-such-name")
     with pytest.raises(UsageError, match="no reranker"):
         open_reranker("multilingual-e5-small", settings=settings)
+
+
+def test_a_reranker_may_be_a_folder_by_its_bare_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="'mine' has no reranker"):
+        open_reranker("mine", settings=settings_of(tmp_path))
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(EvidenceUnavailable, match=r"mine lacks config\.json"):
+        open_reranker("mine", settings=settings_of(tmp_path))

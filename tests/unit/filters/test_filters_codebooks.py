@@ -169,6 +169,11 @@ def test_gb18030_is_read_and_a_spreadsheet_or_nothing_known_is_refused(
             list(read_terms(path))
     with pytest.raises(BadInput):
         list(read_terms(tmp_path / "absent.csv"))
+    stray = tmp_path / "stray.csv"
+    stray.write_text('code,title\nA00,"Cholera\n' + "A01,Typhoid fever\n" * 600_000)
+    with pytest.raises(BadInput, match="field limit") as refused:
+        list(read_terms(stray))
+    assert refused.value.hint
 
 
 def test_stop_words_hold_against_an_official_list(tmp_path: Path) -> None:

@@ -168,6 +168,16 @@ def _is_read(element: Element) -> bool:
 def _add_power_sign(power: Element, parts: list[str]) -> None:
     # Bounded, since a document may hold a hundred thousand powers after nothing but space.
     before = "".join(parts[-_LOOKED_BACK:]).rstrip()
-    raised = "".join(power.itertext()).strip()[:1]
-    if before[-1:].isdigit() and (raised.isdigit() or raised in "-−–+"):
+    raised = [power.text or ""]
+    cites = False
+    for child in power:
+        if _is_read(child):
+            raised += child.itertext()
+        else:
+            cites = True
+        raised.append(child.tail or "")
+    first = "".join(raised).strip()[:1]
+    # Of citations, which are left out, a dash may remain.
+    is_signed = first in ("-", "−", "–", "+") and not cites
+    if before[-1:].isdigit() and (first.isdigit() or is_signed):
         parts.append("^")
