@@ -95,7 +95,6 @@ class DenseIndex:
         Returns:
             Scores and ordinals, each of shape (n, k), best first; ordinal -1 (and score -inf) where fewer than k
             were found.
-
         """
         parameters = self.part.parameters
         # Candidates are a multiple of k: a k below the measured one must not shrink them.

@@ -6,13 +6,7 @@ as its plain words, and not at all where an identifier of a person is found in i
 
 import asyncio
 import re
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Coroutine,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -49,20 +43,17 @@ class OnlineRetriever:
         local: Retriever | None,
         *,
         may_leave: Callable[[str], bool],
-        close: Callable[[], Awaitable[None]],
     ) -> None:
         """At least one service.
 
         Args:
-            services: Asked for every phrase.
+            services: Asked for every phrase; they share a client.
             local: The local index; None for none.
             may_leave: Whether a phrase names nobody.
-            close: Closes the services' connections.
         """
         self.services = tuple(services)
         self._local = local
         self._may_leave = may_leave
-        self._close = close
         # Services have no digest, so their passages are stored with each verdict.
         own = IndexIdentity(
             retriever="",
@@ -105,7 +96,7 @@ class OnlineRetriever:
 
     async def aclose(self) -> None:
         """Close the connections to the services."""
-        await self._close()
+        await self.services[0].client.aclose()
 
     async def _ask(
         self,
