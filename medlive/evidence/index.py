@@ -133,7 +133,7 @@ class IndexFolder:
         """Open an encoder's vectors. Raises IndexCorrupt."""
         from medlive.evidence.dense import DenseIndex
 
-        return DenseIndex.open(self.data / entry.folder, entry.part)
+        return DenseIndex(self.data / entry.folder, entry.part)
 
     def read_ordinals(self, entry: DenseEntry) -> Ordinals:
         """Return which passage each vector of an encoder is of. Raises IndexCorrupt."""
