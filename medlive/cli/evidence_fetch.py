@@ -23,7 +23,6 @@ from medlive.evidence.corpora.model import Corpus, Fetched
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.fetching import (
     Outcome,
-    Plan,
     corpus_path,
     make_plan,
     run_plan,
@@ -92,7 +91,7 @@ def fetch(
     tasks = _tasks(names or [], recommended, types, to)
     contact = contact or read_settings().harvest.get("contact") or None
     if dry_run:
-        return _describe_plans(tasks, contact)
+        return wait_for(_describe_plans(tasks, contact))
     outcomes = [wait_for(_fetch(task, contact)) for task in tasks]
     fetched = []
     failures: list[str] = []
@@ -170,11 +169,6 @@ def _client(source: Source, contact: str | None) -> Client:
     return Client(contact, source.hosts, source.pause_s, named=source.mirrored)
 
 
-async def _plan(task: Task, contact: str | None) -> Plan:
-    async with _client(task[0], contact) as client:
-        return await make_plan(*task, client)
-
-
 async def _fetch(task: Task, contact: str | None) -> Outcome:
     name = task[0].name
     async with _client(task[0], contact) as client:
@@ -217,11 +211,12 @@ def _new_corpora(outcomes: list[Outcome], out: Path) -> list[Corpus]:
     return corpora
 
 
-def _describe_plans(tasks: list[Task], contact: str | None) -> Result:
+async def _describe_plans(tasks: list[Task], contact: str | None) -> Result:
     rows = []
     download = 0
     for task in tasks:
-        plan = wait_for(_plan(task, contact))
+        async with _client(task[0], contact) as client:
+            plan = await make_plan(*task, client)
         download += plan.download_bytes
         row = fields_of(plan.source, ("name", "address", "licence", "checksums")) | {
             "selection": plan.selection.model_dump(mode="json"),

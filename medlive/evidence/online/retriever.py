@@ -30,9 +30,6 @@ _ARTICLE = re.compile(
     r"https://(?:pubmed\.ncbi\.nlm\.nih\.gov/|europepmc\.org/article/MED/)(\d+)/?"
 )
 
-SIDES: Mapping[str, Side] = {"pubmed": Side.PUBMED, "europepmc": Side.EUROPEPMC}
-"""Service → the side as which its hits are recorded."""
-
 
 class OnlineRetriever:
     """The `Retriever` over literature services and, where there is one, a local index."""
@@ -111,7 +108,7 @@ class OnlineRetriever:
                 continue
             for service in self.services:
                 search = service.search(words, most=ARTICLES, not_after=not_after)
-                searches[SIDES[service.name], number] = search
+                searches[Side(service.name), number] = search
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {

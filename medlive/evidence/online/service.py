@@ -87,7 +87,7 @@ class Literature(ABC):
     gate: Gate  # Keeps requests from the service while it is away
     _: KW_ONLY
     contact: str  # The operator's e-mail address
-    name: ClassVar[str]
+    name: ClassVar[str]  # Of its corpus, and of the side as which its hits are recorded
     licence: ClassVar[str]  # Of documents that name none
 
     @property
