@@ -23,6 +23,10 @@ ELEMENTS = {
 """Names of elements, by what is made of them."""
 
 
+NO_ELEMENT = Element("")
+"""Stands where there is none: it has no text, no attributes and no children."""
+
+
 class UnsafeXml(ValueError):
     """The file is not whole XML, or is XML that medlive refuses to read."""
 
@@ -104,20 +108,20 @@ def local(tag: object) -> str:
     return tag.rpartition("}")[2].rpartition(":")[2]
 
 
-def child_of(element: Element | None, *names: str) -> Element | None:
-    """The first child with one of these local names; None without one."""
-    for child in () if element is None else element:
+def child_of(element: Element, *names: str) -> Element:
+    """The first child with one of these local names; `NO_ELEMENT` without one."""
+    for child in element:
         if local(child.tag) in names:
             return child
-    return None
+    return NO_ELEMENT
 
 
-def first_below(element: Element | None, name: str) -> Element | None:
-    """The first element of that local name in a tree; None without one."""
-    for each in () if element is None else element.iter():
+def first_below(element: Element, name: str) -> Element:
+    """The first element of that local name in a tree; `NO_ELEMENT` without one."""
+    for each in element.iter():
         if local(each.tag) == name:
             return each
-    return None
+    return NO_ELEMENT
 
 
 def flat(element: Element | None) -> str:
