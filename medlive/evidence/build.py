@@ -140,9 +140,11 @@ def prune(out: Path) -> list[Path]:
         used = set()
         for entry in read_manifest(out).dense:
             used.add(folder_of(out / VECTORS, entry.encoder.digest))
-        removed = [place for place in (out / VECTORS).glob("*") if place not in used]
-        for place in removed:
-            shutil.rmtree(place)
+        removed = []
+        for place in filter(Path.is_dir, (out / VECTORS).glob("*")):
+            if place not in used:
+                shutil.rmtree(place)
+                removed.append(place)
         return removed
 
 

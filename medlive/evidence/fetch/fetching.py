@@ -16,7 +16,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from medlive.clock import now
-from medlive.errors import BadInput
+from medlive.errors import BadInput, UsageError
 from medlive.evidence.client import Client, FetchFailed, NotPublished
 from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.fetch.layouts import LAYOUTS
@@ -118,10 +118,17 @@ async def run_plan(
         tick: Gets the bytes fetched so far and about how many there will be.
 
     Raises:
+        UsageError: if the folder cannot be made.
         DiskFull: if the disk is full; what is complete stays.
         Locked: if another process fetches into the folder.
     """
-    plan.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    try:
+        plan.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise UsageError(
+            f"{plan.folder} cannot be written: {exc.strerror}",
+            hint="name a folder that you may write: --to FOLDER",
+        ) from exc
     with exclusive(plan.folder / _LOCK):
         done = Outcome(plan, _ledger_of(plan.source, plan.folder, plan.selection))
         saved_at = 0.0

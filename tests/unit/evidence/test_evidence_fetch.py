@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.errors import BadInput
+from medlive.errors import BadInput, UsageError
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.ledger import read_ledger
@@ -152,6 +152,15 @@ def test_a_folder_of_another_corpus_is_refused(
     fetch(source_at(publisher, "pubmed"), tmp_path)
     with pytest.raises(BadInput, match="holds pubmed, not statpearls"):
         fetch(source_at(publisher, "statpearls"), tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_wrong_use(
+    publisher: Publisher, tmp_path: Path
+) -> None:
+    put_two(publisher)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
+        fetch(source_at(publisher, "pubmed"), tmp_path / "file" / "pubmed")
 
 
 def test_a_dry_run_writes_nothing_and_asks_for_lists_alone(
