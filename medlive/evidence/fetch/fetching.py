@@ -4,6 +4,7 @@ In the folder: `files/` (complete and checked), `parts/` (half files, for the ne
 ledger). A kill at any moment loses nothing but seconds: a file appears in `files/` in one step.
 """
 
+import csv
 import gzip
 import hashlib
 import shutil
@@ -87,7 +88,12 @@ async def make_plan(
     """
     ledger = _ledger_of(source, folder, selection)
     list_files, _ = LAYOUTS[source.publisher]
-    listed = await list_files(client, source)
+    try:
+        listed = await list_files(client, source)
+    except (ValueError, OverflowError, csv.Error) as exc:
+        raise FetchFailed(
+            f"{source.address} has no list of files that can be read: {exc}"
+        ) from exc
     names = set()
     wanted = []
     for file in listed:

@@ -154,6 +154,15 @@ def test_a_folder_of_another_corpus_is_refused(
         fetch(source_at(publisher, "statpearls"), tmp_path)
 
 
+def test_a_book_without_a_date_is_fetched(publisher: Publisher, tmp_path: Path) -> None:
+    path = put_book(publisher, "NBK430685", "Aspirin.").removeprefix("/books/")
+    publisher.files["/books/file_list.csv"] = (
+        f"File,Accession ID,Last Updated\n{path},NBK430685\n".encode()
+    )
+    for fetched in (1, 0):
+        assert fetch(source_at(publisher, "statpearls"), tmp_path).fetched == fetched
+
+
 def test_a_folder_that_cannot_be_made_is_wrong_use(
     publisher: Publisher, tmp_path: Path
 ) -> None:
