@@ -5,7 +5,7 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import date
 from typing import ClassVar, Protocol
@@ -49,11 +49,11 @@ def not_expected(body: bytes, cause: str) -> TryAgain:
 class AnswerStore(Protocol):
     """Keeps answers, and the turns of all workers at a service."""
 
-    async def load(self, keys: Collection[str]) -> dict[str, bytes]:
-        """Return those of the answers that are stored and recent enough, by key."""
+    async def load(self, key: str) -> bytes | None:
+        """Return the answer of that key, if it is stored and recent enough."""
 
-    async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
-        """Store what was read from answers, by key."""
+    async def save(self, service: str, key: str, body: bytes) -> None:
+        """Store what was read from an answer."""
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """Reserve the next request to a service, over all workers; return the seconds to wait for it."""
@@ -130,11 +130,11 @@ class Literature(ABC):
         """
         shown = {name: text for name, text in form.items() if name not in _SECRETS}
         key = digest_json({"service": self.name, "address": address, "form": shown})
-        stored = await self.store.load([key])
-        if key not in stored:
-            stored = {key: await self.fetch(address, form, read)}
-            await self.store.save(self.name, stored)
-        return stored[key]
+        body = await self.store.load(key)
+        if body is None:
+            body = await self.fetch(address, form, read)
+            await self.store.save(self.name, key, body)
+        return body
 
     async def fetch(
         self,
