@@ -129,6 +129,11 @@ def search(
     """
     day = not_after and not_after.date()
     if online:
+        if index or retriever or rerank or models:
+            raise UsageError(
+                "--online searches as curation does, with the configured index and retriever",
+                hint="leave out --index, --retriever, --rerank and --models",
+            )
         hits = _search_online(phrases, k=k, day=day)
         return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
 

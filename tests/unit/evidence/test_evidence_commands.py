@@ -131,6 +131,7 @@ def test_a_list_says_what_was_measured_of_a_reranker(
             3,
             "MedCPT-Cross-Encoder was not found",
         ),
+        (("search", "fever", "--online", "--index", "x"), 2, "leave out --index"),
         (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
         (
             ("models", "medcpt", "--require"),
