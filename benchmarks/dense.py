@@ -188,7 +188,7 @@ def measured(
     expected = exact(source, queries, K)
     flat_folder = work / "flat"
     flat_built = built(place, count, dimension, "flat", flat_folder)
-    flat = DenseIndex.open(flat_folder, flat_built.part)
+    flat = DenseIndex(flat_folder, flat_built.part)
     print(
         f"  {'kind':8} {'build s':>8} {'own peak MB':>11} {'disk MB':>8} {'recall@32':>9} {'noted':>6}"
         f" {'batch ms':>8} {'query/s':>8} {'× flat':>7} {'one ms':>7}  parameters"
@@ -203,7 +203,7 @@ def measured(
             if kind == "flat"
             else built(place, count, dimension, kind, folder, tune_on)
         )
-        index = DenseIndex.open(folder, made.part)
+        index = DenseIndex(folder, made.part)
         found = index.search(queries, K)[1]
         turns = [(timed(flat, queries), timed(index, queries)) for _ in range(RUNS)]
         best_flat, best = (min(column) for column in zip(*turns, strict=True))

@@ -45,8 +45,8 @@ def real_threads(folder: Path) -> list[Thread]:
 def made_threads(count: int) -> list[Thread]:
     """Threads of this project's own words, in the mean length of real ones; for machines without real data."""
     rng = random.Random(1)
-    english = [t.term for t in shipped_terms() if t.term.isascii()]
-    chinese = [t.term for t in shipped_terms() if not t.term.isascii()]
+    english = [term for _, term in shipped_terms() if term.isascii()]
+    chinese = [term for _, term in shipped_terms() if not term.isascii()]
     made = []
     for number in range(count):
         if number % 2:
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     both = len(threads) / cpu_seconds(with_duplicates)
 
     texts = [whole(t).lower() for t in threads[:: max(1, len(threads) // 300)]]
-    terms = [t.term.lower() for t in shipped_terms()]
+    terms = [term.lower() for _, term in shipped_terms()]
     automaton = len(texts) / cpu_seconds(
         lambda: [list(codebook.matches(t)) for t in texts]
     )

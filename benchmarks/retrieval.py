@@ -521,7 +521,7 @@ def bare_seconds(
     import faiss
     import tantivy
 
-    from medlive.evidence.lexical import HEAD_BOOST, analyzer
+    from medlive.evidence.lexical import HEAD_BOOST, terms
 
     engine = tantivy.Index.open(str(index / manifest.data / "lexical"))
     engine.reload()
@@ -537,7 +537,7 @@ def bare_seconds(
             tantivy.Query.boost_query,
         )
         clauses = []
-        for term in dict.fromkeys(analyzer().terms(question)):
+        for term in dict.fromkeys(terms(question)):
             clauses.append((should, one(schema, "body", term, "freq")))
             clauses.append(
                 (should, boost(one(schema, "head", term, "freq"), HEAD_BOOST))

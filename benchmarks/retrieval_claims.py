@@ -144,7 +144,8 @@ class Searches:
         """As curation searches: phrases and all their words, one passage of a section."""
         hits = self._search(Query(*claim.phrases), DEPTH * SEARCHED, corpora)
         wanted = [(*claim.phrases, claim.statement)]
-        return list(select(wanted, [hits], most=DEPTH, tokens=1_000_000).hits[0])
+        _, [chosen] = select(wanted, [hits], most=DEPTH, tokens=1_000_000)
+        return chosen
 
     def earlier(self, claim: SearchedClaim, corpora: Sequence[str] = ()) -> list[Hit]:
         """As curation searched before: each phrase by itself, fused by rank."""

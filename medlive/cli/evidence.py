@@ -15,6 +15,7 @@ from medlive.cli.evidence_index import (
     ModelsOption,
     Vectors,
     build_corpora,
+    describe_reranker,
     describe_side,
     described,
     encoder_settings,
@@ -90,9 +91,12 @@ def list_() -> Result:
         value.append({"path": path, "problem": problem, "manifest": dumped})
         facts: list[object] = [None] * 5
         if manifest is not None:
+            sides = list(map(describe_side, manifest.dense))
+            if manifest.reranker is not None:
+                sides.append(describe_reranker(manifest.reranker))
             facts = [
                 manifest.retriever,
-                list(map(describe_side, manifest.dense)),
+                sides,
                 manifest.passages,
                 list(manifest.corpus_digests),
                 manifest.built_at,
@@ -125,6 +129,11 @@ def search(
     """
     day = not_after and not_after.date()
     if online:
+        if index or retriever or rerank or models:
+            raise UsageError(
+                "--online searches as curation does, with the configured index and retriever",
+                hint="leave out --index, --retriever, --rerank and --models",
+            )
         hits = _search_online(phrases, k=k, day=day)
         return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
 

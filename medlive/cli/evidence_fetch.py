@@ -1,6 +1,6 @@
 """`medlive evidence fetch`: download public corpora, check them, and add them to the index."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -23,7 +23,6 @@ from medlive.evidence.corpora.model import Corpus, Fetched
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.fetching import (
     Outcome,
-    Plan,
     corpus_path,
     make_plan,
     run_plan,
@@ -49,32 +48,6 @@ _PLAN = (
 _OUTCOME = ("name", "fetched", "bytes", "files", "unchanged", "removed", "failures")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """Which corpora are fetched, and how.
-
-    Attributes:
-        recommended: The corpora that a first library needs.
-        types: Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all].
-        to: Folder of the corpora; default: corpora/ under MEDLIVE_HOME.
-        contact: E-mail or web address for the User-Agent [that of the harvest].
-    """
-
-    recommended: bool = False
-    types: str | None = None
-    to: Path | None = None
-    contact: str | None = None
-
-    def selection(self) -> Selection:
-        """The articles of PubMed that are kept."""
-        stated = map(str.strip, (self.types or "").lower().split(","))
-        types = sorted(set(filter(None, stated)))
-        for unknown in set(types).difference(get_args(ArticleType)):
-            choices = " or ".join(get_args(ArticleType))
-            raise UsageError(f"--types {unknown}: choose {choices}")
-        return Selection.model_validate({"types": types})
-
-
 Task = tuple[Source, Path, Selection]
 """A corpus to fetch, its folder, and what is chosen of it."""
 
@@ -85,8 +58,11 @@ def fetch(
     dry_run: DryRunOption = False,
     no_build: bool = False,
     index: IndexOption = None,
+    recommended: bool = False,
+    types: str | None = None,
+    to: Path | None = None,
+    contact: str | None = None,
     *,
-    chosen: Chosen,
     vectors: Vectors,
 ) -> Result:
     """Download public corpora, or what is new of them, check every file, and add them to the index.
@@ -97,19 +73,26 @@ def fetch(
         names: Corpora; --list names them.
         list_: List the corpora that can be fetched, and end.
         no_build: Do not add what was fetched to the index.
+        recommended: The corpora that a first library needs.
+        types: Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all].
+        to: Folder of the corpora; default: corpora/ under MEDLIVE_HOME.
+        contact: E-mail or web address for the User-Agent [that of the harvest].
     """
     if list_:
         rows = []
         for source in SOURCES:
             named = ("name", "about", "address", "reader", "licence", "checksums")
-            recommended = source.recommended is not None
-            about = {"bytes": source.typical_bytes, "recommended": recommended}
+            about = {
+                "bytes": source.typical_bytes,
+                "recommended": source.recommended is not None,
+            }
             rows.append(fields_of(source, named) | about)
         return Result(rows, [table_of(rows, _SOURCE)])
-    tasks = _tasks(names or [], chosen)
+    tasks = _tasks(names or [], recommended, types, to)
+    contact = contact or read_settings().harvest.get("contact") or None
     if dry_run:
-        return _describe_plans(tasks, chosen.contact)
-    outcomes = [wait_for(_fetch(task, chosen.contact)) for task in tasks]
+        return wait_for(_describe_plans(tasks, contact))
+    outcomes = [wait_for(_fetch(task, contact)) for task in tasks]
     fetched = []
     failures: list[str] = []
     for outcome in outcomes:
@@ -134,9 +117,9 @@ def fetch(
             hint="what was fetched is kept; run the same command again, and it fetches what is missing",
         )
     built = Result(None)
-    folder = index_folder(index)
-    if not no_build and (corpora := _new_corpora(outcomes, folder)):
-        built = build_corpora(corpora, folder, vectors, fresh=False)
+    out = index_folder(index)
+    if not no_build and (corpora := _new_corpora(outcomes, out)):
+        built = build_corpora(corpora, out, vectors, fresh=False)
     return Result(
         {"fetched": fetched, "index": built.value},
         [table_of(fetched, _OUTCOME), *built.shown],
@@ -145,36 +128,45 @@ def fetch(
     )
 
 
-def _tasks(names: list[str], chosen: Chosen) -> list[Task]:
-    if chosen.recommended:
+def _tasks(
+    names: list[str],
+    recommended: bool,
+    types: str | None,
+    to: Path | None,
+) -> list[Task]:
+    if recommended:
         names = names + [source.name for source in SOURCES if source.recommended]
     if not names:
         raise UsageError(
             "name a corpus, or give --recommended", hint="medlive evidence fetch --list"
         )
-    selection = chosen.selection()
+    selection = _read_types(types)
     if selection.types and "pubmed" not in names:
         raise UsageError("--types chooses among PubMed's articles", hint="add pubmed")
     settings = read_settings()
-    folder = chosen.to or corpora_path(settings)
+    folder = to or corpora_path(settings)
     tasks = []
     for name in dict.fromkeys(names):
         source = find_source(name, settings.evidence.mirrors.get(name))
-        own = source.recommended if chosen.recommended else None
+        own = source.recommended if recommended else None
         if name == "pubmed" and selection.types:
             own = selection
         tasks.append((source, folder / name, own or Selection()))
     return tasks
 
 
-def _client(source: Source, stated: str | None) -> Client:
-    contact = stated or read_settings().harvest.get("contact") or None
+def _read_types(types: str | None) -> Selection:
+    """The articles of PubMed that are kept, by their types with commas between."""
+    stated = map(str.strip, (types or "").lower().split(","))
+    kept = sorted(set(filter(None, stated)))
+    for unknown in set(kept).difference(get_args(ArticleType)):
+        choices = " or ".join(get_args(ArticleType))
+        raise UsageError(f"--types {unknown}: choose {choices}")
+    return Selection.model_validate({"types": kept})
+
+
+def _client(source: Source, contact: str | None) -> Client:
     return Client(contact, source.hosts, source.pause_s, named=source.mirrored)
-
-
-async def _plan(task: Task, contact: str | None) -> Plan:
-    async with _client(task[0], contact) as client:
-        return await make_plan(*task, client)
 
 
 async def _fetch(task: Task, contact: str | None) -> Outcome:
@@ -219,11 +211,12 @@ def _new_corpora(outcomes: list[Outcome], out: Path) -> list[Corpus]:
     return corpora
 
 
-def _describe_plans(tasks: list[Task], contact: str | None) -> Result:
+async def _describe_plans(tasks: list[Task], contact: str | None) -> Result:
     rows = []
     download = 0
     for task in tasks:
-        plan = wait_for(_plan(task, contact))
+        async with _client(task[0], contact) as client:
+            plan = await make_plan(*task, client)
         download += plan.download_bytes
         row = fields_of(plan.source, ("name", "address", "licence", "checksums")) | {
             "selection": plan.selection.model_dump(mode="json"),

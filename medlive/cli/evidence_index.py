@@ -18,6 +18,7 @@ from medlive.evidence.manifest import (
     CorpusEntry,
     DenseEntry,
     IndexManifest,
+    RerankerEntry,
     read_manifest,
 )
 from medlive.evidence.plan import plan_index
@@ -119,12 +120,8 @@ def _account(
         notes.append(
             f"{counted(last.embedded, 'passage')} embedded, {last.reused} had their vectors already"
         )
-    if (reranker := manifest.reranker) is not None:
-        state = "used" if reranker.helps else "not used"
-        notes.append(
-            f"reranker {reranker.where} is {state}: it finds {reranker.items} known items at {reranker.after:.3f},"
-            f" without it they are at {reranker.before:.3f} (mean reciprocal rank)"
-        )
+    if manifest.reranker is not None:
+        notes.append(describe_reranker(manifest.reranker))
     notes += [f"removed {place}" for place in pruned]
     names = ("name", "kind", "documents", "passages", "problems", "licence")
     passages = counted(manifest.passages, "passage")
@@ -150,6 +147,15 @@ def describe_side(entry: DenseEntry) -> str:
     return (
         f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({exact});"
         f" {', '.join(counts)}"
+    )
+
+
+def describe_reranker(entry: RerankerEntry) -> str:
+    """Return in a line whether a reranker is used, and what was measured of it."""
+    state = "used" if entry.helps else "not used"
+    return (
+        f"reranker {entry.where} is {state}: it finds {entry.items} known items at {entry.after:.3f},"
+        f" without it they are at {entry.before:.3f} (mean reciprocal rank)"
     )
 
 

@@ -215,10 +215,10 @@ async def judge_alignment(
         not_after=library.not_after,
     )
     words = [(*claim.queries, claim.statement) for claim in claims]
-    chosen = select(words, hits, most=library.passages, tokens=library.tokens)
+    passages, hits = select(words, hits, most=library.passages, tokens=library.tokens)
     evidence = _Evidence(
-        claims=tuple(zip(claims, chosen.hits, strict=True)),
-        passages={f"p{n}": p for n, p in enumerate(chosen.passages, 1)},
+        claims=tuple(zip(claims, map(tuple, hits), strict=True)),
+        passages={f"p{n}": p for n, p in enumerate(passages, 1)},
     )
     inputs = {
         **brief.inputs(),

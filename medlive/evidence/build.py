@@ -140,9 +140,11 @@ def prune(out: Path) -> list[Path]:
         used = set()
         for entry in read_manifest(out).dense:
             used.add(folder_of(out / VECTORS, entry.encoder.digest))
-        removed = [place for place in (out / VECTORS).glob("*") if place not in used]
-        for place in removed:
-            shutil.rmtree(place)
+        removed = []
+        for place in filter(Path.is_dir, (out / VECTORS).glob("*")):
+            if place not in used:
+                shutil.rmtree(place)
+                removed.append(place)
         return removed
 
 
@@ -178,9 +180,10 @@ def _is_current(
     """Whether a build would give the index that is there, and that one can be searched."""
     manifest = old.manifest
     for corpus, survey, _ in readings:
-        digests = survey.digest, corpus.fetched and corpus.fetched.digest
-        known = manifest.corpus_digests, manifest.fetched_digests
-        if digests != tuple(own.get(corpus.name) for own in known):
+        fetched = corpus.fetched and corpus.fetched.digest
+        if manifest.corpus_digests.get(corpus.name) != survey.digest:
+            return False
+        if manifest.fetched_digests.get(corpus.name) != fetched:
             return False
     planned = []
     for side in plan.sides:
@@ -193,7 +196,6 @@ def _is_current(
     if planned != built:
         return False
     try:
-        old.check()
         old.open_words(old.open_store())
         for entry in manifest.dense:
             old.open_vectors(entry)
@@ -338,7 +340,7 @@ def _build_side(
     weights = measure_weights(
         store,
         LexicalIndex(data / LEXICAL, store),
-        dense.DenseIndex.open(data / folder, part),
+        dense.DenseIndex(data / folder, part),
         ordinals,
         encoder,
         plan.languages,

@@ -236,7 +236,13 @@ class Client(AbstractAsyncContextManager["Client"]):
                         raise NotPublished(f"{url} does not exist (status {status})")
                     if status not in _REDIRECTS:
                         raise FetchFailed(f"{url}: status {status}; expected 200")
-                    target = urljoin(url, response.headers.get("location", ""))
+                    location = response.headers.get("location", "")
+                    try:
+                        target = urljoin(url, location)
+                    except ValueError as exc:
+                        raise FetchFailed(
+                            f"{url} redirects to {printable(location)[:200]}: {exc}"
+                        ) from exc
             finally:
                 self._free_at[host] = time.monotonic() + self._pause_s
             came = f"{url} redirects to "

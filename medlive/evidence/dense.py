@@ -57,13 +57,8 @@ SearchResult = tuple[Matrix, Ordinals]
 class DenseIndex:
     """A dense index, opened for searching; safe to share between threads."""
 
-    def __init__(self, index: Any, part: DensePart) -> None:
-        self.part = part
-        self._index = index
-
-    @classmethod
-    def open(cls, folder: Path, part: DensePart) -> "DenseIndex":
-        """The index of `folder` that `part` describes. Raises IndexCorrupt if it is not that."""
+    def __init__(self, folder: Path, part: DensePart) -> None:
+        """Open the index of `folder` that `part` describes. Raises IndexCorrupt if it is not that."""
         try:
             index = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as exc:
@@ -77,7 +72,8 @@ class DenseIndex:
                 f"{folder / INDEX} contains {index.ntotal} vectors of dimension {index.d},"
                 f" expected {part.count} of {part.dimension}",
             )
-        return cls(index, part)
+        self.part = part
+        self._index: Any = index
 
     def search(
         self,
@@ -95,7 +91,6 @@ class DenseIndex:
         Returns:
             Scores and ordinals, each of shape (n, k), best first; ordinal -1 (and score -inf) where fewer than k
             were found.
-
         """
         parameters = self.part.parameters
         # Candidates are a multiple of k: a k below the measured one must not shrink them.

@@ -92,8 +92,9 @@ class IndexFolder:
         for entry in self.manifest.files:
             if only not in (None, entry.path):
                 continue
+            place = self.data / entry.path
             try:
-                place = path_below(self.data, entry.path)
+                path_below(self.data, entry.path)
                 size = place.stat().st_size
                 digest = digest_file(place) if digests else entry.digest
             except UnsafePath as exc:
@@ -101,7 +102,7 @@ class IndexFolder:
                     f"the manifest of {self.path}: {exc.message}"
                 ) from exc
             except FileNotFoundError as exc:
-                raise IndexCorrupt(f"{self.data / entry.path} is missing") from exc
+                raise IndexCorrupt(f"{place} is missing") from exc
             except OSError as exc:
                 raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}") from exc
             if size != entry.size:
@@ -133,7 +134,7 @@ class IndexFolder:
         """Open an encoder's vectors. Raises IndexCorrupt."""
         from medlive.evidence.dense import DenseIndex
 
-        return DenseIndex.open(self.data / entry.folder, entry.part)
+        return DenseIndex(self.data / entry.folder, entry.part)
 
     def read_ordinals(self, entry: DenseEntry) -> Ordinals:
         """Return which passage each vector of an encoder is of. Raises IndexCorrupt."""

@@ -14,7 +14,7 @@ and 0.465) with a quarter of the terms, and it keeps a drug's name in one piece.
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date
 from functools import cache
 from importlib.metadata import version
@@ -66,57 +66,45 @@ _HAN_RUN = re.compile(f"([{HAN}]+)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-class Analyzer:
-    """Cuts text into terms. Safe to share between threads once made."""
+@cache
+def _latin() -> Any:
+    """What cuts words of other scripts than Chinese."""
+    return (
+        tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+        .filter(tantivy.Filter.lowercase())
+        .filter(tantivy.Filter.ascii_fold())
+        .filter(tantivy.Filter.remove_long(MAX_TERM + 1))
+        .filter(tantivy.Filter.stopword("english"))
+        .filter(tantivy.Filter.custom_stopword(sorted(stop_words())))
+        .filter(tantivy.Filter.stemmer("english"))
+        .build()
+    )
 
-    def __init__(self) -> None:
-        """Load the segmenter's dictionary (about 0.4 s) and medlive's names of drugs and diseases."""
-        stop = stop_words()
-        self._latin = (
-            tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-            .filter(tantivy.Filter.lowercase())
-            .filter(tantivy.Filter.ascii_fold())
-            .filter(tantivy.Filter.remove_long(MAX_TERM + 1))
-            .filter(tantivy.Filter.stopword("english"))
-            .filter(tantivy.Filter.custom_stopword(sorted(stop)))
-            .filter(tantivy.Filter.stemmer("english"))
-            .build()
-        )
-        self._stop = stop
-        # The library makes one segmenter on import: another would hold its dictionary twice (27 MB).
-        self._chinese = rjieba
-        whole, parts = chinese_names()
-        for name in (*whole, *parts):
-            self._chinese.add_word(name, None, None)
-        self._names = _terms_of_names(whole, parts, self._chinese.cut_for_search)
-        probe = [
-            *whole,
-            *parts,
-            "Patients' infections, 0.75mg naïve ﬁbrosis",
-            "高血压病人可以口服硝苯地平控释片吗",
-        ]
-        self.fingerprint = digest_json([self.terms(text) for text in probe])
-        """The digest of the terms of a fixed text: two analysers that cut alike have the same, whatever the
-        versions of their libraries."""
 
-    def terms(self, text: str) -> list[str]:
-        """The terms in reading order, repeated as often as they occur; empty when the text holds no words."""
-        text = unicodedata.normalize("NFKC", _SURROGATE.sub(" ", text))
-        terms: list[str] = []
-        for number, run in enumerate(_HAN_RUN.split(text)):
-            is_chinese = number % 2 == 1
-            terms += (self.chinese_terms if is_chinese else self._latin.analyze)(run)
-        return terms
+def terms(text: str) -> list[str]:
+    """The terms in reading order, repeated as often as they occur; empty when the text holds no words.
 
-    def chinese_terms(self, run: str) -> list[str]:
-        """The terms of a run of Chinese characters: its words, and the dictionary words inside long ones."""
-        terms: list[str] = []
-        for word in self._chinese.cut(run):
-            if word in self._names:
-                terms += self._names[word]
-            elif word not in self._stop:
-                terms += self._chinese.cut_for_search(word) if len(word) > 2 else [word]
-        return terms
+    The first call loads the segmenter's dictionary (about 0.4 s) and medlive's names of drugs and diseases. Threads
+    may share it.
+    """
+    text = unicodedata.normalize("NFKC", _SURROGATE.sub(" ", text))
+    cut: list[str] = []
+    for number, run in enumerate(_HAN_RUN.split(text)):
+        is_chinese = number % 2 == 1
+        cut += _chinese_terms(run) if is_chinese else _latin().analyze(run)
+    return cut
+
+
+def _chinese_terms(run: str) -> list[str]:
+    """The terms of a run of Chinese characters: its words, and the dictionary words inside long ones."""
+    names, stop = _terms_of_names(), stop_words()
+    cut: list[str] = []
+    for word in rjieba.cut(run):
+        if word in names:
+            cut += names[word]
+        elif word not in stop:
+            cut += rjieba.cut_for_search(word) if len(word) > 2 else [word]
+    return cut
 
 
 def chinese_names() -> tuple[list[str], list[str]]:
@@ -125,30 +113,42 @@ def chinese_names() -> tuple[list[str], list[str]]:
     return names["whole"], names["parts"]
 
 
-def _terms_of_names(
-    whole: list[str],
-    parts: list[str],
-    words: Callable[[str], list[str]],
-) -> dict[str, list[str]]:
-    """Each name's terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a splinter."""
-    names = {*whole, *parts}
-    terms: dict[str, list[str]] = {}
-    for name in (*whole, *parts):
+@cache
+def _terms_of_names() -> dict[str, list[str]]:
+    """Each name's terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a splinter.
+
+    From here on the segmenter knows the names.
+    """
+    whole, parts = chinese_names()
+    names = dict.fromkeys([*whole, *parts])
+    # The library makes one segmenter on import: another would hold its dictionary twice (27 MB).
+    for name in names:
+        rjieba.add_word(name, None, None)
+    terms_of: dict[str, list[str]] = {}
+    for name in names:
         inside: dict[str, None] = {}
         for start, end in combinations(range(len(name) + 1), 2):
             if end - start > 1 and name[start:end] in names:
                 inside[name[start:end]] = None
         if name in parts:
-            inside |= dict.fromkeys(words(name))
+            inside |= dict.fromkeys(rjieba.cut_for_search(name))
         inside.pop(name, None)
-        terms[name] = [*inside, name]
-    return terms
+        terms_of[name] = [*inside, name]
+    return terms_of
 
 
 @cache
-def analyzer() -> Analyzer:
-    """The process's one analyser."""
-    return Analyzer()
+def _fingerprint() -> str:
+    """The digest of the terms of a fixed text: two ways to cut alike have the same, whatever the versions of their
+    libraries."""
+    whole, parts = chinese_names()
+    probe = [
+        *whole,
+        *parts,
+        "Patients' infections, 0.75mg naïve ﬁbrosis",
+        "高血压病人可以口服硝苯地平控释片吗",
+    ]
+    return digest_json([terms(text) for text in probe])
 
 
 def parameters() -> dict[str, float | int | str]:
@@ -159,7 +159,7 @@ def parameters() -> dict[str, float | int | str]:
         "head_boost": HEAD_BOOST,
         "number_boost": NUMBER_BOOST,
         "max_query_terms": MAX_QUERY_TERMS,
-        "analyzer": analyzer().fingerprint,
+        "analyzer": _fingerprint(),
     }
 
 
@@ -185,16 +185,15 @@ def index_passages(folder: Path, passages: Iterable[Passage]) -> Iterator[Passag
     One thread, so that the same passages give the same segments. Raises OSError for a full disk.
     """
     folder.mkdir(parents=True)
-    cut = analyzer().terms
     index = tantivy.Index(_schema(), path=str(folder))
     writer = index.writer(_WRITER_MEMORY, 1)
     try:
         for ordinal, passage in enumerate(passages):
             document = tantivy.Document()
             # Terms hold no white space, so that the engine's whitespace tokenizer gives them back as they are.
-            head = cut(f"{passage.title} {passage.section}")
+            head = terms(f"{passage.title} {passage.section}")
             document.add_text("head", " ".join(head))
-            document.add_text("body", " ".join(cut(passage.text)))
+            document.add_text("body", " ".join(terms(passage.text)))
             document.add_unsigned("ordinal", ordinal)
             if passage.published is not None:
                 document.add_integer("day", passage.published.toordinal())
@@ -238,7 +237,6 @@ class LexicalIndex:
         self._folder = folder
         self._schema = self._index.schema
         self._store = store
-        self._analyzer: Analyzer = analyzer()
 
     def search(
         self,
@@ -279,7 +277,7 @@ class LexicalIndex:
     def _query(self, text: str, not_after: date | None) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""
         known: list[tuple[int, str]] = []
-        for term in set(self._analyzer.terms(text[:MAX_QUERY_CHARS])):
+        for term in set(terms(text[:MAX_QUERY_CHARS])):
             count = sum(self._searcher.doc_freq(field, term) for field in _BOOSTS)
             if count:
                 known.append((count, term))

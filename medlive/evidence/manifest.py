@@ -13,6 +13,7 @@ from medlive.errors import (
     IndexCorrupt,
     IndexMissing,
     IndexOutdated,
+    UsageError,
     first_fault,
 )
 from medlive.evidence.corpora.model import Fetched
@@ -246,8 +247,11 @@ def describe_retriever(
         return f"BM25, {index} (not hybrid: configured as bm25)"
     names = []
     for entry in manifest.dense:
-        model = settings.find(entry.encoder.where)
-        if problem := find_problem(model, settings):
+        try:
+            problem = find_problem(settings.find(entry.encoder.where), settings)
+        except UsageError as exc:
+            problem = exc.message
+        if problem:
             return f"none: {index} needs encoder {entry.encoder.name} ({problem})"
         names.append(f"{entry.encoder.name} for {', '.join(entry.languages)}")
     return f"{'BM25 + ' if name == 'hybrid' else ''}{'; '.join(names)}, {index}"

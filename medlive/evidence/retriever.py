@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import date
-from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from medlive.evidence.corpora.parsing.text import language_of
@@ -188,6 +187,7 @@ class IndexRetriever:
         weights: Mapping[int, float],
         k: int,
     ) -> list[Hit]:
+        """The k best of a query's orders, which come in the order of `Side` and of the phrases."""
         wanted = max(k, RERANKED) if self._reranker else k
         if self.identity.retriever == "hybrid" or len(query.phrases) > 1:
             best: Found = self._store.ordered(fused(orders, weights), wanted)
@@ -200,10 +200,8 @@ class IndexRetriever:
             reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
             best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
         places: dict[int, list[SideHit]] = {}
-        sides = list(Side)
-        by_phrase = sorted(orders, key=itemgetter(1))
-        for side, phrase in sorted(by_phrase, key=lambda order: sides.index(order[0])):
-            for rank, (ordinal, score) in enumerate(orders[side, phrase], start=1):
+        for (side, phrase), order in orders.items():
+            for rank, (ordinal, score) in enumerate(order, start=1):
                 place = SideHit(side, rank, score, phrase)
                 places.setdefault(ordinal, []).append(place)
         hits = []

@@ -36,12 +36,8 @@ _VAGUE = re.compile(
 )
 
 
-class Term(NamedTuple):
-    """A term of a code book."""
-
-    system: str  # "ICD-10", "ICD-11", "ICF", "ICHI", or the file's name
-    code: str  # Empty if the list has none
-    term: str
+Term = tuple[str, str]
+"""A code and the term: `ICD-10:R05`, `ICHI:` if the list gives no code, with the file's name for other systems."""
 
 
 def clean_term(text: str) -> str:
@@ -94,12 +90,18 @@ def read_terms(path: Path) -> Iterator[Term]:
             break
     else:
         raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
-    for code, title in _rows(text):
-        term = clean_term(title)
-        least = 4 if term.isascii() else 2
-        if least <= len(term) <= 80 and "%" not in term:
-            has_term = True
-            yield Term(system, code, term)
+    try:
+        for code, title in _rows(text):
+            term = clean_term(title)
+            least = 4 if term.isascii() else 2
+            if least <= len(term) <= 80 and "%" not in term:
+                has_term = True
+                yield f"{system}:{code}", term
+    except csv.Error as exc:
+        raise BadInput(
+            f"{path.name} is not a table: {exc}",
+            hint="look for a quotation mark without its second",
+        ) from exc
     if not has_term:
         raise BadInput(
             f"{path.name} has no column of titles that is known",
@@ -154,7 +156,7 @@ class TermHit(NamedTuple):
     """A term in a text: `start` and `end` are places in that text."""
 
     term: str  # As the code book has it, in lower case
-    code: str  # `ICD-10:R05`; `ICHI:` if the list gives no code
+    code: str  # As in `Term`
     start: int
     end: int
 
@@ -200,10 +202,10 @@ class Codebook:
                 "medlive[service] is needed for code books (pyahocorasick)"
             ) from exc
         matches: dict[str, str] = {}
-        for term in terms:
-            flat = _flat(term.term).translate(_TO_SIMPLIFIED)
+        for code, term in terms:
+            flat = _flat(term).translate(_TO_SIMPLIFIED)
             if flat and flat not in stop:
-                matches.setdefault(flat, f"{term.system}:{term.code}")
+                matches.setdefault(flat, code)
         self._terms = matches
         automaton: Any = ahocorasick.Automaton()
         for flat in matches:
@@ -242,7 +244,7 @@ def shipped_terms() -> tuple[Term, ...]:
     terms = []
     for line in [*read_lines("terms_en.txt"), *read_lines("terms_zh.txt")]:
         system, code, term = line.split("\t")
-        terms.append(Term(system, code, clean_term(term)))
+        terms.append((f"{system}:{code}", clean_term(term)))
     return tuple(terms)
 
 

@@ -337,7 +337,7 @@ def open_online(
     def may_leave(phrase: str) -> bool:
         return not any(find_identifiers(phrase, language) for language in ("en", "zh"))
 
-    return OnlineRetriever(services, local, may_leave=may_leave, close=client.aclose)
+    return OnlineRetriever(services, local, may_leave=may_leave)
 
 
 def literature_circuits(

@@ -18,11 +18,10 @@ _PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010ffff"
 _NONCHARACTERS = "\ufdd0-\ufdef\ufffe\uffff" + "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(1, 15)
 )
+_EMOJI = "[#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
 _INVISIBLE = re.compile(
-    f"[{_CONTROL}{_IGNORABLE}{_PRIVATE}{_NONCHARACTERS}\ud800-\udfff\ufe00-\ufe0f]"
-)
-_EMOJI = re.compile(
-    "[#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
+    f"[{_CONTROL}{_IGNORABLE}{_PRIVATE}{_NONCHARACTERS}\ud800-\udfff\ufe00-\ufe0d]"
+    f"|(?<!{_EMOJI})[\ufe0e\ufe0f]"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNUSUAL = re.compile(
@@ -30,7 +29,7 @@ _UNUSUAL = re.compile(
     "\u3000-\u302f\u3400-\u9fff\uff01-\uff9f]"
 )
 """Neither ASCII, Latin, Greek, punctuation, symbol nor Chinese; a text without any needs no change."""
-_LINE_END = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+LINE_END = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
 # What occurs only in the strings of a JSON text: fences, <|im_start|>, <s>, <start_of_turn>, <<SYS>>; the blank of
 # SentencePiece.
@@ -50,9 +49,14 @@ def neutralise(text: str) -> str:
     other than one after an emoji; write line ends as `\\n`. Tabs stay. Idempotent."""
     if not _UNUSUAL.search(text):
         return text
-    if _SURROGATE.search(text):
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
-    return _INVISIBLE.sub(_keep_selector, _LINE_END.sub("\n", text))
+    return _INVISIBLE.sub("", LINE_END.sub("\n", join_surrogates(text)))
+
+
+def join_surrogates(text: str) -> str:
+    """Replace surrogates in pairs by the characters that they stand for, and remove lone ones."""
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
 
 
 def inert(json_text: str) -> str:
@@ -65,11 +69,3 @@ def inert(json_text: str) -> str:
         )
     json_text = _BRACKETED.sub("\\\\u005b", json_text)
     return _SPEAKER.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", json_text)
-
-
-def _keep_selector(match: re.Match[str]) -> str:
-    at, char = match.start(), match.group()
-    after_emoji = (
-        char in "\ufe0e\ufe0f" and at > 0 and _EMOJI.match(match.string, at - 1)
-    )
-    return char if after_emoji else ""

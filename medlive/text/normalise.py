@@ -9,13 +9,10 @@ from functools import lru_cache
 from typing import Literal
 
 from medlive.text.lists import read_lists
-from medlive.text.neutral import neutralise
+from medlive.text.neutral import LINE_END, join_surrogates, neutralise
 
 Language = Literal["en", "zh", "other", "unknown"]
 
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
-_LINE_END = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
@@ -66,11 +63,7 @@ _ADDRESS = re.compile(r"https?://\S+")
 
 def strip_unstorable(text: str) -> str:
     """Remove what PostgreSQL cannot store (NUL, lone surrogates), and join surrogate pairs."""
-    if not _UNSTORABLE.search(text):
-        return text
-    if _SURROGATE.search(text):
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
-    return text.replace("\x00", "")
+    return join_surrogates(text).replace("\x00", "")
 
 
 def normalise(text: str) -> str:
@@ -81,7 +74,7 @@ def normalise(text: str) -> str:
     if text.isascii() and text.isprintable() and "  " not in text:
         return text.strip()
     text = strip_unstorable(text)
-    text = _LINE_END.sub("\n", text)
+    text = LINE_END.sub("\n", text)
     text = _INVISIBLE.sub("", text)
     text = unicodedata.normalize("NFC", text)
     text = _BLANKS.sub(" ", text)

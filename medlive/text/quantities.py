@@ -19,17 +19,10 @@ _TABLE = tomllib.loads(
 )
 
 
-class Unit(NamedTuple):
-    """A unit of measure."""
-
-    kind: str  # What it measures
-    size: float  # In the base unit of its kind
-    spelt: str  # A regular expression, without groups of its own
-
-
-_UNITS = {name: Unit(*row) for name, row in _TABLE["units"].items()}
+_UNITS: dict[str, tuple[str, float, str]] = _TABLE["units"]
+"""Unit → what it measures, its size in the base unit of that kind, and how it is spelt."""
 _UNIT_NAMES = tuple(_UNITS)
-_SPELT_UNITS = "|".join(f"({unit.spelt})" for unit in _UNITS.values())
+_SPELT_UNITS = "|".join(f"({spelt})" for _, _, spelt in _UNITS.values())
 _UNIT = re.compile(rf"\s?-?\s?(?:{_SPELT_UNITS})(?:(?<![a-z])|(?![a-z]))")
 _RANGE = re.compile(r"\s?(?:-|~|–|至|到|\bto\b|\bor\b|或|、)\s?(?=[\d.])")
 _LOOSE = 0.04
@@ -141,8 +134,8 @@ def measured(quantity: Quantity) -> tuple[str | None, float]:
     """What a quantity measures ("mass") and its size in that kind's base unit; (None, value) without a unit."""
     if quantity.unit is None:
         return None, quantity.value
-    unit = _UNITS[quantity.unit]
-    return unit.kind, quantity.value * unit.size
+    kind, size, _ = _UNITS[quantity.unit]
+    return kind, quantity.value * size
 
 
 def plain_digits(text: str) -> str:
@@ -385,8 +378,8 @@ class _Sources:
         if unit is None:
             return units is not None or self._is_short_year(value)
         if units is not None:
-            kinds = {_UNITS[other].kind for other in units if other}
-            if None in units or unit in units or _UNITS[unit].kind not in kinds:
+            kinds = {_UNITS[other][0] for other in units if other}
+            if None in units or unit in units or _UNITS[unit][0] not in kinds:
                 return True
         return self.measures(number) or self._is_short_year(value)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -80,7 +80,7 @@ class Thread:
     tags: tuple[str, ...]
     # None when unknown, which is a state of its own and no date
     posted_at: datetime | None
-    messages: tuple[Message, ...] = field(default=())
+    messages: tuple[Message, ...] = ()
 
     def message(self, message_id: str) -> Message | None:
         """The message of that id, or None."""

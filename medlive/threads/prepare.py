@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from medlive.deidentify.detect import (
-    IdentifierKind,
+    Identifier,
     find_identifiers,
     redact,
     redact_part,
@@ -17,28 +17,17 @@ from medlive.threads.model import Thread
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 
 
-class FoundIdentifier(NamedTuple):
-    """The place of an identifier in a thread: offsets into the original text, never the words."""
-
-    message: int | None  # The number of the message, from 0; None for the title
-    kind: IdentifierKind
-    start: int
-    end: int
-
-
-def thread_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
-    """Find the identifiers in the title and each message, in order.
+def thread_identifiers(thread: Thread) -> list[list[Identifier]]:
+    """Find the identifiers in the title, and in each message, in order.
 
     The texts are not normalised, so that the offsets match what is stored, and each is read by its own script,
     whatever the thread's language.
     """
-    texts = [(None, thread.title)]
     identifiers = []
-    for place, text in [*texts, *enumerate(m.text for m in thread.messages)]:
+    for text in [thread.title, *(message.text for message in thread.messages)]:
         language = "zh" if _HAN.search(text) else "en"
-        for kind, start, end, _ in find_identifiers(text, language):
-            identifiers.append(FoundIdentifier(place, kind, start, end))
-    return tuple(identifiers)
+        identifiers.append(find_identifiers(text, language))
+    return identifiers
 
 
 def normalised(thread: Thread) -> Thread:

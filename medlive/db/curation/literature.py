@@ -1,9 +1,8 @@
 """What literature services answered, shared by all workers of an instance."""
 
-from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from medlive.db.mapping import find_rows, read_column, read_value, run_sql
+from medlive.db.mapping import find_row, read_column, read_value, run_sql
 from medlive.db.session import Database
 from medlive.db.tables.literature import LiteratureAnswerRow
 
@@ -22,8 +21,7 @@ _HOLD_BACK = """
         greatest(literature_turns.next_at, clock_timestamp() + make_interval(secs => :wait_s))
 """
 _SAVE = """
-    INSERT INTO literature_answers (key, service, body)
-    SELECT key, :service, body FROM unnest(CAST(:keys AS text[]), CAST(:bodies AS bytea[])) AS answer (key, body)
+    INSERT INTO literature_answers (key, service, body) VALUES (:key, :service, :body)
     ON CONFLICT (key) DO UPDATE SET body = excluded.body, fetched_at = now()
 """
 BATCH = 1000
@@ -38,23 +36,18 @@ class PostgresAnswers:
         self._database = database
         self._age = timedelta(days=days)
 
-    async def load(self, keys: Collection[str]) -> dict[str, bytes]:
+    async def load(self, key: str) -> bytes | None:
         """See AnswerStore."""
-        recent = (
-            "WHERE key = ANY (:keys) AND fetched_at > now() - CAST(:age AS interval)"
-        )
-        values = {"keys": list(keys), "age": self._age}
+        recent = "WHERE key = :key AND fetched_at > now() - CAST(:age AS interval)"
+        values = {"key": key, "age": self._age}
         async with self._database.read() as session:
-            answers = await find_rows(session, LiteratureAnswerRow, recent, **values)
-        return {answer.key: answer.body for answer in answers}
+            answer = await find_row(session, LiteratureAnswerRow, recent, **values)
+        return None if answer is None else answer.body
 
-    async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
+    async def save(self, service: str, key: str, body: bytes) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
-        # In order, so that two workers never wait for one another.
-        keys = sorted(answers)
-        bodies = [answers[key] for key in keys]
         async with self._database.begin() as session:
-            await run_sql(session, _SAVE, service=service, keys=keys, bodies=bodies)
+            await run_sql(session, _SAVE, service=service, key=key, body=body)
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """See AnswerStore; the database's clock counts."""

@@ -31,7 +31,7 @@ from medlive.threads.model import Message, Role, Thread
 
 if TYPE_CHECKING:
     # Its word lists take a tenth of a second, which `medlive status` need not wait for.
-    from medlive.threads.prepare import FoundIdentifier
+    from medlive.deidentify.identifiers import Identifier
 
 
 class Revision(NamedTuple):
@@ -272,25 +272,29 @@ async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]
 async def save_identifiers(
     session: AsyncSession,
     saved: Sequence[SavedThread],
-    identifiers_of: Sequence[Sequence["FoundIdentifier"]],
+    identifiers_of: Sequence[Sequence[Sequence["Identifier"]]],
 ) -> int:
-    """Keep where the raw text of new and revised threads names people and places; return how many there are."""
+    """Keep where the raw text of new and revised threads names people and places; return how many there are.
+
+    `identifiers_of` is each thread's, of its title and then of each message. Only their places are kept, never their
+    words.
+    """
     rows = []
     done: set[int] = set()
     for thread, identifiers in zip(saved, identifiers_of, strict=True):
         if thread.status == "unchanged" or thread.revision_pk in done:
             continue
         done.add(thread.revision_pk)
-        for identifier in identifiers:
-            message = identifier.message
-            row = {
-                "revision_id": thread.revision_pk,
-                "message": 0 if message is None else message + 1,
-                "start_at": identifier.start,
-                "end_at": identifier.end,
-                "kind": identifier.kind,
-            }
-            rows.append(row)
+        for number, of_text in enumerate(identifiers):
+            for identifier in of_text:
+                row = {
+                    "revision_id": thread.revision_pk,
+                    "message": number,
+                    "start_at": identifier.start,
+                    "end_at": identifier.end,
+                    "kind": identifier.kind,
+                }
+                rows.append(row)
     await insert_rows(session, IdentifierRow, rows, skip_known=True)
     return len(rows)
 

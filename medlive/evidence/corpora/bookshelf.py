@@ -19,6 +19,7 @@ from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
 from medlive.evidence.corpora.parsing.text import is_retracted_title
 from medlive.evidence.corpora.parsing.xml import (
     ELEMENTS,
+    NO_ELEMENT,
     child_of,
     first_below,
     flat,
@@ -90,14 +91,16 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
 def _chapter(
     root: Element,
     part: Element,
-    book: Element | None,
+    book: Element,
     name: str,
     shelf: str | None,
 ) -> Document:
     """The chapter without its sections."""
     article = child_of(child_of(part, "front"), "article-meta")
     meta = child_of(part, "book-part-meta")
-    meta = article if meta is None else meta
+    if meta is NO_ELEMENT:
+        meta = article
+    is_article = article is not NO_ELEMENT
     title = flat(child_of(child_of(meta, "title-group"), "title", "article-title"))
     whole = flat(child_of(child_of(book, "book-title-group"), "book-title"))
     if not title or (whole and _GENERAL_TITLE.fullmatch(title)):
@@ -105,8 +108,8 @@ def _chapter(
     file = PurePosixPath(name)
     stem = file.name if "#" in name else file.stem
     identity, url = _address(meta, book, shelf, stem)
-    published = _published(meta, is_article=article is not None)
-    if published is None and article is None:
+    published = _published(meta, is_article=is_article)
+    if published is None and not is_article:
         published = _published(book, is_article=False)
     named = part.get("xml:lang") or root.get("xml:lang") or ""
     language = named.lower().partition("-")[0]
@@ -119,13 +122,13 @@ def _chapter(
         language=language if is_told else None,
         published=published,
         url=url,
-        licence=_licence(meta) or _licence(book),
+        licence=_licence(meta) or _licence(book) or None,
     )
 
 
 def _address(
-    meta: Element | None,
-    book: Element | None,
+    meta: Element,
+    book: Element,
     shelf: str | None,
     stem: str,
 ) -> tuple[str, str]:
@@ -149,19 +152,19 @@ def _address(
     return stem, ""
 
 
-def _own_link(meta: Element | None) -> str | None:
+def _own_link(meta: Element) -> str | None:
     """The chapter's own number in the Bookshelf, in its link to itself."""
-    for element in () if meta is None else meta.iter():
+    for element in meta.iter():
         number = _NBK.search(element.get(_XLINK, ""))
         if number and local(element.tag) == "self-uri":
             return number[0]
     return None
 
 
-def _identifiers(meta: Element | None, *names: str) -> dict[str, str]:
+def _identifiers(meta: Element, *names: str) -> dict[str, str]:
     """Kind → the first identifier of it."""
     identifiers: dict[str, str] = {}
-    for child in [] if meta is None else meta:
+    for child in meta:
         text = (child.text or "").strip()
         if text and local(child.tag) in names:
             kind = next(filter(None, map(child.get, _ID_TYPES)), "")
@@ -170,7 +173,7 @@ def _identifiers(meta: Element | None, *names: str) -> dict[str, str]:
     return identifiers
 
 
-def _published(meta: Element | None, *, is_article: bool) -> date | None:
+def _published(meta: Element, *, is_article: bool) -> date | None:
     """The day from which these words could be read.
 
     A chapter is read as it was last revised. An article stays as it was published: on the electronic day, else by
@@ -178,7 +181,7 @@ def _published(meta: Element | None, *, is_article: bool) -> date | None:
     """
     days = []
     electronic = []
-    for child in [] if meta is None else meta:
+    for child in meta:
         whole = local(child.tag) in ("pub-history", "history")
         for each in child if whole else [child]:
             known = element_period(each)
@@ -194,19 +197,17 @@ def _published(meta: Element | None, *, is_article: bool) -> date | None:
     return min(electronic or days, default=None)
 
 
-def _licence(meta: Element | None) -> str | None:
+def _licence(meta: Element) -> str:
     permissions = child_of(meta, "permissions")
     licence = child_of(permissions, "license")
-    if licence is not None:
-        for each in licence.iter():
-            shared = _CC.search(each.get(_XLINK) or each.text or "")
-            if shared and shared[3]:
-                return f"CC0-{shared[3]}"
-            if shared:
-                return f"CC-{shared[1].upper()}-{shared[2]}"
-        if words := flat(licence):
-            return words[:200]
-    return flat(child_of(permissions, "copyright-statement"))[:200] or None
+    for each in licence.iter():
+        shared = _CC.search(each.get(_XLINK) or each.text or "")
+        if shared and shared[3]:
+            return f"CC0-{shared[3]}"
+        if shared:
+            return f"CC-{shared[1].upper()}-{shared[2]}"
+    words = flat(licence) or flat(child_of(permissions, "copyright-statement"))
+    return words[:200]
 
 
 def _sections_of(part: Element) -> tuple[list[Section], int]:
@@ -256,7 +257,7 @@ class _Reading:
         untitled: str = "",
     ) -> None:
         own = child_of(element, "title")
-        if own is None:
+        if own is NO_ELEMENT:
             own = child_of(child_of(element, "caption"), "title")
         title = flat(own) or untitled
         if (

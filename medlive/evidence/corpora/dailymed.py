@@ -37,11 +37,11 @@ _MAX_DEPTH = 100
 def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every label with one of the sections that are read."""
     for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
-        number = _value(child_of(root, "setId"), "root")
+        number = child_of(root, "setId").get("root", "")
         sections = tuple(_sections(root))
         day = None
         with suppress(ValueError):
-            stated = _value(child_of(root, "effectiveTime"), "value")
+            stated = child_of(root, "effectiveTime").get("value", "")
             day = date.fromisoformat(stated[:8])
         if not number:
             log.problem(name, "not a structured product label: <setId> is missing")
@@ -72,7 +72,7 @@ def _title(root: Element) -> str:
 
 def _sections(element: Element, depth: int = 0) -> Iterator[Section]:
     for child in element:
-        label = _SECTIONS.get(_value(child_of(child, "code"), "code"))
+        label = _SECTIONS.get(child_of(child, "code").get("code", ""))
         if local(child.tag) == "section" and label is not None:
             text = "\n".join(_lines(child, 0))
             if text:
@@ -93,10 +93,6 @@ def _lines(element: Element, depth: int) -> Iterator[str]:
             if kind == "text" and not len(child) and (child.text or "").strip():
                 yield flat(child)
             yield from _lines(child, depth + 1)
-
-
-def _value(element: Element | None, name: str) -> str:
-    return "" if element is None else element.get(name, "")
 
 
 READER = Reader(

@@ -101,9 +101,8 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
         name = name_below(path, file)
         for frame in _frames(path, file):
             number += 1
-            place = f"{name}, line {frame.line}"
-            if valid.holds(frame, number, place, log):
-                yield from documents_of_record(frame, log, place)
+            if valid.holds(frame, number, name, log):
+                yield from documents_of_record(frame, log, name)
 
 
 def _frames(root: Path, file: Path) -> Iterator[Frame]:
@@ -172,10 +171,11 @@ class _Valid:
         self,
         frame: Frame,
         number: int,
-        place: str,
+        file: str,
         log: ReadLog,
     ) -> bool:
         """Whether the record of that number is the valid one of its article; says in the log why it is not."""
+        place = f"{file}, line {frame.line}"
         article = int(pmid_of(frame.data) or 0)
         if not frame.kind:
             log.problem(place, frame.damage)
@@ -203,14 +203,14 @@ def pmid_of(data: bytes) -> str | None:
 def documents_of_record(
     frame: Frame,
     log: ReadLog,
-    place: str = "line 1",
+    file: str = "",
 ) -> Iterator[Document]:
     """Yield the abstracts of one record, unless it was retracted, is questioned, or has no date.
 
     Args:
         frame: A record with a PMID.
         log: Counts what is left out.
-        place: Where the record stands, as `NAME, line N`.
+        file: The name of the file that it stands in.
     """
     article = pmid_of(frame.data)
     try:
@@ -219,7 +219,7 @@ def documents_of_record(
         line, column = exc.position
         cause = str(exc).partition(":")[0]
         log.problem(
-            f"{place.rpartition(' ')[0]} {frame.line + line - 1}",
+            f"{file}, line {frame.line + line - 1}",
             f"PMID {article}, column {column}: {cause}",
         )
         return
@@ -237,7 +237,10 @@ def documents_of_record(
         log.empty += 1
     elif documents[0].published is None:
         # Undated evidence counts as known at all times, which a new article must not.
-        log.problem(place, f"PMID {article}: no date of publication can be read")
+        log.problem(
+            f"{file}, line {frame.line}",
+            f"PMID {article}: no date of publication can be read",
+        )
     else:
         yield from documents
 

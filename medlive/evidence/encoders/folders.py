@@ -55,14 +55,13 @@ def check_folder(folder: Path) -> None:
     Raises:
         EvidenceUnavailable: naming the file, for a missing or damaged one, and for a model with code of its own.
     """
-    hint = f"put all files of the model into {folder}, or download it: {DOWNLOAD} NAME"
     lacks = ""
-    if "auto_map" in _read_json(folder / "config.json", hint):
+    if "auto_map" in _read_json(folder, "config.json"):
         raise EvidenceUnavailable(
             f"the model in {folder} needs Python code of its own (auto_map in config.json), which is never run",
             hint="choose a model of an architecture that the transformers library has",
         )
-    for module in _modules(folder, hint):
+    for module in _modules(folder):
         kind = str(module.get("type", ""))
         if not kind.startswith("sentence_transformers."):
             raise EvidenceUnavailable(
@@ -80,12 +79,12 @@ def check_folder(folder: Path) -> None:
             "weights (*.safetensors; others are not read, since they could run code)"
         )
     if lacks:
-        raise EvidenceUnavailable(f"{folder} lacks {lacks}", hint=hint)
+        raise _unusable(folder, f"{folder} lacks {lacks}")
     for weights in weights_of(folder):
         if weights.stat().st_size != _stated_size(weights):
-            raise EvidenceUnavailable(
+            raise _unusable(
+                folder,
                 f"{weights} has another size than its header states: it is damaged, or half downloaded",
-                hint=hint,
             )
 
 
@@ -96,7 +95,7 @@ def weights_of(folder: Path) -> list[Path]:
 
 def says_pooling(folder: Path) -> bool:
     """Whether the folder says how the vectors of tokens become one."""
-    kinds = [str(module.get("type")) for module in _modules(folder, "")]
+    kinds = [str(module.get("type")) for module in _modules(folder)]
     return any(kind.endswith("Pooling") for kind in kinds)
 
 
@@ -114,27 +113,33 @@ def folder_digest(folder: Path) -> str:
     return digest_json(digests)
 
 
-def _modules(folder: Path, hint: str) -> list[dict[str, Any]]:
+def _modules(folder: Path) -> list[dict[str, Any]]:
     """The modules that a sentence-transformers folder is made of; none for a plain model."""
     if not (folder / "modules.json").is_file():
         return []
-    modules = _read_json(folder / "modules.json", hint)
+    modules = _read_json(folder, "modules.json")
     return [module for module in modules if isinstance(module, dict)]
 
 
-def _read_json(place: Path, hint: str) -> Any:
+def _read_json(folder: Path, name: str) -> Any:
     """Read an object or a list."""
+    place = folder / name
     try:
         value = json.loads(place.read_bytes())
     except FileNotFoundError as exc:
-        raise EvidenceUnavailable(
-            f"{place.parent} lacks {place.name}", hint=hint
-        ) from exc
+        raise _unusable(folder, f"{folder} lacks {name}") from exc
     except (OSError, ValueError, RecursionError) as exc:
-        raise EvidenceUnavailable(f"{place} cannot be read: {exc}", hint=hint) from exc
+        raise _unusable(folder, f"{place} cannot be read: {exc}") from exc
     if not isinstance(value, dict | list):
-        raise EvidenceUnavailable(f"{place} holds a {type(value).__name__}", hint=hint)
+        raise _unusable(folder, f"{place} holds a {type(value).__name__}")
     return value
+
+
+def _unusable(folder: Path, message: str) -> EvidenceUnavailable:
+    return EvidenceUnavailable(
+        message,
+        hint=f"put all files of the model into {folder}, or download it: {DOWNLOAD} NAME",
+    )
 
 
 def _stated_size(weights: Path) -> int | None:

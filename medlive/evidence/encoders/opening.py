@@ -1,5 +1,7 @@
 """Open the encoder or the reranker that a name means."""
 
+from pathlib import Path
+
 from medlive.errors import UsageError
 from medlive.evidence.encoders.folders import find_folder
 from medlive.evidence.encoders.model import Encoder, EncoderIdentity, Reranker
@@ -42,8 +44,10 @@ def open_reranker(name: str, *, settings: EncoderSettings) -> Reranker:
     Raises as `open_encoder` does.
     """
     table = settings.table()
-    model = table.get(name) or EncoderModel(query=name, reranker=name)
-    if not model.reranker or (name not in table and "/" not in name):
+    model = table.get(name)
+    if model is None and ("/" in name or Path(name).is_dir()):
+        model = EncoderModel(query=name, reranker=name)
+    if model is None or not model.reranker:
         with_one = [each for each, entry in table.items() if entry.reranker]
         raise UsageError(
             f"{name!r} has no reranker: {', '.join(with_one)} have one",

@@ -53,6 +53,9 @@ class SentenceEncoder:
         loaded = [_load(folder, model, settings) for folder in folders]
         digests = list(map(folder_digest, folders))
         self._query, self._passage = loaded[0], loaded[-1]
+        # Set at each call, since one model may encode both.
+        self._query_tokens = model.query_tokens or self._query.max_seq_length
+        self._passage_tokens = model.passage_tokens or self._passage.max_seq_length
         dimensions = {m.get_embedding_dimension() for m in loaded}
         if len(dimensions) > 1 or len(set(digests)) < len(digests):
             raise EvidenceUnavailable(
@@ -83,14 +86,9 @@ class SentenceEncoder:
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), in the order of the texts."""
-        model = self._model
-        encode = partial(self._query.encode_query, prompt=model.query_prompt)
-        return self._encode(
-            encode,
-            self._query,
-            list(map(cleaned, texts)),
-            model.query_tokens,
-        )
+        encode = partial(self._query.encode_query, prompt=self._model.query_prompt)
+        cleaned_texts = list(map(cleaned, texts))
+        return self._encode(encode, self._query, cleaned_texts, self._query_tokens)
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, dimension) of (title, text), in the order of the pairs."""
@@ -105,7 +103,7 @@ class SentenceEncoder:
             # The library looks for a prompt named "document" first, which it adds itself.
             prompt = self._passage.prompts.get("passage")
         encode = partial(self._passage.encode_document, prompt=prompt)
-        return self._encode(encode, self._passage, texts, self._model.passage_tokens)
+        return self._encode(encode, self._passage, texts, self._passage_tokens)
 
     def _encode(
         self,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, zip_longest
-from typing import NamedTuple
 
 from medlive.evidence.excerpts.excerpt import excerpt, render
 from medlive.evidence.excerpts.sentences import Sentence, split_sentences
@@ -73,21 +72,13 @@ class ShownPassage:
         return ((self.hits[0].passage.id, quote),)
 
 
-class Selection(NamedTuple):
-    """The passages for a case."""
-
-    passages: tuple[ShownPassage, ...]  # The best first
-    hits: tuple[tuple[Hit, ...], ...]
-    """For each claim its hits, one of a section, each with what is shown of it."""
-
-
 def select(
     wanted: Sequence[Sequence[str]],
     hits: Sequence[Sequence[Hit]],
     *,
     most: int,
     tokens: int,
-) -> Selection:
+) -> tuple[list[ShownPassage], list[list[Hit]]]:
     """Choose what is shown of the hits of all claims.
 
     Args:
@@ -98,6 +89,7 @@ def select(
         tokens: The most that all passages may cost together (`ShownPassage.tokens`).
 
     Returns:
+        The passages, the best first; and for each claim its hits, one of a section, each with what is shown of it.
         The same for the same arguments; claims that find the same passage share it.
     """
     case = _Case(wanted, hits, most, tokens)
@@ -107,7 +99,7 @@ def select(
         case.show(identity, width * UNITS)
     for identity in case.phrases:
         case.widen(identity)
-    return case.selection()
+    return case.passages(), case.hits()
 
 
 Pieces = dict[str, tuple[Sentence, ...]]
@@ -251,10 +243,9 @@ class _Case:
             previous = passage
         return joined
 
-    def selection(self) -> Selection:
-        """What was chosen."""
+    def passages(self) -> list[ShownPassage]:
+        """The sections of which something is shown."""
         passages = []
-        shown: dict[str, str] = {}
         for section, pieces in self._sections.items():
             if not pieces:
                 continue
@@ -263,25 +254,24 @@ class _Case:
             for stretch in stretches:
                 before = f"{readable.pop()}\n" if stretch.joins else ""
                 readable.append(before + stretch.words)
-            hits = []
-            for hit in self._in_order(pieces):
-                shown[hit.passage.id] = words = render(pieces[hit.passage.id])
-                hits.append(replace(hit, shown=words))
             passage = ShownPassage(
                 id=section,
                 title=self._titles[section],
                 text=render(stretches),
                 stretches=tuple(readable),
-                hits=tuple(hits),
+                hits=tuple(map(self._with_words, self._in_order(pieces))),
             )
             passages.append(passage)
-        claims = []
-        for own in self._own:
-            hits = []
-            for hit in own:
-                hits.append(replace(hit, shown=shown.get(hit.passage.id, "")))
-            claims.append(tuple(hits))
-        return Selection(tuple(passages), tuple(claims))
+        return passages
+
+    def hits(self) -> list[list[Hit]]:
+        """Each claim's hits."""
+        return [list(map(self._with_words, hits)) for hits in self._own]
+
+    def _with_words(self, hit: Hit) -> Hit:
+        """The hit with what is shown of its passage."""
+        pieces = self._sections.get(hit.passage.section_id, {})
+        return replace(hit, shown=render(pieces.get(hit.passage.id, ())))
 
 
 def _cost(title: str, text: str) -> int:

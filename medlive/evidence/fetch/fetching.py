@@ -4,6 +4,7 @@ In the folder: `files/` (complete and checked), `parts/` (half files, for the ne
 ledger). A kill at any moment loses nothing but seconds: a file appears in `files/` in one step.
 """
 
+import csv
 import gzip
 import hashlib
 import shutil
@@ -16,6 +17,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from medlive.clock import now
+from medlive.errors import BadInput, UsageError
 from medlive.evidence.client import Client, FetchFailed, NotPublished
 from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.fetch.layouts import LAYOUTS
@@ -86,7 +88,12 @@ async def make_plan(
     """
     ledger = _ledger_of(source, folder, selection)
     list_files, _ = LAYOUTS[source.publisher]
-    listed = await list_files(client, source)
+    try:
+        listed = await list_files(client, source)
+    except (ValueError, OverflowError, csv.Error) as exc:
+        raise FetchFailed(
+            f"{source.address} has no list of files that can be read: {exc}"
+        ) from exc
     names = set()
     wanted = []
     for file in listed:
@@ -117,10 +124,17 @@ async def run_plan(
         tick: Gets the bytes fetched so far and about how many there will be.
 
     Raises:
+        UsageError: if the folder cannot be made.
         DiskFull: if the disk is full; what is complete stays.
         Locked: if another process fetches into the folder.
     """
-    plan.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    try:
+        plan.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise UsageError(
+            f"{plan.folder} cannot be written: {exc.strerror}",
+            hint="name a folder that you may write: --to FOLDER",
+        ) from exc
     with exclusive(plan.folder / _LOCK):
         done = Outcome(plan, _ledger_of(plan.source, plan.folder, plan.selection))
         saved_at = 0.0
@@ -243,7 +257,7 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
     """The folder's ledger; an empty one where nothing of this selection was fetched."""
     ledger = read_ledger(folder) if folder.is_dir() else None
     if ledger is not None and ledger.source != source.name:
-        raise FetchFailed(
+        raise BadInput(
             f"{folder} holds {ledger.source}, not {source.name}",
             hint="name another folder",
         )

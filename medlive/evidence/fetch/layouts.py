@@ -84,7 +84,7 @@ async def list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
         changed = ""
         for title, value in row.items():
             if title and title.startswith("Last Updated"):
-                changed = value
+                changed = value or ""
         url = urljoin(source.files, name)
         return [
             RemoteFile(

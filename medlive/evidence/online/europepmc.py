@@ -17,12 +17,10 @@ from medlive.evidence.online.service import (
     Unreadable,
     in_the_past,
     not_expected,
-    passages_by,
 )
 from medlive.evidence.passage import Passage
 
 ADDRESS = "https://www.ebi.ac.uk/europepmc/webservices/rest"
-LICENCE = "Europe PMC terms; the abstract is its publisher's"
 _NO_EVIDENCE = frozenset(
     {
         "retracted publication",
@@ -57,6 +55,7 @@ class EuropePMC(Literature):
     """Europe PMC's articles."""
 
     name = "europepmc"
+    licence = "Europe PMC terms; the abstract is its publisher's"
     address: str = ADDRESS
 
     async def search(
@@ -80,7 +79,7 @@ class EuropePMC(Literature):
         }
         stored = await self.ask(f"{self.address}/searchPOST", form, read_search)
         documents = filter(None, map(document_of, json.loads(stored)))
-        return passages_by(documents, self.name, LICENCE, not_after)
+        return self.passages(documents, not_after)
 
 
 def read_search(body: bytes) -> bytes:
@@ -126,6 +125,5 @@ def document_of(article: Mapping[str, Any]) -> Document | None:
         sections=(Section("", abstract),),
         published=published,
         url=f"https://europepmc.org/article/{words['source']}/{words['id']}",
-        licence=LICENCE,
         continuous=True,
     )

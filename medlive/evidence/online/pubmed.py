@@ -21,7 +21,6 @@ from medlive.evidence.online.service import (
     Unreadable,
     in_the_past,
     not_expected,
-    passages_by,
 )
 from medlive.evidence.passage import Passage
 
@@ -44,6 +43,7 @@ class PubMed(Literature):
     """PubMed's articles."""
 
     name = "pubmed"
+    licence = LICENCE
     api_key: str = ""  # An API key; empty for none
     address: str = ADDRESS
 
@@ -92,7 +92,7 @@ class PubMed(Literature):
         for article in articles:
             if article in records:
                 documents += documents_of_record(records[article], ReadLog())
-        return passages_by(documents, self.name, LICENCE, not_after)
+        return self.passages(documents, not_after)
 
 
 def read_search(body: bytes) -> bytes:

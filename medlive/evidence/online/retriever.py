@@ -6,13 +6,7 @@ as its plain words, and not at all where an identifier of a person is found in i
 
 import asyncio
 import re
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Coroutine,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -36,9 +30,6 @@ _ARTICLE = re.compile(
     r"https://(?:pubmed\.ncbi\.nlm\.nih\.gov/|europepmc\.org/article/MED/)(\d+)/?"
 )
 
-SIDES: Mapping[str, Side] = {"pubmed": Side.PUBMED, "europepmc": Side.EUROPEPMC}
-"""Service → the side as which its hits are recorded."""
-
 
 class OnlineRetriever:
     """The `Retriever` over literature services and, where there is one, a local index."""
@@ -49,20 +40,17 @@ class OnlineRetriever:
         local: Retriever | None,
         *,
         may_leave: Callable[[str], bool],
-        close: Callable[[], Awaitable[None]],
     ) -> None:
         """At least one service.
 
         Args:
-            services: Asked for every phrase.
+            services: Asked for every phrase; they share a client.
             local: The local index; None for none.
             may_leave: Whether a phrase names nobody.
-            close: Closes the services' connections.
         """
         self.services = tuple(services)
         self._local = local
         self._may_leave = may_leave
-        self._close = close
         # Services have no digest, so their passages are stored with each verdict.
         own = IndexIdentity(
             retriever="",
@@ -105,7 +93,7 @@ class OnlineRetriever:
 
     async def aclose(self) -> None:
         """Close the connections to the services."""
-        await self._close()
+        await self.services[0].client.aclose()
 
     async def _ask(
         self,
@@ -120,7 +108,7 @@ class OnlineRetriever:
                 continue
             for service in self.services:
                 search = service.search(words, most=ARTICLES, not_after=not_after)
-                searches[SIDES[service.name], number] = search
+                searches[Side(service.name), number] = search
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {

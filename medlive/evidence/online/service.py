@@ -5,7 +5,7 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import date
 from typing import ClassVar, Protocol
@@ -46,18 +46,14 @@ def not_expected(body: bytes, cause: str) -> TryAgain:
     return TryAgain(f"the answer is {'a web page' if page else cause}")
 
 
-class Refused(Unreadable):
-    """The service answers no request from here: the address, the network or the key is refused."""
-
-
 class AnswerStore(Protocol):
     """Keeps answers, and the turns of all workers at a service."""
 
-    async def load(self, keys: Collection[str]) -> dict[str, bytes]:
-        """Return those of the answers that are stored and recent enough, by key."""
+    async def load(self, key: str) -> bytes | None:
+        """Return the answer of that key, if it is stored and recent enough."""
 
-    async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
-        """Store what was read from answers, by key."""
+    async def save(self, service: str, key: str, body: bytes) -> None:
+        """Store what was read from an answer."""
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """Reserve the next request to a service, over all workers; return the seconds to wait for it."""
@@ -91,7 +87,8 @@ class Literature(ABC):
     gate: Gate  # Keeps requests from the service while it is away
     _: KW_ONLY
     contact: str  # The operator's e-mail address
-    name: ClassVar[str]
+    name: ClassVar[str]  # Of its corpus, and of the side as which its hits are recorded
+    licence: ClassVar[str]  # Of documents that name none
 
     @property
     def interval_s(self) -> float:
@@ -133,11 +130,11 @@ class Literature(ABC):
         """
         shown = {name: text for name, text in form.items() if name not in _SECRETS}
         key = digest_json({"service": self.name, "address": address, "form": shown})
-        stored = await self.store.load([key])
-        if key not in stored:
-            stored = {key: await self.fetch(address, form, read)}
-            await self.store.save(self.name, stored)
-        return stored[key]
+        body = await self.store.load(key)
+        if body is None:
+            body = await self.fetch(address, form, read)
+            await self.store.save(self.name, key, body)
+        return body
 
     async def fetch(
         self,
@@ -163,9 +160,6 @@ class Literature(ABC):
                 cause = f"no answer ({type(exc).__name__})"
             except TryAgain as exc:
                 cause = str(exc)
-            except Refused as exc:
-                await self.gate.refused(str(exc))
-                raise self._away(str(exc)) from exc
             except Unreadable as exc:
                 await self.gate.answered()
                 raise self._away(str(exc)) from exc
@@ -195,43 +189,38 @@ class Literature(ABC):
             await self.store.hold_back(self.name, wait_s)
         if answer.status in RETRIED_STATUSES:
             raise TryAgain(f"status {answer.status}")
+        # The service answers no request from here: the address, the network or the key is refused.
+        refusal = "" if answer.status in (200, 400) else f"status {answer.status}"
         if b"api key invalid" in answer.body[:1000].lower():
-            raise Refused("the API key is not valid")
-        if answer.status != 200:
-            kind = Unreadable if answer.status == 400 else Refused
-            raise kind(f"status {answer.status}")
+            refusal = "the API key is not valid"
+        if refusal:
+            await self.gate.refused(refusal)
+            raise self._away(refusal)
+        if answer.status == 400:
+            raise Unreadable("status 400")
         if len(answer.body) > LITERATURE_BYTES:
             raise Unreadable(f"more than {LITERATURE_BYTES} bytes")
         return read(answer.body)
+
+    def passages(
+        self,
+        documents: Iterable[Document],
+        day: date | None,
+    ) -> list[Passage]:
+        """Cut the documents that were published by a day (None: any), in their order; an undated one may be younger."""
+        passages: list[Passage] = []
+        for document in documents:
+            published = document.published
+            if published is not None and (day is None or published <= day):
+                pieces = passages_of(document, corpus=self.name, licence=self.licence)
+                passages += filter(None, pieces)
+        return passages
 
     def _away(self, cause: str) -> LiteratureUnavailable:
         return LiteratureUnavailable(
             f"{self.name} gave no usable answer: {cause}",
             hint="the threads concerned are retried; [evidence] online = [] does without it",
         )
-
-
-def passages_by(
-    documents: Iterable[Document],
-    corpus: str,
-    licence: str,
-    day: date | None,
-) -> list[Passage]:
-    """Cut the documents that were published by a day; an undated one may be younger.
-
-    Args:
-        documents: In the service's order.
-        corpus: The service's name.
-        licence: Of documents that name none.
-        day: The last day; None for any.
-    """
-    passages: list[Passage] = []
-    for document in documents:
-        published = document.published
-        if published is not None and (day is None or published <= day):
-            pieces = passages_of(document, corpus=corpus, licence=licence)
-            passages += filter(None, pieces)
-    return passages
 
 
 def in_the_past(day: date | None) -> date | None:

@@ -324,7 +324,7 @@ async def store_threads(
     identifiers = []
     for done, thread in zip(saved, kept, strict=True):
         is_same = done.status == "unchanged"
-        identifiers.append(() if is_same else thread_identifiers(thread))
+        identifiers.append([] if is_same else thread_identifiers(thread))
     await save_identifiers(session, saved, identifiers)
     counts = Counter[str](done.status for done in saved)
     counts[TAKEN_DOWN] = len(threads) - len(kept)

@@ -26,6 +26,7 @@ from medlive.db.threads.threads import (
     save_identifiers,
     save_threads,
 )
+from medlive.deidentify.identifiers import Identifier
 from medlive.errors import BadInput, ServiceUnavailable, describe
 from medlive.guard.bounds import MESSAGE_CHARS
 from medlive.sources.archive import ArchiveWriter, read_page
@@ -44,7 +45,7 @@ from medlive.sources.ledger import (
     SkipReason,
 )
 from medlive.sources.source import ListEntry, Page, ProblemKind
-from medlive.threads.prepare import FoundIdentifier, thread_identifiers
+from medlive.threads.prepare import thread_identifiers
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class PostgresLedger:
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
-        self._identifiers: dict[str, tuple[FoundIdentifier, ...]] = {}
+        self._identifiers: dict[str, list[list[Identifier]]] = {}
         self._robots_saved = 0
         self._saved_requests: Counter[str] = Counter()
 

@@ -315,6 +315,7 @@ def _truncate(place: Path) -> None:
         "list",
         "field",
         "climbs",
+        "long",
         "format",
         "format2",
         "parameters",
@@ -345,6 +346,9 @@ def test_a_damaged_or_foreign_index_is_refused_with_a_hint(
             _edit_manifest(index, passages="many")
         case "climbs":
             _edit_manifest(index, data="../a")
+        case "long":
+            name = {"path": "x" * 300, "size": 1, "digest": "sha256:"}
+            _edit_manifest(index, files=[name])
         case "format":
             _edit_manifest(index, format_version=99)
             expected = IndexOutdated

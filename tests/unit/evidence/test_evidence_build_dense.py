@@ -131,6 +131,7 @@ def test_vectors_of_other_encoders_stay_until_they_are_pruned(tmp_path: Path) ->
     for encoder in (first, second, first):
         build_index([a], index, plan=plan(encoder))
     assert len(first.passages) == 40
+    (index / "vectors" / "stray").touch()
     assert [place.name for place in prune(index)] == [
         VectorStore(tmp_path / "x", second.identity).folder.name
     ]
@@ -378,6 +379,10 @@ def test_the_retriever_is_described_in_a_line_with_what_is_missing(
     assert (
         describe_retriever(index, reachable)
         == f"BM25 + hashing for en, zh, index default of {day}"
+    )
+    build_index([corpus], index, plan=index_plan(HashingEncoder(), where="mine"))
+    assert describe_retriever(index, own).startswith(
+        f"none: index default of {day} needs encoder hashing ('mine' is not an encoder"
     )
 
 

@@ -2,10 +2,16 @@
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from medlive.evidence.build import build_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.plan import WORDS_ALONE
 from tests.support.instance import Instance
 
 WORDS = (
@@ -93,6 +99,28 @@ def test_the_commands_say_which_retriever_runs_and_why(
     assert "as they were built" in instance.here("evidence", "verify").err
 
 
+class LastReranker:
+    """Likes the last passage best."""
+
+    name = "last"
+    digest = "sha256:" + "d" * 64
+
+    def score(
+        self, query: str, pairs: Sequence[tuple[str, str]]
+    ) -> NDArray[np.float32]:
+        return np.arange(len(pairs), dtype=np.float32)
+
+
+def test_a_list_says_what_was_measured_of_a_reranker(
+    tmp_path: Path, corpus: Path
+) -> None:
+    plan = WORDS_ALONE._replace(reranker=LastReranker())
+    build_index([open_corpus(corpus)], tmp_path / "evidence" / "default", plan=plan)
+    listed = Instance(tmp_path, None).here("evidence", "list").out
+    assert "reranker last is" in listed
+    assert "at 1.000" in listed
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -103,6 +131,7 @@ def test_the_commands_say_which_retriever_runs_and_why(
             3,
             "MedCPT-Cross-Encoder was not found",
         ),
+        (("search", "fever", "--online", "--index", "x"), 2, "leave out --index"),
         (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
         (
             ("models", "medcpt", "--require"),

@@ -27,6 +27,7 @@ from medlive.evidence.corpora.parsing.text import clean, language_of, published_
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.registry import READERS, open_corpus
 from medlive.evidence.passage import Passage
+from medlive.guard.bounds import ARCHIVE_MEMBER_BYTES
 
 PAGE = """<?xml version="1.0" encoding="UTF-8"?>
 <Document id="7" source="Here" url="http://example.org/gout"><Focus>Gout</Focus><QAPairs>
@@ -87,9 +88,8 @@ def test_medquad_folder_reads_as_its_archive(tmp_path: Path) -> None:
 
 
 def test_hostile_archive_members_are_reported_and_the_rest_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(members_module, "ARCHIVE_MEMBER_BYTES", 10_000)
     bomb = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><Document><Focus>&b;</Focus></Document>'
     archive = tmp_path / "hostile.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
@@ -97,13 +97,13 @@ def test_hostile_archive_members_are_reported_and_the_rest_is_read(
             "../../escape.xml": PAGE.encode(),
             "/etc/absolute.xml": PAGE.encode(),
             "bomb.xml": bomb.encode(),
-            "deep.xml": b"<a>" * 5000 + b"</a>" * 5000,
-            "huge.xml": b"x" * 20_000,
+            "huge.xml": b" " * ARCHIVE_MEMBER_BYTES + PAGE.encode(),
             "cut.xml": PAGE.encode()[:200],
             "other.xml": b"<html><body/></html>",
             "nul.xml": b"\x00\x01\x02",
             "encoding.xml": b'<?xml version="1.0" encoding="no-such"?><Document/>',
             "good/1.xml": PAGE.encode(),
+            "deep.xml": b"<a>" * 5000 + b"</a>" * 5000,
         }.items():
             info = tarfile.TarInfo(name)
             info.size = len(data)

@@ -395,6 +395,24 @@ def test_a_markdown_section_stands_under_its_headings(
     assert [(section.label, section.text) for section in sections] == expected
 
 
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("10<sup>-9</sup>", "10^-9"),
+        ("HCO3<sup>-</sup>", "HCO3^-"),
+        ("10<sup>9<xref ref-type='bibr'>3</xref></sup> cells", "10^9 cells"),
+        ("in 2019<sup><xref ref-type='bibr'>3</xref></sup>.", "in 2019."),
+        (
+            "in 2019<sup><xref ref-type='bibr'>3</xref>–<xref ref-type='bibr'>5</xref></sup>.",
+            "in 2019–.",
+        ),
+        ("30<sup/> men", "30 men"),
+    ],
+)
+def test_a_citation_after_a_number_is_no_power_of_it(markup: str, text: str) -> None:
+    assert flat(parse(f"<p>{markup}</p>".encode())) == text
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "unit", ["<sup/>", "<sup> </sup>", "<sup><label>1</label></sup><break/>"]

@@ -97,7 +97,7 @@ def test_a_kind_finds_what_its_account_says(
     kind: str,
 ) -> None:
     folder, part = built[kind]
-    index = DenseIndex.open(folder, part)
+    index = DenseIndex(folder, part)
     scores, ordinals = index.search(queries, 32)
     expected_scores, expected = brute(vectors, queries, 32)
     assert (scores.shape, scores.dtype, ordinals.dtype) == (
@@ -138,7 +138,7 @@ def test_nothing_that_is_not_allowed_is_found(
 ) -> None:
     allowed = np.random.default_rng(seed).random(COUNT) < share
     folder, part = built[kind]
-    index = DenseIndex.open(folder, part)
+    index = DenseIndex(folder, part)
     scores, ordinals = index.search(queries[:4], k, allowed)
     assert ordinals.shape == scores.shape == (4, k)
     found = ordinals[ordinals >= 0]
@@ -161,7 +161,7 @@ def test_more_asked_for_than_there_is(
     built: Built, queries: NDArray[np.float32]
 ) -> None:
     folder, part = built["flat"]
-    scores, ordinals = DenseIndex.open(folder, part).search(queries[:2], COUNT + 5)
+    scores, ordinals = DenseIndex(folder, part).search(queries[:2], COUNT + 5)
     assert ordinals.shape == (2, COUNT + 5)
     assert (np.sort(ordinals[0])[5:] == np.arange(COUNT)).all()
     assert np.isneginf(scores[:, -5:]).all()
@@ -169,7 +169,7 @@ def test_more_asked_for_than_there_is(
 
 def test_no_query_gives_no_row(built: Built) -> None:
     for folder, part in built.values():
-        scores, ordinals = DenseIndex.open(folder, part).search(
+        scores, ordinals = DenseIndex(folder, part).search(
             np.empty((0, DIMENSION), dtype=np.float32), 5
         )
         assert scores.shape == ordinals.shape == (0, 5)
@@ -177,7 +177,7 @@ def test_no_query_gives_no_row(built: Built) -> None:
 
 def test_threads_share_an_index(built: Built, queries: NDArray[np.float32]) -> None:
     folder, part = built["ivf_pq"]
-    index = DenseIndex.open(folder, part)
+    index = DenseIndex(folder, part)
     masks = [np.random.default_rng(n).random(COUNT) < 0.5 for n in range(8)]
     alone = [index.search(queries, 10, mask)[1] for mask in masks]
     start = threading.Barrier(8)
@@ -198,12 +198,12 @@ def test_an_index_may_be_moved_and_says_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     for kind, (folder, part) in built.items():
-        expected = DenseIndex.open(folder, part).search(queries, 5)[1]
+        expected = DenseIndex(folder, part).search(queries, 5)[1]
         moved = tmp_path / kind
         moved.mkdir()
         (moved / "index.faiss").write_bytes((folder / "index.faiss").read_bytes())
         np.testing.assert_array_equal(
-            DenseIndex.open(moved, part).search(queries, 5)[1], expected
+            DenseIndex(moved, part).search(queries, 5)[1], expected
         )
     assert capfd.readouterr() == ("", "")
 
@@ -242,20 +242,20 @@ def test_a_damaged_file_is_named(built: Built, tmp_path: Path, kind: str) -> Non
     _, part = built[kind]
     (tmp_path / "index.faiss").write_bytes(b"\0" * 1000)
     with pytest.raises(IndexCorrupt) as caught:
-        DenseIndex.open(tmp_path, part)
+        DenseIndex(tmp_path, part)
     assert "medlive evidence build" in (caught.value.hint or "")
 
 
 def test_a_foreign_index_is_refused(built: Built) -> None:
     folder, part = built["flat"]
     with pytest.raises(IndexCorrupt):
-        DenseIndex.open(folder, part.model_copy(update={"count": 1499}))
+        DenseIndex(folder, part.model_copy(update={"count": 1499}))
 
 
 def test_one_passage(tmp_path: Path) -> None:
     few = clustered(3, DIMENSION, CLUSTERS, SPREAD, seed=7)
     part = build_dense(Arrays(few[:1]), tmp_path)
-    assert DenseIndex.open(tmp_path, part).search(few, 2)[1].tolist() == [[0, -1]] * 3
+    assert DenseIndex(tmp_path, part).search(few, 2)[1].tolist() == [[0, -1]] * 3
 
 
 def test_an_odd_dimension_has_product_codes(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_an_index_over_stored_vectors(tmp_path: Path) -> None:
     rows = source.rows(np.arange(90))
     part = build_dense(source, tmp_path / "out", queries=rows)
     assert part.keys_digest == keys_digest(order) != keys_digest(np.sort(order))
-    index = DenseIndex.open(tmp_path / "out", part)
+    index = DenseIndex(tmp_path / "out", part)
     assert recall(index.search(rows, 1)[1], brute(rows, rows, 1)[1]) >= 0.95
 
 

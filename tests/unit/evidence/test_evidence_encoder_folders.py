@@ -2,9 +2,13 @@
 
 import json
 import struct
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 
 from medlive.errors import EvidenceUnavailable, MissingExtra, UsageError
@@ -192,3 +196,59 @@ def test_an_entry_of_ones_own_replaces_one_of_the_table(tmp_path: Path) -> None:
         settings.find("no-such-name")
     with pytest.raises(UsageError, match="no reranker"):
         open_reranker("multilingual-e5-small", settings=settings)
+
+
+def test_a_reranker_may_be_a_folder_by_its_bare_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="'mine' has no reranker"):
+        open_reranker("mine", settings=settings_of(tmp_path))
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(EvidenceUnavailable, match=r"mine lacks config\.json"):
+        open_reranker("mine", settings=settings_of(tmp_path))
+
+
+class OneModel:
+    """Notes how long a text it would read each time."""
+
+    def __init__(self) -> None:
+        self.max_seq_length = 512
+        self.prompts: dict[str, str] = {}
+        self.lengths: list[int] = []
+
+    def get_embedding_dimension(self) -> int:
+        return 2
+
+    def encode_query(self, texts: list[str], **_: object) -> np.ndarray:
+        self.lengths.append(self.max_seq_length)
+        return np.ones((len(texts), 2), dtype=np.float32)
+
+    encode_document = encode_query
+
+
+def test_the_length_of_queries_is_not_that_of_passages_by_the_same_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "torch",
+        "safetensors",
+        "sentence_transformers",
+        "sentence_transformers.sentence_transformer.modules",
+        "transformers",
+        "transformers.utils",
+    ):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    name = "medlive.evidence.encoders.sentence"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    sentence = import_module(name)
+    sys.modules.pop(name)
+    loaded = OneModel()
+    monkeypatch.setattr(sentence, "_load", lambda *_: loaded)
+    monkeypatch.setattr(sentence, "folder_digest", str)
+    model = EncoderModel(query="one", query_tokens=64)
+    encoder = sentence.SentenceEncoder("one", model, settings_of(tmp_path), [tmp_path])
+    encoder.encode_queries(["fever"])
+    encoder.encode_passages([("fever", "cough")])
+    encoder.encode_queries(["fever"])
+    assert loaded.lengths == [64, 512, 64]

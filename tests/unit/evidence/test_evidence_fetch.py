@@ -4,13 +4,16 @@ import gzip
 import json
 import re
 import signal
+import tarfile
 import time
+import zipfile
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from medlive.errors import BadInput, UsageError
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.ledger import read_ledger
@@ -19,6 +22,7 @@ from medlive.evidence.fetch.model import (
     read_size,
 )
 from medlive.evidence.fetch.registry import SOURCES
+from medlive.guard.bounds import ARCHIVE_MEMBER_BYTES
 from medlive.integrity.digest import digest_bytes
 from tests.support.fetching_corpora import (
     ALL,
@@ -139,6 +143,33 @@ def test_a_file_listed_anew_with_the_same_checksum_is_not_downloaded(
     put_pubmed(publisher, "baseline", {}, day="2026-11-01 09:00")
     outcome = fetch(source, tmp_path)
     assert (outcome.unchanged, publisher.count(f"/pubmed/baseline/{FIRST}")) == (1, 0)
+
+
+def test_a_folder_of_another_corpus_is_refused(
+    publisher: Publisher, tmp_path: Path
+) -> None:
+    put_two(publisher)
+    fetch(source_at(publisher, "pubmed"), tmp_path)
+    with pytest.raises(BadInput, match="holds pubmed, not statpearls"):
+        fetch(source_at(publisher, "statpearls"), tmp_path)
+
+
+def test_a_book_without_a_date_is_fetched(publisher: Publisher, tmp_path: Path) -> None:
+    path = put_book(publisher, "NBK430685", "Aspirin.").removeprefix("/books/")
+    publisher.files["/books/file_list.csv"] = (
+        f"File,Accession ID,Last Updated\n{path},NBK430685\n".encode()
+    )
+    for fetched in (1, 0):
+        assert fetch(source_at(publisher, "statpearls"), tmp_path).fetched == fetched
+
+
+def test_a_folder_that_cannot_be_made_is_wrong_use(
+    publisher: Publisher, tmp_path: Path
+) -> None:
+    put_two(publisher)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
+        fetch(source_at(publisher, "pubmed"), tmp_path / "file" / "pubmed")
 
 
 def test_a_dry_run_writes_nothing_and_asks_for_lists_alone(
@@ -468,4 +499,21 @@ def test_topics_are_read_in_english_by_heading(tmp_path: Path) -> None:
         ("Treatment", "- Avoid the sun\n- Metronidazole gel"),
     ]
     assert passages[0].published == date(2026, 10, 5)
+    assert log.problem_count == 0
+
+
+@pytest.mark.parametrize("name", ["topics.zip", "topics.tar"])
+def test_topics_are_known_and_read_however_large_their_file_is(
+    tmp_path: Path, name: str
+) -> None:
+    member, packed = tmp_path / "mplus_topics.xml", tmp_path / name
+    member.write_bytes(TOPICS.encode() + b" " * ARCHIVE_MEMBER_BYTES)
+    if packed.suffix == ".zip":
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.write(member, member.name)
+    else:
+        with tarfile.open(packed, "w:gz") as tar:
+            tar.add(member, member.name)
+    log = ReadLog()
+    assert len(list(open_corpus(packed, None, "topics").passages(log))) == 2
     assert log.problem_count == 0

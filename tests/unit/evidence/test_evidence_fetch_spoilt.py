@@ -188,6 +188,9 @@ def test_redirects_stay_with_the_publisher(
         outcome = fetch(source_at(publisher, "pubmed"), tmp_path / "other")
         assert "redirects to" in outcome.failures[0]
         assert foreign.asked == []
+    publisher.spoilt[path] = Spoilt(status=301, headers={"Location": "http://[none/"})
+    nowhere = fetch(source_at(publisher, "pubmed"), tmp_path / "nowhere")
+    assert "Invalid IPv6 URL" in nowhere.failures[0]
     publisher.spoilt[path] = Spoilt(status=301, headers={"Location": path})
     assert (
         "redirects"
@@ -228,6 +231,18 @@ LISTS = {
         "/books/file_list.csv",
         b"File,Title,Accession ID\n../../x_NBK430685.tar.gz,x,NBK430685\n",
         "expected a .tar.gz",
+    ),
+    "a quote without its second": (
+        "statpearls",
+        "/books/file_list.csv",
+        b'"' + b"File\n" * 40_000,
+        "field larger than|does not list",  # The limit is the process's
+    ),
+    "an address that is none": (
+        "medlineplus",
+        "/medlineplus/xml.html",
+        b'<a href="http://[bad/mplus_topics_compressed_2026-10-06.zip">',
+        "Invalid IPv6 URL",
     ),
     "no topics": (
         "medlineplus",

@@ -16,7 +16,7 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.index import open_index
-from medlive.evidence.lexical import analyzer, chinese_names
+from medlive.evidence.lexical import chinese_names, terms
 from medlive.evidence.passage import Passage, Query
 from medlive.evidence.retriever import IndexRetriever
 from medlive.evidence.store import PassageStore
@@ -188,13 +188,13 @@ async def test_a_hostile_query_is_only_text(
     [hits] = await retriever.search([Query(query)], k=5)
     assert len(hits) <= 5
     known = set(
-        analyzer().terms(
+        terms(
             " ".join(
                 f"{h.passage.title} {h.passage.section} {h.passage.text}" for h in hits
             )
         )
     )
-    assert not hits or known & set(analyzer().terms(query[:8000]))
+    assert not hits or known & set(terms(query[:8000]))
 
 
 async def test_a_query_of_the_engines_syntax_finds_nothing_but_its_words(
@@ -316,13 +316,13 @@ def test_a_drugs_name_is_never_split() -> None:
     whole, parts = chinese_names()
     assert len(whole) + len(parts) >= 300
     for name in whole:
-        assert name in analyzer().terms(f"患者{name}")
-    assert analyzer().terms("二甲双胍") == ["二甲双胍"]
-    assert analyzer().terms("盐酸二甲双胍") == ["二甲双胍", "盐酸二甲双胍"]
+        assert name in terms(f"患者{name}")
+    assert terms("二甲双胍") == ["二甲双胍"]
+    assert terms("盐酸二甲双胍") == ["二甲双胍", "盐酸二甲双胍"]
 
 
 @given(st.text())
 def test_terms_hold_no_space_and_are_the_same_twice(text: str) -> None:
-    terms = analyzer().terms(text)
-    assert all(term and term.split() == [term] for term in terms)
-    assert terms == analyzer().terms(text)
+    cut = terms(text)
+    assert all(term and term.split() == [term] for term in cut)
+    assert cut == terms(text)

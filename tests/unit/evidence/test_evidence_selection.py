@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.evidence.excerpts.excerpt import excerpt, render
-from medlive.evidence.excerpts.selection import Selection, alike, select
+from medlive.evidence.excerpts.selection import ShownPassage, alike, select
 from medlive.evidence.excerpts.sentences import LONGEST, Sentence, split_sentences
 from medlive.evidence.passage import Hit, Passage
 from medlive.text.tokens import estimate_tokens, weight
@@ -186,18 +186,23 @@ def claims_and_hits(
 
 
 def check_selection(
-    chosen: Selection, hits: list[list[Hit]], *, most: int, tokens: int
+    chosen: tuple[list[ShownPassage], list[list[Hit]]],
+    hits: list[list[Hit]],
+    *,
+    most: int,
+    tokens: int,
 ) -> None:
-    assert sum(p.tokens for p in chosen.passages) <= tokens
-    ids = [p.id for p in chosen.passages]
+    passages, by_claim = chosen
+    assert sum(p.tokens for p in passages) <= tokens
+    ids = [p.id for p in passages]
     assert len(ids) == len(set(ids))
-    for one, other in combinations(chosen.passages, 2):
+    for one, other in combinations(passages, 2):
         assert not alike(one.text, other.text)
-    for own, found in zip(chosen.hits, hits, strict=True):
+    for own, found in zip(by_claim, hits, strict=True):
         assert len(own) <= most
         assert len({h.passage.section_id for h in own}) == len(own)
         assert len(own) <= len(found)
-    for section in chosen.passages:
+    for section in passages:
         assert all(h.passage.section_id == section.id for h in section.hits)
         for words in section.stretches:
             # A quote is checked as validator does; what it cites is in the pieces.
@@ -229,17 +234,16 @@ def test_every_claim_has_its_first_before_any_has_its_second() -> None:
         for start in (0, 4, 8)
     ]
     each = estimate_tokens(texts[0]) + 20
-    chosen = select([["drug"]] * 3, hits, most=4, tokens=4 * each)
-    assert [p.id for p in chosen.passages][:3] == ["a:0:s", "a:4:s", "a:8:s"]
-    assert all(own[0].shown for own in chosen.hits)
+    passages, by_claim = select([["drug"]] * 3, hits, most=4, tokens=4 * each)
+    assert [p.id for p in passages][:3] == ["a:0:s", "a:4:s", "a:8:s"]
+    assert all(own[0].shown for own in by_claim)
 
 
 def test_pieces_of_a_section_are_one_passage_that_reads_on() -> None:
     first = passage("a:1:s.1", "Ibuprofen relieves pain.", "Drugs", "Pain")
     second = passage("a:1:s.2", "It is not for late pregnancy.", "Drugs", "Pain")
     hits = [[Hit(second, 1.0, 1)], [Hit(first, 1.0, 1)]]
-    chosen = select([["pregnancy"], ["pain"]], hits, most=3, tokens=500)
-    (only,) = chosen.passages
+    [only], _ = select([["pregnancy"], ["pain"]], hits, most=3, tokens=500)
     assert (only.id, only.title) == ("a:1:s", "Drugs: Pain")
     assert only.text == "Ibuprofen relieves pain.\nIt is not for late pregnancy."
     across = "relieves pain. It is not for"
@@ -272,7 +276,7 @@ def test_real_texts_keep_the_same_promises() -> None:
     hits = [[Hit(p, 1.0, n) for n, p in enumerate(found, 1)]]
     chosen = select([["treatment", "治疗"]], hits, most=24, tokens=3000)
     check_selection(chosen, hits, most=24, tokens=3000)
-    assert len(chosen.passages) > 8
+    assert len(chosen[0]) > 8
 
 
 def test_a_claim_has_one_piece_of_a_section() -> None:
@@ -282,7 +286,7 @@ def test_a_claim_has_one_piece_of_a_section() -> None:
         passage("a:2:s.1", "Heat helps against a stiff back too."),
     ]
     hits = [[Hit(p, 1.0, n) for n, p in enumerate(pieces, 1)]]
-    (own,) = select([["pain"]], hits, most=2, tokens=500).hits
+    _, [own] = select([["pain"]], hits, most=2, tokens=500)
     assert [hit.passage.id for hit in own] == ["a:1:s.1", "a:2:s.1"]
 
 
@@ -295,8 +299,8 @@ def test_passages_whose_shown_sentences_are_alike_are_given_once() -> None:
         hits.append([Hit(passage(f"a:{number}:s.1", text), 1.0, 1)])
     both = [["ibuprofen pregnancy week 28"], ["ibuprofen pregnancy week 28"]]
     room = 16 + estimate_tokens(same) + 8
-    chosen = select(both, hits, most=1, tokens=2 * room)
-    assert len(chosen.passages) == 1
+    passages, _ = select(both, hits, most=1, tokens=2 * room)
+    assert len(passages) == 1
 
 
 def test_a_sentence_that_is_too_long_is_cut_at_a_clause_and_marked() -> None:

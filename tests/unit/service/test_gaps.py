@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from medlive.filters.codebooks import Codebook, Term, load_codebook
+from medlive.filters.codebooks import Codebook, load_codebook
 from medlive.service.curation.parking import group_gaps, subjects_of
 
 SHIPPED = load_codebook()
@@ -39,7 +39,7 @@ def test_a_phrase_is_about_the_terms_of_the_code_books(
 
 
 def test_the_longest_term_hides_those_inside_it() -> None:
-    terms = [Term("ICD-10", "L71", name) for name in ("acne", "acne rosacea")]
+    terms = [("ICD-10:L71", name) for name in ("acne", "acne rosacea")]
     found = subjects_of("acne rosacea cream", Codebook(terms))
     assert found == [("disease", "acne rosacea")]
 

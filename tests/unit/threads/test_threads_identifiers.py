@@ -12,9 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.deidentify.detect import IdentifierKind, find_identifiers, redact
+from medlive.deidentify.detect import (
+    Identifier,
+    IdentifierKind,
+    find_identifiers,
+    redact,
+)
 from medlive.threads.model import Message, Role, Thread
-from medlive.threads.prepare import FoundIdentifier, thread_identifiers
+from medlive.threads.prepare import thread_identifiers
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 STRUCTURED = frozenset(IdentifierKind) - {
@@ -230,11 +235,10 @@ def test_a_thread_says_where_and_never_what() -> None:
         Message("m1", "doctor", Role.PHYSICIAN, True, "Regards,\nDr. Anil Kumar"),
     )
     thread = Thread("s", "1", "", "My name is Priya", "en", (), None, messages)
-    assert thread_identifiers(thread) == (
-        FoundIdentifier(None, IdentifierKind.NAME, 11, 16),
-        FoundIdentifier(0, IdentifierKind.PHONE, 3, 14),
-        FoundIdentifier(1, IdentifierKind.NAME, 13, 23),
-    )
+    title, first, second = thread_identifiers(thread)
+    assert title == [Identifier(IdentifierKind.NAME, 11, 16, "Priya")]
+    assert [identifier[:3] for identifier in first] == [(IdentifierKind.PHONE, 3, 14)]
+    assert [identifier[:3] for identifier in second] == [(IdentifierKind.NAME, 13, 23)]
 
 
 def test_labelled_sentences_hold_the_aims(monkeypatch: pytest.MonkeyPatch) -> None:

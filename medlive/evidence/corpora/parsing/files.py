@@ -120,7 +120,8 @@ def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
         if is_chosen and not file.name.lower().endswith(_ZIP):
             yield head_of(path, file)
         elif is_chosen or _is_tar(file):
-            for _, data in islice(members(file, suffixes, ReadLog()), _LOOKED_AT):
+            inside = members(file, suffixes, ReadLog(), LARGE_MEMBER)
+            for _, data in islice(inside, _LOOKED_AT):
                 yield data[:HEAD]
 
 
@@ -167,7 +168,7 @@ def members(
         yield from _file(path, path, suffixes, log, largest)
     elif _is_tar(path):
         try:
-            yield from _tar(path, suffixes, log)
+            yield from _tar(path, suffixes, log, largest)
         except DAMAGE as exc:
             cause = exc or type(exc).__name__
             log.problem(
@@ -297,7 +298,12 @@ def _is_tar(path: Path) -> bool:
     return True
 
 
-def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[Member]:
+def _tar(
+    path: Path,
+    suffixes: tuple[str, ...],
+    log: ReadLog,
+    largest: int,
+) -> Iterator[Member]:
     unpacked = 0
     with tarfile.open(path, tarinfo=_Member) as tar:
         while (member := tar.next()) is not None:
@@ -316,11 +322,11 @@ def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[Member
             handle = tar.extractfile(member) if member.isreg() else None
             if handle is None:
                 log.problem(name, "a link or a special file, not followed")
-            elif member.size > ARCHIVE_MEMBER_BYTES:
-                log.problem(
-                    name,
-                    f"{member.size} bytes, more than the {ARCHIVE_MEMBER_BYTES} a member may have",
+            elif member.size > largest:
+                problem = (
+                    f"{member.size} bytes, more than the {largest} a member may have"
                 )
+                log.problem(name, problem)
             else:
                 yield name, handle.read()
 

@@ -23,6 +23,10 @@ ELEMENTS = {
 """Names of elements, by what is made of them."""
 
 
+NO_ELEMENT = Element("")
+"""Stands where there is none: it has no text, no attributes and no children."""
+
+
 class UnsafeXml(ValueError):
     """The file is not whole XML, or is XML that medlive refuses to read."""
 
@@ -104,20 +108,20 @@ def local(tag: object) -> str:
     return tag.rpartition("}")[2].rpartition(":")[2]
 
 
-def child_of(element: Element | None, *names: str) -> Element | None:
-    """The first child with one of these local names; None without one."""
-    for child in () if element is None else element:
+def child_of(element: Element, *names: str) -> Element:
+    """The first child with one of these local names; `NO_ELEMENT` without one."""
+    for child in element:
         if local(child.tag) in names:
             return child
-    return None
+    return NO_ELEMENT
 
 
-def first_below(element: Element | None, name: str) -> Element | None:
-    """The first element of that local name in a tree; None without one."""
-    for each in () if element is None else element.iter():
+def first_below(element: Element, name: str) -> Element:
+    """The first element of that local name in a tree; `NO_ELEMENT` without one."""
+    for each in element.iter():
         if local(each.tag) == name:
             return each
-    return None
+    return NO_ELEMENT
 
 
 def flat(element: Element | None) -> str:
@@ -168,6 +172,16 @@ def _is_read(element: Element) -> bool:
 def _add_power_sign(power: Element, parts: list[str]) -> None:
     # Bounded, since a document may hold a hundred thousand powers after nothing but space.
     before = "".join(parts[-_LOOKED_BACK:]).rstrip()
-    raised = "".join(power.itertext()).strip()[:1]
-    if before[-1:].isdigit() and (raised.isdigit() or raised in "-−–+"):
+    raised = [power.text or ""]
+    cites = False
+    for child in power:
+        if _is_read(child):
+            raised += child.itertext()
+        else:
+            cites = True
+        raised.append(child.tail or "")
+    first = "".join(raised).strip()[:1]
+    # Of citations, which are left out, a dash may remain.
+    is_signed = first in ("-", "−", "–", "+") and not cites
+    if before[-1:].isdigit() and (first.isdigit() or is_signed):
         parts.append("^")
