@@ -12,7 +12,7 @@ from medlive.db.curation.cases import (
     find_case,
 )
 from medlive.db.curation.curations import list_curations, load_curation
-from medlive.db.curation.funnel import filter_verdicts_of
+from medlive.db.curation.funnel import filter_reason_of, filter_verdicts_of
 from medlive.db.curation.parking import find_parked
 from medlive.db.curation.proofs import load_proof, unproved_since
 from medlive.db.curation.reviews import overrules_of, reviews_of
@@ -114,6 +114,9 @@ async def inspect_thread(
         "identifiers": await count_identifiers(session, revision),
     }
     overruled = [as_dict(o) for o in await overrules_of(session, revision)]
+    filter_reason = await filter_reason_of(session, revision)
+    if any(entry["curation_id"] is None for entry in overruled):
+        filter_reason = None
     decisions = await list_curations(session, revision)
     decided = next((d for d in decisions if decision in (None, d.id)), None)
     if decided is None and decision is not None:
@@ -125,6 +128,8 @@ async def inspect_thread(
         "thread": {"source": source, "thread_id": thread_id, **texts},
         "origin": origin,
         "filters": await filter_verdicts_of(session, revision),
+        # Why the latest chain rejected it, where nobody has overruled that
+        "filter_reason": filter_reason,
         "overruled": overruled,
         **outcome,
         "decisions": [_decision(decision_row) for decision_row in decisions],

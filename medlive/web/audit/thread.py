@@ -160,7 +160,7 @@ def _waiting(record: _Record) -> tuple[str, ...]:
 
 
 def _outcome(record: _Record) -> str:
-    if any(not verdict["passed"] for verdict in record["filters"]):
+    if record["filter_reason"]:
         return "rejected"
     return str(record["curation"]["outcome"]) if record["curation"] else "pending"
 
