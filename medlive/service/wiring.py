@@ -196,7 +196,9 @@ def build_pipeline(
         if own.engine == "openai":
             price = own.price or settings.prices.get(own.model or "")
             prices[f"{own.model} ({role})"] = price
-    check_priced(settings.budget.max_usd or settings.budget.week_usd, prices)
+    money = settings.budget
+    limits_usd = (money.max_usd, money.week_usd, *money.stage_week_usd.values())
+    check_priced(next(filter(None, limits_usd), None), prices)
     opened = PostgresCircuits(database)
     store, limiters = PostgresReplyStore(database), Limiters(opened)
     limits = settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
