@@ -104,8 +104,7 @@ class CurationCounts:
         """Keep an error: an internal one by its thread, a state of the surroundings as what stops the run."""
         obstacle = find_obstacle(error)
         if isinstance(obstacle, ConfigError):
-            hint = f" ({obstacle.hint})" if obstacle.hint else ""
-            self.misconfigured = f"{obstacle.message}{hint}"
+            self.misconfigured = obstacle.whole
         elif isinstance(obstacle, ServiceUnavailable):
             self.stopped = obstacle.message
         elif obstacle is None and not isinstance(

@@ -60,8 +60,8 @@ def find_problems(facts: Facts) -> list[OpenProblemRow]:
 async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow]:
     """Every problem now; of another machine those that its scheduler has stored. Raises DatabaseUnavailable."""
     problems = find_problems(facts)
-    async with database.read() as session:
-        stored = {problem.key: problem for problem in await watch.list_open(session)}
+    known_open = await database.ask(watch.list_open)
+    stored = {problem.key: problem for problem in known_open}
     for problem in problems:
         if known := stored.pop(problem.key, None):
             problem.acknowledged_at = known.acknowledged_at

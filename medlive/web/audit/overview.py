@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from fastapi import Request, Response
+
 from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
 from medlive.db.audit.spending import Spent, spending
@@ -12,7 +14,7 @@ from medlive.db.curation.funnel import funnel
 from medlive.db.iso_weeks import week_bounds
 from medlive.db.tables.accounts import Role
 from medlive.service.watch.status import read_health
-from medlive.web.audit.pages import Link, OverviewPage
+from medlive.web.pages import Link, render
 from medlive.web.site import Site
 
 OUTCOMES = (
@@ -26,10 +28,10 @@ OUTCOMES = (
 )
 
 
-async def load_overview(
-    site: Site, account: Account, tables: list[Link]
-) -> OverviewPage:
-    """Everything the overview shows."""
+async def overview_page(
+    request: Request, site: Site, account: Account, tables: list[Link]
+) -> Response:
+    """How the threads fared, what runs next, what it costs, and what needs a person."""
     health = await read_health(site.database, site.settings)
     async with site.database.begin() as session:
         by_source = await count_by_source(session)
@@ -43,7 +45,9 @@ async def load_overview(
                 if row.by in ("all", "source") and row.replies:
                     spent[week].append(row)
     shown = {outcome for _, outcome, _ in by_source}
-    return OverviewPage(
+    return render(
+        request,
+        "audit/overview.html",
         tables=tables,
         health=health,
         outcomes=[outcome for outcome in OUTCOMES if outcome in shown],

@@ -19,8 +19,7 @@ from medlive.service.curation.inspect import (
 from medlive.service.listings import stream_csv, without_identifiers
 from medlive.service.prompts import show_prompt
 from medlive.web.accounts.access import Viewer, require
-from medlive.web.audit.overview import load_overview
-from medlive.web.audit.pages import GapsPage, RequestPage, TablePage
+from medlive.web.audit.overview import overview_page
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
@@ -46,7 +45,7 @@ _LINKS = [
 @router.get("")
 async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
     """How the threads fared, what runs next, what it costs, and what needs a person."""
-    return render(request, await load_overview(site, account, _LINKS))
+    return await overview_page(request, site, account, _LINKS)
 
 
 @router.get("/gaps")
@@ -58,7 +57,10 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
     async with site.database.read() as session:
         parked = await list_parked(session, limit=GAPS_SHOWN)
         count = await count_parked(session)
-    page = GapsPage(
+    return await asyncio.to_thread(
+        render,
+        request,
+        "audit/gaps.html",
         tables=_LINKS,
         gaps=gaps[:GAPS_SHOWN],
         all_gaps=len(gaps),
@@ -66,16 +68,14 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
         all_parked=count.threads,
         thread_links={p.name: thread_path(p.source, p.thread_id) for p in parked},
     )
-    return await asyncio.to_thread(render, request, page)
 
 
 @router.get("/requests/{digest}")
 async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
     """A request as it was rendered with its reply, or a prompt, by its digest or the beginning of it."""
-    async with site.database.begin() as session:
-        with refusing(404, UsageError):
-            prompt = await show_prompt(session, digest)
-    return await asyncio.to_thread(render, request, RequestPage(prompt))
+    with refusing(404, UsageError):
+        prompt = await site.database.ask(show_prompt, digest)
+    return await asyncio.to_thread(render, request, "audit/request.html", prompt=prompt)
 
 
 @router.get("/cases/{case_id}")
@@ -96,7 +96,7 @@ async def show_case(
         page = await load_thread_page(
             session, record, account, request, place, of_case=True
         )
-    return await asyncio.to_thread(render, request, page)
+    return await asyncio.to_thread(page)
 
 
 @router.get("/threads/{source}/{thread_id:path}")
@@ -118,7 +118,7 @@ async def show_thread(
         page = await load_thread_page(
             session, record, account, request, place, of_case=False
         )
-    return await asyncio.to_thread(render, request, page)
+    return await asyncio.to_thread(page)
 
 
 @router.get("/{table}.csv")
@@ -154,7 +154,9 @@ async def show_table(request: Request, site: SiteOf, table: str) -> Response:
             return RedirectResponse(state.page(), 303)
     rows = without_identifiers(page.rows)
     links = row_links(state, rows, page.keys)
-    shown = TablePage(
+    return render(
+        request,
+        "audit/table.html",
         table=TABLES[table],
         tables=_LINKS,
         state=state,
@@ -164,7 +166,6 @@ async def show_table(request: Request, site: SiteOf, table: str) -> Response:
         after=page.after and state.page(after=page.after),
         sorts={sort: state.resorted(sort) for sort in state.listing.sorts},
     )
-    return render(request, shown)
 
 
 def _state(request: Request, table: str) -> State:
