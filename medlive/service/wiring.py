@@ -172,19 +172,6 @@ async def open_pipeline(
     exhaustive: bool = False,
     record: Recording | None = None,
 ) -> AsyncIterator[Pipeline]:
-    """Build the pipeline for the block, as `build_pipeline` does."""
-    pipeline = build_pipeline(settings, database, exhaustive=exhaustive, record=record)
-    async with aclosing(pipeline):
-        yield pipeline
-
-
-def build_pipeline(
-    settings: Settings,
-    database: Database,
-    *,
-    exhaustive: bool = False,
-    record: Recording | None = None,
-) -> Pipeline:
     """Build the agents, the index and the thresholds of a run; `record` collects the agents' replies.
 
     Raises ConfigError, also for a budget in dollars and a model without a price.
@@ -231,7 +218,7 @@ def build_pipeline(
         "index": retriever.identity.index_digest,
         "engines": engines,
     }
-    return Pipeline(
+    pipeline = Pipeline(
         database=database,
         settings=settings,
         key=handle_key(settings),
@@ -245,6 +232,8 @@ def build_pipeline(
         online=online,
         literature=literature,
     )
+    async with aclosing(pipeline):
+        yield pipeline
 
 
 def proof_roles(settings: Settings) -> dict[str, RoleSettings]:

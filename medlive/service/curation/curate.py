@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -76,7 +76,7 @@ _RAISE_BUDGET = "raise [budget] in config/medlive.toml, and start this again"
 Tick = Callable[[int], None]
 
 
-@dataclass(slots=True)
+@dataclass
 class CurationCounts:
     """The counts of a curation run."""
 
@@ -128,7 +128,7 @@ class CurationCounts:
 
     def as_json(self) -> dict[str, Any]:
         """The counts as stored with a run."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return dict(vars(self))
 
 
 @dataclass(frozen=True, slots=True)
