@@ -94,7 +94,6 @@ PROMPTS = {
 PROOF_PROMPTS = {
     "medlive.rubric": ("rubric.probe", "rubric.defend"),
     "medlive.grader": ("grader.answers", "grader.rubric"),
-    "medlive.harm": ("grader.harm", "grader.harm_check"),
 }
 """The prompts of proofs, which decide where rubrics are proved."""
 

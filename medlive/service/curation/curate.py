@@ -67,7 +67,7 @@ from medlive.service.work.jobs import (
 )
 from medlive.service.work.readiness import find_obstacle
 from medlive.service.work.taken import Work, Works
-from medlive.threads.prepare import deidentified, normalised, thread_language
+from medlive.threads.prepare import prepared
 
 _log = logging.getLogger(__name__)
 
@@ -374,16 +374,15 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     with bound(thread=name):
         started = now()
         limit_s = pipeline.settings.curation.thread_timeout_s
-        raw = normalised(stored.thread)
+        thread, language = prepared(stored.thread)
         if stored.posted_at_assumed:
             # A date that somebody assumed says nothing of the medicine of its time.
-            raw = replace(raw, posted_at=None)
-        language = thread_language(raw)
+            thread = replace(thread, posted_at=None)
         rubric = proof = None
         try:
             async with asyncio.timeout(limit_s):
                 curation = await curate(
-                    deidentified(raw, language),
+                    thread,
                     language,
                     pipeline.respondents,
                     pipeline.retriever,

@@ -37,12 +37,7 @@ from medlive.rubric.model import Criterion
 from medlive.service.database import open_database
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
-from medlive.threads.prepare import (
-    deidentified,
-    deidentified_part,
-    normalised,
-    thread_language,
-)
+from medlive.threads.prepare import deidentified_part, prepared
 
 
 class ThreadTakenDown(MedliveError):
@@ -101,8 +96,7 @@ async def inspect_thread(
         texts = await asyncio.to_thread(_excerpt_as_json, excerpt)
     else:
         stored = await load_thread(session, revision)
-        raw, thread_pk = normalised(stored.thread), stored.thread_pk
-        shown = deidentified(raw, thread_language(raw))
+        thread_pk, (shown, _) = stored.thread_pk, prepared(stored.thread)
         texts = {"url": shown.url, **shown.content()}
     row = await session.get_one(ThreadRow, thread_pk)
     pages = await kept_pages(session, source, thread_id)
@@ -259,6 +253,5 @@ async def threads_of_cases(
     threads = {}
     for case_id, revision in revisions.items():
         if revision in stored:
-            plain = normalised(stored[revision])
-            threads[case_id] = deidentified(plain, thread_language(plain))
+            threads[case_id], _ = prepared(stored[revision])
     return threads

@@ -40,7 +40,7 @@ from medlive.sources.ledger import PageKind
 from medlive.sources.registry import build_site, known_sites
 from medlive.sources.source import Site
 from medlive.threads.model import Thread
-from medlive.threads.prepare import deidentified, normalised, thread_language
+from medlive.threads.prepare import normalised, prepared
 
 _MIN_TITLE_BYTES = 30
 """A shorter title may belong to other threads too, and is not searched for in pages."""
@@ -233,7 +233,6 @@ def _texts(threads: Iterable[Thread]) -> set[str]:
     """A thread's title and messages, raw, normalised and de-identified."""
     texts: set[str] = set()
     for raw in threads:
-        clean = normalised(raw)
-        for thread in (raw, clean, deidentified(clean, thread_language(clean))):
+        for thread in (raw, normalised(raw), prepared(raw)[0]):
             texts |= {thread.title, *(message.text for message in thread.messages)}
     return texts

@@ -43,9 +43,8 @@ async def run_again(
     works = {STEP: step_work(database, settings)}
     async with open_app(database).open_async() as app:
         await run_step_job(app, database, works, state.queue, step, week)
-    async with database.begin() as session:
-        _, runs = await runs_of_week(session, week)
-        return runs.get(state.command)
+    _, runs = await database.ask(runs_of_week, week)
+    return runs.get(state.command)
 
 
 async def clear_step(

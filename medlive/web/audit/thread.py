@@ -94,11 +94,12 @@ async def load_thread_page(
             back=str(here),
         )
     else:
+        outcome = curation.get("outcome", "pending")
         actions = thread_actions(
             account,
             thread["source"],
             thread["thread_id"],
-            _outcome(record),
+            "rejected" if record["filter_reason"] else outcome,
             waits=_waiting(record),
             veto=curation.get("reason") == Reason.CONTRADICTED,
             back=str(here),
@@ -161,12 +162,6 @@ def _waiting(record: _Record) -> tuple[str, ...]:
         if overrule["curation_id"] == latest:
             names[overrule["decided_by"]] = overrule["people"]
     return tuple(names) if len(names) < max(names.values(), default=0) else ()
-
-
-def _outcome(record: _Record) -> str:
-    if record["filter_reason"]:
-        return "rejected"
-    return str(record["curation"]["outcome"]) if record["curation"] else "pending"
 
 
 async def _neighbour(
