@@ -500,6 +500,28 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(
                 await session.execute(text(refused))
 
 
+async def test_every_criterion_that_an_id_has_named_comes_back(
+    database: Database, settings: Settings
+) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
+    other = replace(RUBRIC.criteria[1], criterion="Advises something else.")
+    criteria = (RUBRIC.criteria[0], other, *RUBRIC.criteria[2:])
+    again = await curated_again(database, case_id, replace(RUBRIC, criteria=criteria))
+    of = again.revision
+    await withdraw(
+        database, settings, case_id, ERRATUM, WRONG, criterion_id="c2", revision=of
+    )
+    await reinstate(database, settings, case_id, "It is right.", criterion_id="c2")
+    texts = [c.criterion for c in (await latest(database, case_id)).rubric.criteria]
+    assert sorted(texts)[2:] == [
+        "Advises number 3.",
+        "Advises number 4.",
+        "Advises something else.",
+    ]
+    assert len(texts) == 5
+
+
 async def test_a_criterion_that_comes_back_makes_the_rubric_unproved(
     database: Database, settings: Settings
 ) -> None:
