@@ -73,9 +73,9 @@ async def take_down(
 
     A case in frozen snapshots is withdrawn, and their errata are rewritten without the reason. Repeating it
     finishes what a kill interrupted. `dry_run` counts without changing anything. Raises UsageError for an unknown
-    source and an invalid reason or id, CheckFailed while the source is harvested or the thread curated.
+    source and an invalid reason, name or id, CheckFailed while the source is harvested or the thread curated.
     """
-    reason = check_reason(reason)
+    reason, by = check_reason(reason), check_person_name(by)
     if not 1 <= len(thread_id) <= 500:
         raise UsageError("a thread id must have 1 to 500 characters")
     done = TakedownResult()
