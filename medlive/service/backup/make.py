@@ -249,7 +249,8 @@ def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:
     digests = {name: digest_of(draft, name) for name in plain_files(draft)}
     (draft / SUMS).write_text(sums_text(digests), encoding="utf-8")
     seal(draft, out.name, about.created_at.isoformat(), key)
-    sync(*(draft / name for name in ("", *digests, SUMS)))
+    for name in ("", *digests, SUMS):
+        sync(draft / name)
     draft.rename(out)
 
 
