@@ -15,6 +15,7 @@ from medlive.db.audit_log import list_entries, verify_log
 from medlive.db.curation.cases import latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.session import Database
+from medlive.rubric.model import AskedPart
 from medlive.service.schedule.rerun import clear_step
 from medlive.service.schedule.steps import WEEK, latest_slot
 from medlive.web.site import Site
@@ -218,6 +219,10 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
             "option[selected], option"
         ).text()
     fields["reason"] = "Shorter."
+    assert "asked-q1" in fields
+    fields["asked-q1"] = "What makes me cough"
+    blank = await admin.post(f"{page}/edit", data=fields | {"asked-q1": " "})
+    assert (blank.status_code, "has no text" in blank.text) == (422, True)
     unmarked = {name: value for name, value in fields.items() if name != "revision"}
     assert (await admin.post(f"{page}/edit", data=unmarked)).status_code == 422
     sent = []
@@ -230,6 +235,7 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
         case = await latest_case(session, held)
     assert case is not None
     assert (case.revision, case.text.query) == (2, "Why do I cough?")
+    assert case.rubric.asked[0] == AskedPart("q1", "What makes me cough")
     # The log leads whoever may read it to a page that they may read too.
     assert f'href="/audit/cases/{held}"' in (await admin.get(LOG)).text
 

@@ -129,7 +129,7 @@ class CaseEdit(BaseModel):
         return edit.model_copy(update=asdict(case.text) | {"revision": case.revision})
 
     def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
-        """The edited texts and rubric. Raises UsageError for an unknown specialty, an unknown or repeated id."""
+        """The edited texts and rubric. Raises UsageError for what cannot be."""
         own = {"criteria", "asked", "revision"}
         changes = self.model_dump(exclude_none=True, exclude=own)
         known = (UNKNOWN_SPECIALTY, *SPECIALTIES)
@@ -141,6 +141,8 @@ class CaseEdit(BaseModel):
         if self.criteria is not None:
             changes["criteria"] = _numbered(self.criteria, by_id(case.rubric.criteria))
         if self.asked is not None:
+            if not all(part.text.strip() for part in self.asked):
+                raise UsageError("a part of the query has no text")
             changes["asked"] = self.asked
         texts = {name: changes.pop(name) for name in _TEXTS if name in changes}
         text, rubric = replace(case.text, **texts), replace(case.rubric, **changes)

@@ -61,6 +61,8 @@ _CRITERION = (
 """The fields of a criterion in the form to edit a case."""
 _ROW = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
 """The name of a field of a criterion."""
+_PART = re.compile(r"asked-(q[0-9]{1,3})")
+"""The name of the field of a part of the query."""
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "theme": tuple(Theme),
     "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES),
@@ -113,7 +115,14 @@ async def edit(
             rows.setdefault(int(match[1]), dict.fromkeys(_CRITERION, ""))
             rows[int(match[1])][match[2]] = value
     criteria = [rows[number] for number in sorted(rows)]
-    changes = {name: form.get(name, "") for name in (*_TEXTS, *_KINDS)}
+    asked: list[dict[str, str]] = []
+    for name, value in form.items():
+        if match := _PART.fullmatch(name):
+            asked.append({"id": match[1], "text": value.strip()})
+    changes: dict[str, object] = {
+        name: form.get(name, "") for name in (*_TEXTS, *_KINDS)
+    }
+    changes["asked"] = asked or None
     reason = form.get("reason", "")
     try:
         kept = []
@@ -239,7 +248,7 @@ async def _case_page(
     assert actions is not None  # The route is for admins
     if not values:
         values = {name: getattr(case.text, name) for name in _TEXTS}
-        values |= {name: getattr(case.rubric, name) for name in _KINDS}
+        values |= {name: getattr(case.rubric, name) for name in (*_KINDS, "asked")}
     message = None
     if isinstance(error, ValidationError):
         faults = []
