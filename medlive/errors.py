@@ -32,6 +32,11 @@ class MedliveError(Exception):
         self.hint = None if hint is None else hide_secrets(hint)
         super().__init__(self.message)
 
+    @property
+    def whole(self) -> str:
+        """The message, with what to do about it."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 def describe(error: BaseException) -> str:
     """What is stored and shown of any error: a message of ours, else its type and first line without secrets.

@@ -114,13 +114,19 @@ class Redacted(NamedTuple):
     remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
 
 
-async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
-    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure."""
-    clean = {identity: redact(text, agent.language) for identity, text in texts.items()}
+async def redact_texts(
+    texts: Mapping[str, str], agent: Agent, repeated: Mapping[str, str]
+) -> Redacted:
+    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure.
+
+    The reader is not shown the `repeated` texts, whose words are those of the others.
+    """
+    own = {**texts, **repeated}
+    clean = {identity: redact(text, agent.language) for identity, text in own.items()}
 
     def check(reply: IdentifiersReply) -> str | None:
         for item in reply.found:
-            if item.text_id not in clean:
+            if item.text_id not in texts:
                 return f"{item.text_id[:40]!r} is not the id of a text"
             if len(item.words.strip()) < 2:
                 return f"{item.words!r} is a single character; copy it with the word beside it"
@@ -128,7 +134,7 @@ async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
                 return f"{item.words[:60]!r} does not stand in {item.text_id}"
         return None
 
-    inputs = {"texts": [{"id": i, "text": t} for i, t in clean.items()]}
+    inputs = {"texts": [{"id": i, "text": clean[i]} for i in texts]}
     reply = await agent.ask(IdentifiersReply, inputs, check)
     # The longest first: "Dr Patel" before "Patel".
     by_words: dict[str, list[IdentifierItem]] = {}

@@ -45,9 +45,7 @@ async def wait_until_ready(
                 if not message:
                     await stack.enter_async_context(answer_probes(port, health, host))
                 if error.message != message:
-                    hint = f" ({error.hint})" if error.hint else ""
-                    why = "%s%s; going on when that is there"
-                    _log.warning(why, error.message, hint)
+                    _log.warning("%s; going on when that is there", error.whole)
                 message = error.message
                 # The kind of the error, in its class's own words
                 health.waiting = (type(error).__doc__ or "").splitlines()[0]

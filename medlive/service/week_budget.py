@@ -1,6 +1,6 @@
 """The budget of an ISO week: what was spent, over all processes, and when no further thread is begun."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -87,7 +87,7 @@ async def read_spending(
     }
 
 
-def week_limits(week: dict[str, Any]) -> Iterator[WeekLimit]:
+def week_limits(week: Mapping[str, Any]) -> Iterator[WeekLimit]:
     """The limits of `read_spending`, that of all stages first."""
     if week["budget_usd"] is not None:
         yield WeekLimit("", week["known_usd"], week["budget_usd"])

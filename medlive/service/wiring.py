@@ -94,7 +94,6 @@ PROMPTS = {
 PROOF_PROMPTS = {
     "medlive.rubric": ("rubric.probe", "rubric.defend"),
     "medlive.grader": ("grader.answers", "grader.rubric"),
-    "medlive.harm": ("grader.harm", "grader.harm_check"),
 }
 """The prompts of proofs, which decide where rubrics are proved."""
 
@@ -172,19 +171,6 @@ async def open_pipeline(
     exhaustive: bool = False,
     record: Recording | None = None,
 ) -> AsyncIterator[Pipeline]:
-    """Build the pipeline for the block, as `build_pipeline` does."""
-    pipeline = build_pipeline(settings, database, exhaustive=exhaustive, record=record)
-    async with aclosing(pipeline):
-        yield pipeline
-
-
-def build_pipeline(
-    settings: Settings,
-    database: Database,
-    *,
-    exhaustive: bool = False,
-    record: Recording | None = None,
-) -> Pipeline:
     """Build the agents, the index and the thresholds of a run; `record` collects the agents' replies.
 
     Raises ConfigError, also for a budget in dollars and a model without a price.
@@ -196,7 +182,9 @@ def build_pipeline(
         if own.engine == "openai":
             price = own.price or settings.prices.get(own.model or "")
             prices[f"{own.model} ({role})"] = price
-    check_priced(settings.budget.max_usd or settings.budget.week_usd, prices)
+    money = settings.budget
+    limits_usd = (money.max_usd, money.week_usd, *money.stage_week_usd.values())
+    check_priced(next(filter(None, limits_usd), None), prices)
     opened = PostgresCircuits(database)
     store, limiters = PostgresReplyStore(database), Limiters(opened)
     limits = settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
@@ -229,7 +217,7 @@ def build_pipeline(
         "index": retriever.identity.index_digest,
         "engines": engines,
     }
-    return Pipeline(
+    pipeline = Pipeline(
         database=database,
         settings=settings,
         key=handle_key(settings),
@@ -243,6 +231,8 @@ def build_pipeline(
         online=online,
         literature=literature,
     )
+    async with aclosing(pipeline):
+        yield pipeline
 
 
 def proof_roles(settings: Settings) -> dict[str, RoleSettings]:

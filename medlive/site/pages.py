@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from medlive.site.model import BoardEntry, Content, ModelEntry
 from medlive.site.scale import SharedScale, hard_weeks, shared_scales
 from medlive.snapshot.describe.feed import feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
-from medlive.text.html import Page, environment
+from medlive.text.html import environment
 
 SECTIONS: Final = (
     ("index.html", "Start", "A living benchmark of clinical questions"),
@@ -37,11 +37,11 @@ Results = Sequence[tuple[BoardEntry, Sequence[tuple[ModelEntry, Sequence[str]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SitePage(Page):
+class SitePage:
     """The context of every template: what surrounds a page, what the site shows, and what the page is about."""
 
     name: str
-    template: str  # type: ignore[misc]
+    template: str
     title: str
     section: str
     """The page that the navigation marks."""
@@ -72,11 +72,10 @@ class SitePage(Page):
     def render(self) -> bytes:
         """The page."""
         root = "../" * self.name.count("/")
-        return self.fill(
-            TEMPLATES,
-            root=root,
-            ability=self.ability,
-        ).encode("utf-8")
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        template = TEMPLATES.get_template(self.template)
+        text = template.render(values, root=root, ability=self.ability)
+        return text.encode("utf-8")
 
 
 def site_files(

@@ -1,8 +1,7 @@
 """HTML templates of every room: all text is escaped, and what is missing is an error."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
@@ -30,18 +29,6 @@ def environment(package: str, **options: Any) -> Environment:
     made.filters["interval"] = interval
     made.filters["counted"] = counted
     return made
-
-
-@dataclass(frozen=True)
-class Page:
-    """A template's context: its fields are all that the template may use, beside what surrounds every page."""
-
-    template: ClassVar[str]
-
-    def fill(self, templates: Environment, **around: object) -> str:
-        """The page by the templates of its room; `around` is what surrounds it."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return templates.get_template(self.template).render(values, **around)
 
 
 def counted(count: int, noun: str) -> str:

@@ -55,6 +55,13 @@ def deidentified(thread: Thread, language: str) -> Thread:
     return _with_texts(thread, lambda text: redact(text, language))
 
 
+def prepared(thread: Thread) -> tuple[Thread, str]:
+    """A thread as the agents get it, normalised and without identifiers of people; and its language."""
+    clean = normalised(thread)
+    language = thread_language(clean)
+    return deidentified(clean, language), language
+
+
 def deidentified_part(
     before: str,
     part: str,

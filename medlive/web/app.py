@@ -24,7 +24,7 @@ from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.acts.room import ACTS
 from medlive.web.audit.room import AUDIT
 from medlive.web.downloads.room import DOWNLOADS
-from medlive.web.pages import NoticePage, render, sentence
+from medlive.web.pages import notice
 from medlive.web.requests import check_requests
 from medlive.web.review.room import REVIEW
 from medlive.web.site import READ, Room, Site, SiteOf
@@ -132,7 +132,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
         case RequestValidationError():
             status = 422
         case UsageError() | DatabaseForbidden():
-            status, text = 422, sentence(error)
+            status, text = 422, error.whole
         case UnusableValue():
             status = 422
             reason = getattr(error, "orig", error)
@@ -145,8 +145,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
     text = text or _TEXTS.get(status, title)
     if path == "/readyz":
         return JSONResponse({"detail": text}, status, headers)
-    page = NoticePage(title, f"{text} (Status {status}.)", is_error=True)
-    response = render(request, page, status)
+    response = notice(request, title, f"{text} (Status {status}.)", status)
     response.headers.update(headers or {})
     return response
 
@@ -160,8 +159,7 @@ async def live() -> dict[str, str]:
 @router.api_route("/readyz", methods=READ)
 async def ready(site: SiteOf) -> dict[str, str]:
     """The database answers too."""
-    async with site.database.begin() as session:
-        await ping(session)
+    await site.database.ask(ping)
     return {"status": "ok", "database": "ok", "version": __version__}
 
 

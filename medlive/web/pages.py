@@ -1,4 +1,4 @@
-"""Pages: a typed context for each template, rendered with everything escaped."""
+"""Pages: templates filled with everything escaped, and what surrounds every page."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError
 from medlive.guard.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
 from medlive.rubric.model import unproved_words
-from medlive.text.html import Page, environment
+from medlive.text.html import environment
 from medlive.web.site import Section
 from medlive.web.static_files import static_url
 
@@ -36,18 +36,6 @@ class Frame:
     def is_current(self, section: Section) -> bool:
         """Whether the page belongs to a section of the navigation."""
         return f"{self.path}/".startswith(f"{section.href}/")
-
-
-@dataclass(frozen=True)
-class NoticePage(Page):
-    """Some sentences instead of a page: an error, what was refused, what is done."""
-
-    template = "notice.html"
-    title: str
-    text: str
-    links: Sequence[tuple[str, str]] = (("Back to the start", "/"),)  # Text and address
-    is_error: bool = False
-    entries: Sequence[AuditLogRow] = ()  # What was done before
 
 
 def back_to(request: Request) -> str:
@@ -68,18 +56,13 @@ def local_path(place: str) -> str:
     return place if is_local else "/"
 
 
-def sentence(error: MedliveError) -> str:
-    """An error with what to do about it."""
-    return error.message + (f" ({error.hint})" if error.hint else "")
-
-
 @contextmanager
 def refusing(status: int, *kinds: type[MedliveError]) -> Iterator[None]:
     """What is refused for errors of these kinds, as HTTP says it."""
     try:
         yield
     except kinds as error:
-        raise HTTPException(status, sentence(error)) from error
+        raise HTTPException(status, error.whole) from error
 
 
 def csv_file(name: str, text: str) -> Response:
@@ -91,8 +74,10 @@ def csv_file(name: str, text: str) -> Response:
     return Response(text, media_type="text/csv", headers=headers)
 
 
-def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
-    """Render a page; it is asked for again each time, since what it shows may change.
+def render(
+    request: Request, template: str, status: int = 200, /, **context: object
+) -> HTMLResponse:
+    """Fill a template with its context; it is asked for again each time, since what it shows may change.
 
     What somebody signed in sees, or a form holds, is kept by no browser. `accounts` sets `account` and `csrf_token`
     of the request's state.
@@ -108,9 +93,35 @@ def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
         user=None if account is None else account.name,
         csrf=getattr(request.state, "csrf_token", None),
     )
-    text = page.fill(TEMPLATES, frame=frame)
+    text = TEMPLATES.get_template(template).render(context, frame=frame)
     kept = "no-store" if frame.user or frame.csrf else "no-cache"
     return HTMLResponse(text, status, headers={"Cache-Control": kept, "Vary": "Cookie"})
+
+
+Link = tuple[str, str]
+"""Text and address."""
+
+
+def notice(
+    request: Request,
+    title: str,
+    text: str,
+    status: int = 200,
+    *,
+    links: Sequence[Link] = (("Back to the start", "/"),),
+    entries: Sequence[AuditLogRow] = (),
+) -> HTMLResponse:
+    """Some sentences instead of a page: an error, what was refused, what is done; `entries`: what was done before."""
+    return render(
+        request,
+        "notice.html",
+        status,
+        title=title,
+        text=text,
+        links=links,
+        is_error=status >= 400,
+        entries=entries,
+    )
 
 
 def _moment(moment: datetime | str) -> Markup:

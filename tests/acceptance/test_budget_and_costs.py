@@ -114,10 +114,9 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
     models = Path(instance.settings["MEDLIVE_CONFIG"]) / "models.toml"
     async with counting_endpoint() as endpoint:
         write_models(models.parent, endpoint.url)
-        assert (
-            "[prices]"
-            in (await _do(_limited(instance, week_usd=1), "curate", status=2)).err
-        )
+        for unpriced in ({"week_usd": 1}, {"stage_week_usd__screener": 1}):
+            refused = await _do(_limited(instance, **unpriced), "curate", status=2)
+            assert "[prices]" in refused.err
         models.write_text(models.read_text(encoding="utf-8") + PRICE, encoding="utf-8")
         for limit in ({"week_usd": 0.0001}, {"stage_week_usd__screener": 0.0001}):
             poor = _limited(instance, **limit)

@@ -538,6 +538,8 @@ async def test_a_takedown_goes_not_beside_who_brings_the_thread_in(
     for source, reason in (("elsewhere", "asked"), ("sdn", "  "), ("sdn", "x" * 2001)):
         with pytest.raises(UsageError):
             await take_down(database, settings, source, ERASED, reason)
+    with pytest.raises(UsageError):
+        await take_down(database, settings, "sdn", ERASED, "x", by=" \n")
 
 
 async def test_pages_of_other_threads_that_link_to_it_lose_their_bytes_and_nothing_else(

@@ -40,7 +40,8 @@ from medlive.service.work.jobs import (
     step_lock,
     take_over,
 )
-from medlive.service.work.taken import RETRY_AFTER_S, Work, Works
+from medlive.service.work.readiness import Readiness
+from medlive.service.work.taken import RETRY_AFTER_S, Jobs, Work, Works
 from tests.support.waiting import LIMIT_S, until
 
 
@@ -189,7 +190,10 @@ async def _serve_until(
     stop = asyncio.Event()
     serving_it = asyncio.create_task(
         run_until_stopped(
-            app, database, {CURATE: work}, [Queue.CURATE], concurrency=2, stop=stop
+            Jobs(app, database, {CURATE: work}, Readiness()),
+            [Queue.CURATE],
+            concurrency=2,
+            stop=stop,
         )
     )
     await until(done)
@@ -213,9 +217,7 @@ async def test_a_worker_that_is_cancelled_twice_leaves_nothing_at_work(
     async with open_app(database).open_async() as app:
         serving_it = asyncio.create_task(
             run_until_stopped(
-                app,
-                database,
-                {},
+                Jobs(app, database, {}, Readiness()),
                 [Queue.CURATE],
                 concurrency=2,
                 stop=asyncio.Event(),
@@ -341,9 +343,7 @@ async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_
         workers = [
             asyncio.create_task(
                 run_until_stopped(
-                    one,
-                    database,
-                    {CURATE: work},
+                    Jobs(one, database, {CURATE: work}, Readiness()),
                     [Queue.CURATE],
                     concurrency=2,
                     stop=stop,
@@ -438,9 +438,7 @@ async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(
         assert here == ["freeze 2026.W01"]
         worker = asyncio.create_task(
             run_until_stopped(
-                other,
-                database,
-                record(there),
+                Jobs(other, database, record(there), Readiness()),
                 [Queue.RELEASE],
                 concurrency=2,
                 stop=stop,
@@ -465,7 +463,10 @@ async def test_a_stop_that_comes_before_the_first_job_is_heeded(
     stop.set()
     async with open_app(database).open_async() as app, asyncio.timeout(LIMIT_S):
         await run_until_stopped(
-            app, database, {}, [Queue.CURATE], concurrency=1, stop=stop
+            Jobs(app, database, {}, Readiness()),
+            [Queue.CURATE],
+            concurrency=1,
+            stop=stop,
         )
 
 

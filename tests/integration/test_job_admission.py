@@ -21,7 +21,8 @@ from medlive.service.work.jobs import (
     run_step_job,
     run_until_stopped,
 )
-from medlive.service.work.taken import Works
+from medlive.service.work.readiness import Readiness
+from medlive.service.work.taken import Jobs, Works
 from tests.support.waiting import LIMIT_S
 
 WEEK = "2026.W47"
@@ -98,7 +99,12 @@ async def test_a_job_that_medlive_never_queues_is_refused(
     stop = asyncio.Event()
     async with open_app(database).open_async() as app, asyncio.timeout(LIMIT_S):
         worker = asyncio.create_task(
-            run_until_stopped(app, database, works, [*Queue], concurrency=8, stop=stop)
+            run_until_stopped(
+                Jobs(app, database, works, Readiness()),
+                [*Queue],
+                concurrency=8,
+                stop=stop,
+            )
         )
         query = text("SELECT count(*) FROM procrastinate_jobs WHERE status <> 'failed'")
         while True:

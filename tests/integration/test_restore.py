@@ -19,16 +19,14 @@ from medlive.db import embedded
 from medlive.db.backups import SCRATCH_NOTE, count_rows
 from medlive.db.session import Database, advisory_lock
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
+from medlive.integrity.folder import SIGNATURE, SUMS, sums_text
 from medlive.integrity.paths import walk
 from medlive.integrity.signing import generate
 from medlive.service.backup.contents import (
     ABOUT,
     DUMP,
-    SIGNATURE,
-    SUMS,
     TAKEDOWNS,
     digest_of,
-    format_sums,
     plain_files,
     public_keys,
     seal,
@@ -89,7 +87,7 @@ def mend(folder: Path) -> None:
     names = {name for name, mode in walk(folder) if stat.S_ISREG(mode)}
     names -= {SUMS, SIGNATURE}
     (folder / SUMS).write_text(
-        format_sums({name: digest_of(folder, name) for name in names})
+        sums_text({name: digest_of(folder, name) for name in names})
     )
 
 

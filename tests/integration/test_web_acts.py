@@ -15,7 +15,9 @@ from medlive.db.audit_log import list_entries, verify_log
 from medlive.db.curation.cases import latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.session import Database
-from medlive.service.schedule.steps import latest_slot
+from medlive.rubric.model import AskedPart
+from medlive.service.schedule.rerun import clear_step
+from medlive.service.schedule.steps import WEEK, latest_slot
 from medlive.web.site import Site
 from tests.support.reviewing import status_of
 from tests.support.web import Browser, add_account, hidden_fields, served, session_of
@@ -114,6 +116,25 @@ async def test_a_step_is_cleared_from_the_overview(
     ]
 
 
+async def test_a_step_of_an_earlier_week_is_cleared_alone(
+    database: Database, settings: Settings
+) -> None:
+    earlier = iso_week(latest_slot(now(), ScheduleSection().queue) - WEEK)
+    async with database.begin() as session:
+        await session.execute(
+            text(
+                "INSERT INTO pipeline_runs (command, iso_week, code_version, settings, outcome, finished_at)"
+                " VALUES ('scheduler queue', :week, 'x', '{}', 'done', now()),"
+                " ('curate', NULL, 'x', '{}', 'done', now())"
+            ),
+            {"week": earlier},
+        )
+    await clear_step(database, settings, "queue", earlier, reason="Another list.")
+    async with database.begin() as session:
+        query = text("SELECT outcome FROM pipeline_runs ORDER BY id")
+        assert list(await session.scalars(query)) == ["partial", "done"]
+
+
 async def test_disputes_redactions_and_withdrawals(
     database: Database, admin: Browser, held: str
 ) -> None:
@@ -198,6 +219,10 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
             "option[selected], option"
         ).text()
     fields["reason"] = "Shorter."
+    assert "asked-q1" in fields
+    fields["asked-q1"] = "What makes me cough"
+    blank = await admin.post(f"{page}/edit", data=fields | {"asked-q1": " "})
+    assert (blank.status_code, "has no text" in blank.text) == (422, True)
     unmarked = {name: value for name, value in fields.items() if name != "revision"}
     assert (await admin.post(f"{page}/edit", data=unmarked)).status_code == 422
     sent = []
@@ -210,6 +235,7 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
         case = await latest_case(session, held)
     assert case is not None
     assert (case.revision, case.text.query) == (2, "Why do I cough?")
+    assert case.rubric.asked[0] == AskedPart("q1", "What makes me cough")
     # The log leads whoever may read it to a page that they may read too.
     assert f'href="/audit/cases/{held}"' in (await admin.get(LOG)).text
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser as Html
+from sqlalchemy import text
 
 from medlive.config import Settings
 from medlive.db.audit.tables import LISTINGS
@@ -19,8 +20,10 @@ from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
-from medlive.service.curation.review import decide_case
+from medlive.integrity.digest import digest_text
+from medlive.service.curation.review import decide_case, overrule_rejection
 from medlive.web.site import Site
+from tests.support.reviewing import drain, pipeline
 from tests.support.scripted import PATIENT, THREAD
 from tests.support.web import Browser, add_account, served, session_of
 
@@ -238,6 +241,26 @@ async def test_a_cases_page_shows_the_whole_line_of_decisions(
     assert len(prompts) >= 10
     asked = await read(viewer, prompts[0])
     assert PATIENT[:40] in asked.css_first("main").text()
+
+
+async def test_a_page_says_what_holds_a_case_whose_filters_were_overruled(
+    database: Database, viewer: Browser
+) -> None:
+    async with database.begin() as session:
+        [saved] = await threads.save_threads(session, [replace(THREAD, posted_at=DAY)])
+        rejected = (
+            "INSERT INTO filter_results (revision_id, chain_digest, passed, rejected_by, reason)"
+            " VALUES (:r, :c, false, 'codebook', 'no_codebook_term')"
+        )
+        values = {"r": saved.revision_pk, "c": digest_text("chain")}
+        await session.execute(text(rejected), values)
+    address = "/audit/threads/test/1"
+    notice = (await read(viewer, address)).css_first(".notice").text()
+    assert "Rejected by the filters: no codebook term" in notice
+    await overrule_rejection(database, "test", "1", "A cough is clinical.")
+    await drain(pipeline(database))
+    notice = (await read(viewer, address)).css_first(".notice").text()
+    assert "Held for advice harmful" in notice
 
 
 async def test_an_approved_cases_page_says_who_approved_it(

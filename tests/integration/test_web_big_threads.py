@@ -17,7 +17,7 @@ from medlive.db.tables.accounts import Role
 from medlive.db.threads.threads import save_threads
 from medlive.guard import bounds
 from medlive.service.curation import inspect
-from medlive.web.audit import room, thread
+from medlive.web.audit import thread
 from medlive.web.site import Site
 from tests.support.scripted import THREAD
 from tests.support.web import Browser, add_account, served, session_of
@@ -131,7 +131,7 @@ async def test_an_identifier_at_the_end_of_a_part_is_in_neither_part(
 
 @pytest.mark.parametrize(
     "step",
-    [(inspect, "_excerpt_as_json"), (thread, "mark_thread"), (room, "render")],
+    [(inspect, "_excerpt_as_json"), (thread, "mark_thread"), (thread, "render")],
     ids=lambda step: step[1],
 )
 async def test_probes_are_answered_while_a_page_is_made(

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from medlive.config import Settings
-from medlive.db.curation.cases import CaseContent, StoredCase, latest_case
+from medlive.db.curation.cases import CaseContent, StoredCase, add_revision, latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.mapping import find_rows
 from medlive.db.release.withdrawals import reasons_for
@@ -505,6 +505,43 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(
         with refused_by_trigger():
             async with database.begin() as session:
                 await session.execute(text(refused))
+
+
+async def test_every_criterion_that_an_id_has_named_comes_back(
+    database: Database, settings: Settings
+) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
+    other = replace(RUBRIC.criteria[1], criterion="Advises something else.")
+    criteria = (RUBRIC.criteria[0], other, *RUBRIC.criteria[2:])
+    again = await curated_again(database, case_id, replace(RUBRIC, criteria=criteria))
+    of = again.revision
+    await withdraw(
+        database, settings, case_id, ERRATUM, WRONG, criterion_id="c2", revision=of
+    )
+    await reinstate(database, settings, case_id, "It is right.", criterion_id="c2")
+    texts = [c.criterion for c in (await latest(database, case_id)).rubric.criteria]
+    assert sorted(texts)[2:] == [
+        "Advises number 3.",
+        "Advises number 4.",
+        "Advises something else.",
+    ]
+    assert len(texts) == 5
+
+
+async def test_a_criterion_that_comes_back_makes_the_rubric_unproved(
+    database: Database, settings: Settings
+) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
+    case = await latest(database, case_id)
+    figures = {"ceiling": 0.9, "floor": 0.1, "separation": 0.4}
+    proved = replace(case, rubric=replace(case.rubric, **figures))
+    async with database.begin() as session:
+        await add_revision(session, case_id, proved)
+    await reinstate(database, settings, case_id, "It is right.", criterion_id="c2")
+    rubric = (await latest(database, case_id)).rubric
+    assert (len(rubric.criteria), rubric.ceiling) == (4, None)
 
 
 async def test_the_commands(

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -32,7 +32,7 @@ from medlive.errors import (
     UsageError,
 )
 from medlive.guard.child_environment import LIBPQ, child_environment
-from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.folder import SIGNATURE, SUMS, TooLong, read_small
 from medlive.integrity.paths import create_below, open_below, split_name, walk
 from medlive.integrity.signing import (
     BadSignature,
@@ -52,10 +52,6 @@ ABOUT = "backup.json"
 """What the backup says of itself."""
 TAKEDOWNS = "takedowns.jsonl"
 """The erased threads that must not come back."""
-SUMS = "SHA256SUMS"
-"""The digests of all other files, in the format of sha256sum."""
-SIGNATURE = "SHA256SUMS.minisig"
-"""The signature of SHA256SUMS, in minisign's format."""
 
 _NAME = re.compile(
     r"database\.dump|backup\.json|takedowns\.jsonl|(?:archive|snapshots)/.+|keys/[^/]+\.key"
@@ -172,11 +168,6 @@ def copy_file(source: Path, name: str, target: Path, new_name: str) -> str:
             digest.update(piece)
             writing.write(piece)
     return digest.hexdigest()
-
-
-def format_sums(digests: Mapping[str, str]) -> str:
-    """Return the text of SHA256SUMS."""
-    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
 
 
 KEY = "backup.key"

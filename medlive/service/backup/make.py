@@ -38,7 +38,7 @@ from medlive.errors import (
     describe,
 )
 from medlive.instance.paths import archive_path, snapshots_path
-from medlive.integrity.folder import sync
+from medlive.integrity.folder import SUMS, sums_text, sync
 from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FILE, PRIVATE_FOLDER, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
@@ -46,14 +46,12 @@ from medlive.service.backup.contents import (
     ABOUT,
     BARE,
     DUMP,
-    SUMS,
     TAKEDOWNS,
     About,
     Takedown,
     check_seal,
     copy_file,
     digest_of,
-    format_sums,
     key_path,
     plain_files,
     run_program,
@@ -249,7 +247,7 @@ def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:
     """Note what is in the draft, sign it, and give it its name."""
     (draft / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
     digests = {name: digest_of(draft, name) for name in plain_files(draft)}
-    (draft / SUMS).write_text(format_sums(digests), encoding="utf-8")
+    (draft / SUMS).write_text(sums_text(digests), encoding="utf-8")
     seal(draft, out.name, about.created_at.isoformat(), key)
     for name in ("", *digests, SUMS):
         sync(draft / name)

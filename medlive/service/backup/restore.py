@@ -38,6 +38,7 @@ from medlive.errors import (
     first_fault,
 )
 from medlive.instance.paths import archive_path, snapshots_path
+from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
@@ -46,8 +47,6 @@ from medlive.service.backup.contents import (
     BARE,
     DUMP,
     KEY,
-    SIGNATURE,
-    SUMS,
     TAKEDOWNS,
     WHOLE,
     About,

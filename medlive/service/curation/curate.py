@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -67,7 +67,7 @@ from medlive.service.work.jobs import (
 )
 from medlive.service.work.readiness import find_obstacle
 from medlive.service.work.taken import Work, Works
-from medlive.threads.prepare import deidentified, normalised, thread_language
+from medlive.threads.prepare import prepared
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ _RAISE_BUDGET = "raise [budget] in config/medlive.toml, and start this again"
 Tick = Callable[[int], None]
 
 
-@dataclass(slots=True)
+@dataclass
 class CurationCounts:
     """The counts of a curation run."""
 
@@ -104,8 +104,7 @@ class CurationCounts:
         """Keep an error: an internal one by its thread, a state of the surroundings as what stops the run."""
         obstacle = find_obstacle(error)
         if isinstance(obstacle, ConfigError):
-            hint = f" ({obstacle.hint})" if obstacle.hint else ""
-            self.misconfigured = f"{obstacle.message}{hint}"
+            self.misconfigured = obstacle.whole
         elif isinstance(obstacle, ServiceUnavailable):
             self.stopped = obstacle.message
         elif obstacle is None and not isinstance(
@@ -129,7 +128,7 @@ class CurationCounts:
 
     def as_json(self) -> dict[str, Any]:
         """The counts as stored with a run."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return dict(vars(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,16 +374,15 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     with bound(thread=name):
         started = now()
         limit_s = pipeline.settings.curation.thread_timeout_s
-        raw = normalised(stored.thread)
+        thread, language = prepared(stored.thread)
         if stored.posted_at_assumed:
             # A date that somebody assumed says nothing of the medicine of its time.
-            raw = replace(raw, posted_at=None)
-        language = thread_language(raw)
+            thread = replace(thread, posted_at=None)
         rubric = proof = None
         try:
             async with asyncio.timeout(limit_s):
                 curation = await curate(
-                    deidentified(raw, language),
+                    thread,
                     language,
                     pipeline.respondents,
                     pipeline.retriever,
@@ -508,7 +506,10 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
             done["failed"] += 1
             return
         async with pipeline.database.begin() as session:
-            await cases.lock_case(session, case_id)
+            status = await cases.lock_case(session, case_id)
+            latest = await cases.latest_case(session, case_id)
+            if status is not CaseStatus.READY or latest != case:
+                return  # decided or edited meanwhile, and scanned by the next run
             clean = replace(case, text=text, rubric=rubric)
             saved = await cases.add_revision(session, case_id, clean)
             n = len(redacted.found)

@@ -12,7 +12,7 @@ from medlive.db.curation.cases import (
     find_case,
 )
 from medlive.db.curation.curations import list_curations, load_curation
-from medlive.db.curation.funnel import filter_verdicts_of
+from medlive.db.curation.funnel import filter_reason_of, filter_verdicts_of
 from medlive.db.curation.parking import find_parked
 from medlive.db.curation.proofs import load_proof, unproved_since
 from medlive.db.curation.reviews import overrules_of, reviews_of
@@ -37,12 +37,7 @@ from medlive.rubric.model import Criterion
 from medlive.service.database import open_database
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
-from medlive.threads.prepare import (
-    deidentified,
-    deidentified_part,
-    normalised,
-    thread_language,
-)
+from medlive.threads.prepare import deidentified_part, prepared
 
 
 class ThreadTakenDown(MedliveError):
@@ -101,8 +96,7 @@ async def inspect_thread(
         texts = await asyncio.to_thread(_excerpt_as_json, excerpt)
     else:
         stored = await load_thread(session, revision)
-        raw, thread_pk = normalised(stored.thread), stored.thread_pk
-        shown = deidentified(raw, thread_language(raw))
+        thread_pk, (shown, _) = stored.thread_pk, prepared(stored.thread)
         texts = {"url": shown.url, **shown.content()}
     row = await session.get_one(ThreadRow, thread_pk)
     pages = await kept_pages(session, source, thread_id)
@@ -114,6 +108,9 @@ async def inspect_thread(
         "identifiers": await count_identifiers(session, revision),
     }
     overruled = [as_dict(o) for o in await overrules_of(session, revision)]
+    filter_reason = await filter_reason_of(session, revision)
+    if any(entry["curation_id"] is None for entry in overruled):
+        filter_reason = None
     decisions = await list_curations(session, revision)
     decided = next((d for d in decisions if decision in (None, d.id)), None)
     if decided is None and decision is not None:
@@ -125,6 +122,8 @@ async def inspect_thread(
         "thread": {"source": source, "thread_id": thread_id, **texts},
         "origin": origin,
         "filters": await filter_verdicts_of(session, revision),
+        # Why the latest chain rejected it, where nobody has overruled that
+        "filter_reason": filter_reason,
         "overruled": overruled,
         **outcome,
         "decisions": [_decision(decision_row) for decision_row in decisions],
@@ -254,6 +253,5 @@ async def threads_of_cases(
     threads = {}
     for case_id, revision in revisions.items():
         if revision in stored:
-            plain = normalised(stored[revision])
-            threads[case_id] = deidentified(plain, thread_language(plain))
+            threads[case_id], _ = prepared(stored[revision])
     return threads

@@ -93,8 +93,7 @@ async def reject_expired(database: Database, weeks: int) -> int:
 
 async def find_gaps(database: Database, settings: Settings) -> list[Gap]:
     """Return the diseases, drugs and procedures that parked threads lack evidence on, most threads first."""
-    async with database.read() as session:
-        claims = await list_unanswered(session)
+    claims = await database.ask(list_unanswered)
     return group_gaps(claims, load_codebook(settings.codebooks.paths))
 
 

@@ -52,8 +52,7 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> None:
     """
     if not pipeline.proves:
         raise UsageError("no model proves rubrics here")
-    async with pipeline.database.read() as session:
-        case = await latest_case(session, case_id)
+    case = await pipeline.database.ask(latest_case, case_id)
     if case is None or case.revision != revision or case.rubric.ceiling is not None:
         return
     limit_s = pipeline.settings.curation.thread_timeout_s

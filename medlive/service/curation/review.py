@@ -39,7 +39,7 @@ from medlive.service.release.withdraw import (
 )
 from medlive.service.wiring import Pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
-from medlive.threads.prepare import deidentified, normalised, thread_language
+from medlive.threads.prepare import prepared
 
 _INDISPENSABLE = frozenset(
     {
@@ -120,12 +120,11 @@ async def drop_element(
         made = await session.get_one(CurationRow, case.curation_id)
         stored = await load_thread(session, made.revision_id)
     started = now()
-    raw = normalised(stored.thread)
-    language = thread_language(raw)
+    thread, language = prepared(stored.thread)
     curation = await curate_without_element(
         decided,
         element_id,
-        deidentified(raw, language),
+        thread,
         language,
         pipeline.respondents,
         pipeline.curation,

@@ -38,7 +38,7 @@ from medlive.sources.ledger import PageKind
 from medlive.sources.registry import build_site, known_sites
 from medlive.sources.source import Site
 from medlive.threads.model import Thread
-from medlive.threads.prepare import deidentified, normalised, thread_language
+from medlive.threads.prepare import normalised, prepared
 
 _MIN_TITLE_BYTES = 30
 """A shorter title may belong to other threads too, and is not searched for in pages."""
@@ -71,9 +71,9 @@ async def take_down(
 
     A case in frozen snapshots is withdrawn, and their errata are rewritten without the reason. Repeating it
     finishes what a kill interrupted. `dry_run` counts without changing anything. Raises UsageError for an unknown
-    source and an invalid reason or id, CheckFailed while the source is harvested or the thread curated.
+    source and an invalid reason, name or id, CheckFailed while the source is harvested or the thread curated.
     """
-    reason = check_reason(reason)
+    reason, by = check_reason(reason), check_person_name(by)
     if not 1 <= len(thread_id) <= 500:
         raise UsageError("a thread id must have 1 to 500 characters")
     done = TakedownResult()
@@ -229,7 +229,6 @@ def _texts(threads: Iterable[Thread]) -> set[str]:
     """A thread's title and messages, raw, normalised and de-identified."""
     texts: set[str] = set()
     for raw in threads:
-        clean = normalised(raw)
-        for thread in (raw, clean, deidentified(clean, thread_language(clean))):
+        for thread in (raw, normalised(raw), prepared(raw)[0]):
             texts |= {thread.title, *(message.text for message in thread.messages)}
     return texts

@@ -134,27 +134,29 @@ async def reinstate(
                 f"{case_id if part is None else f'{case_id}-{part}'} is not withdrawn"
             )
         if part is None:
-            await cases.reopen_case(
-                session, case_id, f"reinstated by a person: {reason}"[:1000]
-            )
+            why = f"reinstated by a person: {reason}"[:1000]
+            await cases.reopen_case(session, case_id, why)
         else:
-            latest = await load_latest_case(session, case_id)
-            rubric, known = latest.rubric, by_id(latest.rubric.criteria)
-            earlier = reinstated[0].revision
-            back = by_id(await cases.criteria_of(session, case_id, earlier))[part]
-            digest = withdrawals.text_digest
-            if digest(back.criterion) not in [
-                digest(criterion.criterion) for criterion in rubric.criteria
-            ]:
-                if part in known:
-                    part = f"c{max(int(number[1:]) for number in known) + 1}"
-                back = replace(back, id=part, position=len(known) + 1)
-                rubric = replace(rubric, criteria=(*rubric.criteria, back))
-                await cases.add_revision(
-                    session, case_id, replace(latest, rubric=rubric)
-                )
+            # One id may have named several criteria, in revisions of their own.
+            for withdrawal in reinstated:
+                earlier = await cases.criteria_of(session, case_id, withdrawal.revision)
+                await _bring_back(session, case_id, by_id(earlier)[part])
     await write_errata(database, settings, key=key)
     return reinstated
+
+
+async def _bring_back(session: Session, case_id: str, criterion: Criterion) -> None:
+    """Give a case a revision with a criterion at the rubric's end, unless the latest has its text."""
+    latest, digest = await load_latest_case(session, case_id), withdrawals.text_digest
+    rubric, known = latest.rubric, by_id(latest.rubric.criteria)
+    if digest(criterion.criterion) in [digest(c.criterion) for c in rubric.criteria]:
+        return
+    name = criterion.id
+    if name in known:
+        name = f"c{max(int(number[1:]) for number in known) + 1}"
+    back = replace(criterion, id=name, position=len(known) + 1)
+    rubric = replace(rubric.unproved(), criteria=(*rubric.criteria, back))
+    await cases.add_revision(session, case_id, replace(latest, rubric=rubric))
 
 
 async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:

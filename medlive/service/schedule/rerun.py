@@ -3,7 +3,6 @@
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.audit_log import record
-from medlive.db.iso_weeks import week_bounds
 from medlive.db.jobs import queued_locks
 from medlive.db.release.snapshots import find_snapshot
 from medlive.db.release.weeks import end_wait
@@ -43,9 +42,8 @@ async def run_again(
     works = {STEP: step_work(database, settings)}
     async with open_app(database).open_async() as app:
         await run_step_job(app, database, works, state.queue, step, week)
-    async with database.begin() as session:
-        _, runs = await runs_of_week(session, week)
-        return runs.get(state.command)
+    _, runs = await database.ask(runs_of_week, week)
+    return runs.get(state.command)
 
 
 async def clear_step(
@@ -107,10 +105,10 @@ async def _refuse_under_way(session: Session, step: str, week: str) -> None:
 
 async def _clear(session: Session, state: StepState, week: str) -> int:
     await end_wait(session, state.name, week)
-    by_hand = BY_HAND.get(state.name, "")
-    since = state.slot if week == state.week else week_bounds(week)[1]
+    # What was done by hand since the step's latest time is of that week alone.
+    by_hand = BY_HAND.get(state.name, "") if week == state.week else ""
     cleared = await clear_runs(
-        session, state.command, week, by_hand=by_hand, since=since
+        session, state.command, week, by_hand=by_hand, since=state.slot
     )
     if state.source:
         cleared += await clear_harvest(session, state.source, week)

@@ -60,8 +60,8 @@ def find_problems(facts: Facts) -> list[OpenProblemRow]:
 async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow]:
     """Every problem now; of another machine those that its scheduler has stored. Raises DatabaseUnavailable."""
     problems = find_problems(facts)
-    async with database.read() as session:
-        stored = {problem.key: problem for problem in await watch.list_open(session)}
+    known_open = await database.ask(watch.list_open)
+    stored = {problem.key: problem for problem in known_open}
     for problem in problems:
         if known := stored.pop(problem.key, None):
             problem.acknowledged_at = known.acknowledged_at
@@ -227,7 +227,7 @@ def circuit_open(facts: Facts) -> Iterator[Finding]:
 
 def budget_spent(facts: Facts) -> Iterator[Finding]:
     """A limit of the week is reached: no thread is begun before the next week."""
-    for limit in week_limits(dict(facts.week)):
+    for limit in week_limits(facts.week):
         if limit.is_spent:
             yield (
                 f"{limit.name} for {facts.week['week']} is spent ({limit.usd:.2f})",
@@ -238,7 +238,7 @@ def budget_spent(facts: Facts) -> Iterator[Finding]:
 
 def budget_near(facts: Facts) -> Iterator[Finding]:
     """Four fifths of a limit of the week are spent."""
-    for limit in week_limits(dict(facts.week)):
+    for limit in week_limits(facts.week):
         if NEARLY * limit.limit <= limit.usd < limit.limit:
             yield (
                 f"{limit.name} for {facts.week['week']} is nearly spent ({limit.usd:.2f})",

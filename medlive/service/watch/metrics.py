@@ -145,7 +145,7 @@ def _watched(facts: Facts) -> Iterator[tuple[str, Row]]:
     if facts.scheduler_heard:
         silent = facts.moment - facts.scheduler_heard
         yield "scheduler_heard_seconds", (silent.total_seconds(),)
-    for limit in week_limits(dict(facts.week)):
+    for limit in week_limits(facts.week):
         yield "week_budget_usd", (limit.stage or "all", limit.limit)
     for place, _, free, size in facts.disks:
         yield "disk_free_bytes", (place, free)

@@ -193,44 +193,37 @@ async def run_until_drained(
 
 
 async def run_until_stopped(
-    app: procrastinate.App,
-    database: Database,
-    works: Works,
+    jobs: Jobs,
     queues: Sequence[str],
     *,
     concurrency: int,
     stop: asyncio.Event,
     grace_s: float | None = None,
-    jobs: Jobs | None = None,
     beside: Sequence[Coroutine[Any, Any, None]] = (),
 ) -> None:
     """Run the queues' jobs as they come until `stop` is set, also those of dead workers; then finish running jobs.
 
     Args:
-        app: The job queue.
-        database: The database.
-        works: What is done with the jobs.
+        jobs: Holds the jobs that are being done.
         queues: What to serve.
         concurrency: Most jobs at once.
         stop: Ends the worker when set.
         grace_s: Seconds after `stop` in which jobs may end; then they are given back. None: no limit.
-        jobs: Holds the jobs that are being done; None: its own.
         beside: What has to go on as long as jobs are done. When one of them ends, the worker does.
 
     Raises:
         DatabaseUnavailable: also when the queue is lost later; what was taken is left to others.
     """
-    jobs = jobs or Jobs(app, database, works, Readiness())
 
     async def stop_in_order() -> None:
         await stop.wait()
         jobs.stop()
 
-    async with lock_connection(database) as connection:
+    async with lock_connection(jobs.database) as connection:
         await announce_serving(connection, queues)
         jobs.claims = claims = NameLocks(connection)
         works_beside = (
-            _repeat(partial(take_over, app, queues)),
+            _repeat(partial(take_over, jobs.app, queues)),
             # A lost connection takes with it what says that this process serves.
             _repeat(partial(claims.ask, "SELECT :key = 0", 0)),
             *beside,

@@ -58,12 +58,6 @@ class Pause:
     wait_s: float
     due_at: float  # When jobs are let through, by the readiness's clock; NEVER: not in this process
 
-    @property
-    def reason(self) -> str:
-        """The obstacle, and what can be done about it."""
-        hint = self.obstacle.hint
-        return f"{self.obstacle.message} ({hint})" if hint else self.obstacle.message
-
 
 class Readiness:
     """What a worker takes jobs of. One event loop at a time."""
@@ -109,7 +103,7 @@ class Readiness:
             obstacle = known.obstacle
         self.pauses[queue] = pause = Pause(obstacle, wait_s, self._clock() + wait_s)
         if not lasts:
-            _log.warning("no jobs of %s are taken: %s", queue, pause.reason)
+            _log.warning("no jobs of %s are taken: %s", queue, pause.obstacle.whole)
 
     def resume(self, queue: str) -> None:
         """Take jobs of a queue again."""
@@ -118,7 +112,7 @@ class Readiness:
 
     def describe(self) -> str | None:
         """Why jobs of some queues are not taken; None: all are."""
-        reasons = [
-            f"{queue}: {pause.reason}" for queue, pause in sorted(self.pauses.items())
-        ]
+        reasons = []
+        for queue, pause in sorted(self.pauses.items()):
+            reasons.append(f"{queue}: {pause.obstacle.whole}")
         return "; ".join(reasons) or None

@@ -118,14 +118,11 @@ async def run_worker(
             health.find_obstacle = readiness.describe
             ready()
             await run_until_stopped(
-                app,
-                database,
-                works,
+                jobs,
                 queues,
                 stop=stop,
                 grace_s=grace_s,
                 concurrency=concurrency or settings.curation.concurrency,
-                jobs=jobs,
                 beside=[monitor.keep_looking()],
             )
             run.counts, run.failed = total.as_json(), bool(total.faults)

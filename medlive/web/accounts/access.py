@@ -39,8 +39,7 @@ async def check_exposure(site: Site, host: str) -> None:
         raise ConfigError(
             f"web.oidc.client_secret_env: the variable {provider.client_secret_env} is not set"
         )
-    async with site.database.begin() as session:
-        open_to_all = provider is None and not await has_accounts(session)
+    open_to_all = provider is None and not await site.database.ask(has_accounts)
     if open_to_all and not is_loopback(host):
         raise AccountMissing(
             f"the private rooms are not served at {host}, since there is no account",

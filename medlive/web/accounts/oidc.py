@@ -67,10 +67,8 @@ async def come_back(request: Request, site: Site) -> Account:
             "Your account at the identity provider has no role here. Ask an admin for one."
         )
     try:
-        async with site.database.begin() as session:
-            account = await save_external(
-                session, f"{settings.issuer}#{claims['sub']}", name, role
-            )
+        subject = f"{settings.issuer}#{claims['sub']}"
+        account = await site.database.ask(save_external, subject, name, role)
     except CheckFailed as error:
         raise CheckFailed(f"You cannot sign in: {error.message}.") from error
     if account is None:

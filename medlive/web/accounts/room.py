@@ -3,7 +3,6 @@
 import asyncio
 import ipaddress
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
 
@@ -14,7 +13,6 @@ from medlive.db import accounts
 from medlive.db.accounts import Account
 from medlive.errors import CheckFailed
 from medlive.guard.trust import read_address
-from medlive.text.html import Page
 from medlive.web.accounts import passwords
 from medlive.web.accounts.access import SIGN_IN, TOKEN, Viewer, check_form
 from medlive.web.pages import local_path, render
@@ -33,38 +31,6 @@ HOME = "/account"
 
 _FORM = [Depends(check_form)]
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class SignInPage(Page):
-    """The form to sign in."""
-
-    template = "accounts/sign_in.html"
-    name: str
-    next: str  # Where it leads to
-    by_provider: bool  # Whether there is an identity provider
-    empty: bool  # Whether there is no account yet
-    error: str | None = None
-
-
-@dataclass(frozen=True)
-class InvitationPage(Page):
-    """The form to set the password of an account by its one-time link."""
-
-    template = "accounts/invitation.html"
-    name: str
-    error: str | None = None
-
-
-@dataclass(frozen=True)
-class AccountPage(Page):
-    """An account's own page."""
-
-    template = "accounts/account.html"
-    account: Account
-    changed: bool = False  # Whether the password was changed a moment ago
-    current_error: str | None = None  # What is wrong with the current password
-    error: str | None = None  # What is wrong with the new one
 
 
 @router.get(SIGN_IN, dependencies=_FORM)
@@ -107,7 +73,7 @@ async def sign_out(
 async def show_invitation(request: Request, site: SiteOf, token: str) -> Response:
     """The form to set a password."""
     account = await find_invited(site, token)
-    return render(request, InvitationPage(account.name))
+    return _invitation_page(request, account)
 
 
 @router.post("/invitation/{token}", dependencies=_FORM)
@@ -117,10 +83,9 @@ async def accept(
     """Set the password and sign in; the link ends with it."""
     account = await find_invited(site, token)
     if fault := passwords.fault_of(password, again, account.name):
-        return render(request, InvitationPage(account.name, fault), 422)
+        return _invitation_page(request, account, fault)
     hashed = await passwords.hash_password(password)
-    async with site.database.begin() as session:
-        used = await accounts.use_link(session, token, hashed)
+    used = await site.database.ask(accounts.use_link, token, hashed)
     return await _enter(request, site, _unless_over(used), HOME)
 
 
@@ -129,7 +94,7 @@ async def show_account(
     request: Request, account: Viewer, changed: bool = False
 ) -> Response:
     """An account's own page."""
-    return render(request, AccountPage(account, changed))
+    return _account_page(request, account, changed=changed)
 
 
 @router.post("/account/password")
@@ -147,13 +112,12 @@ async def change_password(
     except HTTPException as refusal:
         is_wrong = refusal.headers is None
         text = "This is not the current password." if is_wrong else refusal.detail
-        page = AccountPage(account, current_error=text)
-        return render(request, page, refusal.status_code)
+        status = refusal.status_code
+        return _account_page(request, account, status, current_error=text)
     if fault := passwords.fault_of(password, again, account.name):
-        return render(request, AccountPage(account, error=fault), 422)
+        return _account_page(request, account, 422, error=fault)
     hashed = await passwords.hash_password(password)
-    async with site.database.begin() as session:
-        await accounts.set_password(session, account, hashed)
+    await site.database.ask(accounts.set_password, account, hashed)
     return await _enter(request, site, account, f"{HOME}?changed=1")
 
 
@@ -191,19 +155,54 @@ async def _sign_in_page(
     name: str = "",
     refusal: HTTPException | None = None,
 ) -> Response:
-    async with site.database.begin() as session:
-        empty = not await accounts.has_accounts(session)
-    page = SignInPage(
+    empty = not await site.database.ask(accounts.has_accounts)
+    response = render(
+        request,
+        "accounts/sign_in.html",
+        200 if refusal is None else refusal.status_code,
         name=name,
         next=local_path(next),
         by_provider=site.settings.web.oidc is not None,
         empty=empty,
         error=None if refusal is None else refusal.detail,
     )
-    response = render(request, page, 200 if refusal is None else refusal.status_code)
     if refusal is not None:
         response.headers.update(refusal.headers or {})
     return response
+
+
+def _invitation_page(
+    request: Request, account: Account, error: str | None = None
+) -> Response:
+    """The form to set the password of an account by its one-time link."""
+    return render(
+        request,
+        "accounts/invitation.html",
+        422 if error else 200,
+        name=account.name,
+        error=error,
+    )
+
+
+def _account_page(
+    request: Request,
+    account: Account,
+    status: int = 200,
+    *,
+    changed: bool = False,
+    current_error: str | None = None,
+    error: str | None = None,
+) -> Response:
+    """An account's own page; `current_error` is about the current password, `error` about the new one."""
+    return render(
+        request,
+        "accounts/account.html",
+        status,
+        account=account,
+        changed=changed,
+        current_error=current_error,
+        error=error,
+    )
 
 
 async def _check_password(
@@ -217,8 +216,7 @@ async def _check_password(
         accounts.attempts_subject(spelled, network): ACCOUNT_ATTEMPTS,
     }
     for subject, most in limits.items():
-        async with site.database.begin() as session:
-            attempts, until = await accounts.count_attempt(session, subject)
+        attempts, until = await site.database.ask(accounts.count_attempt, subject)
         if attempts > most:
             seconds = max(1, round((until - datetime.now(UTC)).total_seconds()))
             minutes = ceil(seconds / 60)
@@ -230,23 +228,20 @@ async def _check_password(
                 f"Too many attempts. Try again in {minutes} {unit}.",
                 headers={"Retry-After": str(seconds)},
             )
-    async with site.database.begin() as session:
-        everywhere = accounts.attempts_subject(spelled)
-        attempts, _ = await accounts.count_attempt(session, everywhere)
+    everywhere = accounts.attempts_subject(spelled)
+    attempts, _ = await site.database.ask(accounts.count_attempt, everywhere)
     if attempts > SLOW_ATTEMPTS:
         text = "%d attempts to sign in to one account: each takes longer"
         _log.warning(text, attempts)
         await asyncio.sleep(SLOW_S)
-    async with site.database.begin() as session:
-        account = await accounts.find_with_password(session, spelled)
+    account = await site.database.ask(accounts.find_with_password, spelled)
     stored = None if account is None else account.password_hash
     is_right = await passwords.verify(stored, password)
     if not is_right or account is None or stored is None:
         raise HTTPException(422, "The name or the password is wrong.")
     if passwords.is_outdated(stored):
         hashed = await passwords.hash_password(password)
-        async with site.database.begin() as session:
-            await accounts.set_password(session, account, hashed)
+        await site.database.ask(accounts.set_password, account, hashed)
     return account
 
 
@@ -279,9 +274,7 @@ async def _enter(
 
 async def find_invited(site: Site, token: str) -> Account:
     """Whom a link invites. Raises HTTPException (410)."""
-    async with site.database.begin() as session:
-        account = await accounts.find_invited(session, token)
-    return _unless_over(account)
+    return _unless_over(await site.database.ask(accounts.find_invited, token))
 
 
 def _unless_over(account: Account | None) -> Account:

@@ -1,8 +1,7 @@
 """Acts that cannot be undone: each has a page of its own, which says what happens and asks for the subject's id."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -13,11 +12,9 @@ from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.takedowns import find_takedown, frozen_with
 from medlive.db.threads.threads import find_thread, revisions_of
 from medlive.errors import DatabaseForbidden, MedliveError, UsageError
-from medlive.rubric.model import Criterion
 from medlive.snapshot.errata import WithdrawalKind
-from medlive.text.html import Page
 from medlive.web.accounts.access import Admin
-from medlive.web.pages import refusing, render, sentence
+from medlive.web.pages import refusing, render
 from medlive.web.site import Site, SiteOf, Text
 
 router = APIRouter()
@@ -25,25 +22,6 @@ KINDS = tuple(
     kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN
 )
 LOG = "/acts/log"
-
-
-@dataclass(frozen=True)
-class FinalPage(Page):
-    """What an act would do, and the form that asks for its subject's id."""
-
-    template = "acts/final.html"
-    title: str
-    name: str  # What has to be typed
-    button: str
-    back: str
-    effects: Sequence[str]
-    public: bool  # Whether the reason is published
-    done: str | None = None  # That it was done before, and when
-    query: str = ""  # The question of the case
-    kinds: tuple[str, ...] = ()
-    criteria: tuple[Criterion, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)
-    error: str | None = None
 
 
 @router.get("/take-down/{source}/{thread_id:path}")
@@ -78,7 +56,7 @@ async def take_down(
             by=account.name,
         )
     except MedliveError as error:
-        text = sentence(error)
+        text = error.whole
         if isinstance(error, DatabaseForbidden):
             command = ["medlive", "thread", "takedown", source, thread_id, "--reason"]
             text = f"{error.message} (as the database's owner: {shlex.join(command)} …)"
@@ -129,7 +107,7 @@ async def withdraw(
             by=account.name,
         )
     except MedliveError as error:
-        return await _withdrawal_page(request, site, case_id, values, sentence(error))
+        return await _withdrawal_page(request, site, case_id, values, error.whole)
     return RedirectResponse(f"/acts/case/{case_id}", 303)
 
 
@@ -174,7 +152,10 @@ async def _takedown_page(
     elif case is not None:
         text = f"Erased: its case {case[0].id}, {case[0].status.value} now."
         effects.insert(1, text)
-    page = FinalPage(
+    return render(
+        request,
+        "acts/final.html",
+        422 if error else 200,
         title=f"Take down the thread {name}",
         name=name,
         button="Take it down for good",
@@ -182,10 +163,12 @@ async def _takedown_page(
         effects=effects,
         public=False,
         done=done,
+        query="",
+        kinds=(),
+        criteria=(),
         values=values or {},
         error=error,
     )
-    return render(request, page, 422 if error else 200)
 
 
 async def _withdrawal_page(
@@ -210,7 +193,10 @@ async def _withdrawal_page(
             "your reason is published beside them, and stays even if the withdrawal is undone."
         )
     later = "The case leaves every later snapshot, or goes on without the criterion that is chosen."
-    page = FinalPage(
+    return render(
+        request,
+        "acts/final.html",
+        422 if error else 200,
         title=f"Withdraw the case {case_id}",
         name=case_id,
         button="Withdraw for good",
@@ -224,4 +210,3 @@ async def _withdrawal_page(
         values=values,
         error=error,
     )
-    return render(request, page, 422 if error else 200)

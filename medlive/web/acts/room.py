@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -28,22 +27,17 @@ from medlive.rubric.model import (
     Register,
     Theme,
 )
-from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Viewer
 from medlive.web.acts import final
-from medlive.web.acts.actions import Actions, case_actions, perform
+from medlive.web.acts.actions import case_actions, perform
 from medlive.web.pages import (
     TEMPLATES,
-    NoticePage,
     local_path,
+    notice,
     refusing,
     render,
-    sentence,
 )
 from medlive.web.site import Room, Section, Site, SiteOf, Text
-
-if TYPE_CHECKING:
-    from medlive.service.curation.editing import StaleEdit
 
 router = APIRouter(prefix="/acts", include_in_schema=False)
 router.include_router(final.router)
@@ -67,6 +61,8 @@ _CRITERION = (
 """The fields of a criterion in the form to edit a case."""
 _ROW = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
 """The name of a field of a criterion."""
+_PART = re.compile(r"asked-(q[0-9]{1,3})")
+"""The name of the field of a part of the query."""
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "theme": tuple(Theme),
     "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES),
@@ -82,50 +78,19 @@ TEMPLATES.globals |= {
 }
 
 
-@dataclass(frozen=True)
-class CasePage(Page):
-    """A case with the form to edit it, what else may be done, and what was done before."""
-
-    template = "acts/case.html"
-    case_id: str
-    status: str
-    status_reason: str | None
-    revision: int
-    language: str
-    # The fields of the form, as the case has them or as they were sent
-    values: Mapping[str, object]
-    criteria: Sequence[Mapping[str, object]]
-    actions: Actions
-    entries: Sequence[AuditLogRow]
-    reason: str = ""
-    error: str | None = None
-    stale: "StaleEdit | None" = None  # What somebody else changed meanwhile
-
-
-@dataclass(frozen=True)
-class LogPage(Page):
-    """What people did, the latest first."""
-
-    template = "acts/log.html"
-    entries: Sequence[AuditLogRow]
-    # Before which number the next page begins; None: this is the last one
-    older: int | None
-    newest: bool  # Whether it is the first page
-
-
 @router.get("/log")
 async def show_log(
     request: Request, site: SiteOf, account: Viewer, before: int | None = None
 ) -> Response:
     """A page of the audit log."""
-    async with site.database.begin() as session:
-        entries = await list_entries(
-            session,
-            before=before,
-            limit=101,
-        )
-    older = entries[99].number if len(entries) > 100 else None
-    return render(request, LogPage(entries[:100], older, before is None))
+    entries = await site.database.ask(list_entries, before=before, limit=101)
+    return render(
+        request,
+        "acts/log.html",
+        entries=entries[:100],
+        older=entries[99].number if len(entries) > 100 else None,
+        newest=before is None,
+    )
 
 
 @router.get("/case/{case_id}")
@@ -150,7 +115,14 @@ async def edit(
             rows.setdefault(int(match[1]), dict.fromkeys(_CRITERION, ""))
             rows[int(match[1])][match[2]] = value
     criteria = [rows[number] for number in sorted(rows)]
-    changes = {name: form.get(name, "") for name in (*_TEXTS, *_KINDS)}
+    asked: list[dict[str, str]] = []
+    for name, value in form.items():
+        if match := _PART.fullmatch(name):
+            asked.append({"id": match[1], "text": value.strip()})
+    changes: dict[str, object] = {
+        name: form.get(name, "") for name in (*_TEXTS, *_KINDS)
+    }
+    changes["asked"] = asked or None
     reason = form.get("reason", "")
     try:
         kept = []
@@ -185,13 +157,13 @@ async def prove(
     try:
         revision, _ = await queue_proof(site.database, site.settings, case_id)
     except MedliveError as error:
-        return render(request, _refusal(error, back), 422)
+        return _refusal(request, error, back)
     text = (
         f"Revision {revision} of {case_id} is proved by the next `medlive curate`, or by a worker at once. "
         "If it passes, the case has a further revision, the same but for its figures."
     )
     links = [("Back to the case", back)]
-    return render(request, NoticePage("The proof is queued", text, links))
+    return notice(request, "The proof is queued", text, links=links)
 
 
 @router.post("/{kind}/{subject:path}")
@@ -226,31 +198,22 @@ async def act(
             revision=_number(revision),
         )
     except MedliveError as error:
-        async with site.database.begin() as session:
-            log = await list_entries(
-                session,
-                subject=f"{kind}:{subject}",
-                limit=5,
-            )
+        about = f"{kind}:{subject}"
+        log = await site.database.ask(list_entries, subject=about, limit=5)
         last = [(entry.action, entry.by, entry.reason) for entry in log[:1]]
         # The latest entry is this very act: the form was sent twice.
         again = last == [(act, account.name, reason)] and not words and not criterion
         if not again:
-            return render(request, _refusal(error, back, log), 422)
+            return _refusal(request, error, back, log)
     return RedirectResponse(back, 303)
 
 
 def _refusal(
-    error: MedliveError, back: str, log: Sequence[AuditLogRow] = ()
-) -> NoticePage:
+    request: Request, error: MedliveError, back: str, log: Sequence[AuditLogRow] = ()
+) -> Response:
     """Why an act changed nothing, and what was done before."""
-    return NoticePage(
-        title="Nothing was changed",
-        text=sentence(error),
-        links=[("Back to where you were", back)],
-        is_error=True,
-        entries=log,
-    )
+    title, links = "Nothing was changed", [("Back to where you were", back)]
+    return notice(request, title, error.whole, 422, links=links, entries=log)
 
 
 async def _case_page(
@@ -285,7 +248,7 @@ async def _case_page(
     assert actions is not None  # The route is for admins
     if not values:
         values = {name: getattr(case.text, name) for name in _TEXTS}
-        values |= {name: getattr(case.rubric, name) for name in _KINDS}
+        values |= {name: getattr(case.rubric, name) for name in (*_KINDS, "asked")}
     message = None
     if isinstance(error, ValidationError):
         faults = []
@@ -293,8 +256,11 @@ async def _case_page(
             faults.append(f"{' '.join(map(str, fault['loc']))}: {fault['msg']}")
         message = "; ".join(faults)
     elif isinstance(error, MedliveError):
-        message = sentence(error)
-    page = CasePage(
+        message = error.whole
+    return render(
+        request,
+        "acts/case.html",
+        200 if error is None else 422,
         case_id=case_id,
         status=row.status.value,
         status_reason=row.status_reason,
@@ -308,7 +274,6 @@ async def _case_page(
         error=message,
         stale=error if isinstance(error, StaleEdit) else None,
     )
-    return render(request, page, 200 if error is None else 422)
 
 
 def _number(text: str) -> int | None:

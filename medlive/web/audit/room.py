@@ -1,13 +1,20 @@
 """The routes of the audit room."""
 
 import asyncio
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
+from medlive.clock import iso_week, now
 from medlive.db.audit.listing import count_rows, load_page, stream_rows
+from medlive.db.audit.spending import Spent, spending
+from medlive.db.audit.standing import count_by_source, count_by_week
+from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked, list_parked
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.tables.accounts import Role
 from medlive.errors import UsageError
 from medlive.guard.bounds import EXPORT_BYTES, GAPS_SHOWN
@@ -18,9 +25,8 @@ from medlive.service.curation.inspect import (
 )
 from medlive.service.listings import stream_csv, without_identifiers
 from medlive.service.prompts import show_prompt
+from medlive.service.watch.status import read_health
 from medlive.web.accounts.access import Viewer, require
-from medlive.web.audit.overview import load_overview
-from medlive.web.audit.pages import GapsPage, RequestPage, TablePage
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
@@ -37,6 +43,15 @@ AUDIT = Room(False, router, (Section("Audit", "/audit"),))
 PlaceOf = Annotated[Place, Depends()]
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
+OUTCOMES = (
+    "pending",
+    "rejected",
+    "parked",
+    "failed",
+    "held",
+    "kept",
+    "withdrawn",
+)
 _LINKS = [
     *((table.title, f"/audit/{name}") for name, table in TABLES.items()),
     ("Gaps", "/audit/gaps"),
@@ -46,7 +61,39 @@ _LINKS = [
 @router.get("")
 async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
     """How the threads fared, what runs next, what it costs, and what needs a person."""
-    return render(request, await load_overview(site, account, _LINKS))
+    health = await read_health(site.database, site.settings)
+    async with site.database.begin() as session:
+        by_source = await count_by_source(session)
+        by_week = await count_by_week(session)
+        reasons = await funnel(session)
+        spent: dict[str, list[Spent]] = {}
+        for back in (0, 1):
+            week = iso_week(now() - timedelta(weeks=back))
+            spent[week] = []
+            for row in await spending(session, *week_bounds(week)):
+                if row.by in ("all", "source") and row.replies:
+                    spent[week].append(row)
+    shown = {outcome for _, outcome, _ in by_source}
+    return render(
+        request,
+        "audit/overview.html",
+        tables=_LINKS,
+        health=health,
+        outcomes=[outcome for outcome in OUTCOMES if outcome in shown],
+        by_source=_by_first(by_source),
+        by_week=_by_first(by_week),
+        reasons=reasons,
+        spent=spent,
+        may_act=account.may(Role.ADMIN),
+    )
+
+
+def _by_first(rows: Iterable[Any]) -> Mapping[str, Mapping[str, int]]:
+    """Source or week → outcome → threads."""
+    counts: dict[str, dict[str, int]] = {}
+    for key, outcome, n in rows:
+        counts.setdefault(key, {})[outcome] = n
+    return counts
 
 
 @router.get("/gaps")
@@ -58,7 +105,10 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
     async with site.database.read() as session:
         parked = await list_parked(session, limit=GAPS_SHOWN)
         count = await count_parked(session)
-    page = GapsPage(
+    return await asyncio.to_thread(
+        render,
+        request,
+        "audit/gaps.html",
         tables=_LINKS,
         gaps=gaps[:GAPS_SHOWN],
         all_gaps=len(gaps),
@@ -66,16 +116,14 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
         all_parked=count.threads,
         thread_links={p.name: thread_path(p.source, p.thread_id) for p in parked},
     )
-    return await asyncio.to_thread(render, request, page)
 
 
 @router.get("/requests/{digest}")
 async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
     """A request as it was rendered with its reply, or a prompt, by its digest or the beginning of it."""
-    async with site.database.begin() as session:
-        with refusing(404, UsageError):
-            prompt = await show_prompt(session, digest)
-    return await asyncio.to_thread(render, request, RequestPage(prompt))
+    with refusing(404, UsageError):
+        prompt = await site.database.ask(show_prompt, digest)
+    return await asyncio.to_thread(render, request, "audit/request.html", prompt=prompt)
 
 
 @router.get("/cases/{case_id}")
@@ -96,7 +144,7 @@ async def show_case(
         page = await load_thread_page(
             session, record, account, request, place, of_case=True
         )
-    return await asyncio.to_thread(render, request, page)
+    return await asyncio.to_thread(page)
 
 
 @router.get("/threads/{source}/{thread_id:path}")
@@ -118,7 +166,7 @@ async def show_thread(
         page = await load_thread_page(
             session, record, account, request, place, of_case=False
         )
-    return await asyncio.to_thread(render, request, page)
+    return await asyncio.to_thread(page)
 
 
 @router.get("/{table}.csv")
@@ -154,7 +202,9 @@ async def show_table(request: Request, site: SiteOf, table: str) -> Response:
             return RedirectResponse(state.page(), 303)
     rows = without_identifiers(page.rows)
     links = row_links(state, rows, page.keys)
-    shown = TablePage(
+    return render(
+        request,
+        "audit/table.html",
         table=TABLES[table],
         tables=_LINKS,
         state=state,
@@ -164,7 +214,6 @@ async def show_table(request: Request, site: SiteOf, table: str) -> Response:
         after=page.after and state.page(after=page.after),
         sorts={sort: state.resorted(sort) for sort in state.listing.sorts},
     )
-    return render(request, shown)
 
 
 def _state(request: Request, table: str) -> State:

@@ -2,12 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 from urllib.parse import quote_plus
 
-from fastapi import Request
+from fastapi import Request, Response
 from starlette.datastructures import QueryParams
 
 from medlive.curation.model import Reason
@@ -27,10 +28,10 @@ from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
 from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.marking import Change, compare, mark_thread
-from medlive.web.audit.pages import Link, RevisionStep, ThreadPage
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
+from medlive.web.pages import Link, render
 from medlive.web.site import site_of
 
 _FIELDS = (
@@ -54,10 +55,10 @@ async def load_thread_page(
     part: Place,
     *,
     of_case: bool,
-) -> ThreadPage:
-    """The page about what `inspect_thread` found of a part of a thread: its case, if `of_case`, or the thread.
+) -> Callable[[], Response]:
+    """Load the page about what `inspect_thread` found of a part of a thread; what renders it, in a thread.
 
-    The query of the request says which list led to it.
+    It is about the case, if `of_case`, or the thread. The query of the request says which list led to it.
     """
     curation = record["curation"] or _NO_CURATION
     thread, case = record["thread"], record["case"]
@@ -93,17 +94,21 @@ async def load_thread_page(
             back=str(here),
         )
     else:
+        outcome = curation.get("outcome", "pending")
         actions = thread_actions(
             account,
             thread["source"],
             thread["thread_id"],
-            _outcome(record),
+            "rejected" if record["filter_reason"] else outcome,
             waits=_waiting(record),
             veto=curation.get("reason") == Reason.CONTRADICTED,
             back=str(here),
         )
     has_han = re.search("[\u4e00-\u9fff]", thread["title"])
-    return ThreadPage(
+    return partial(
+        render,
+        request,
+        "audit/thread.html",
         record=record,
         language="zh" if has_han else "en",
         title=title,
@@ -135,7 +140,7 @@ async def load_thread_page(
 
 async def _history(
     session: Session, account: Account, case: _Record | None
-) -> tuple[list[RevisionStep], Sequence[Record], bool]:
+) -> tuple[list[_Record], Sequence[Record], bool]:
     """A case's revisions and releases, and whether its verdicts are withheld from the account."""
     if case is None:
         return [], [], False
@@ -157,12 +162,6 @@ def _waiting(record: _Record) -> tuple[str, ...]:
         if overrule["curation_id"] == latest:
             names[overrule["decided_by"]] = overrule["people"]
     return tuple(names) if len(names) < max(names.values(), default=0) else ()
-
-
-def _outcome(record: _Record) -> str:
-    if any(not verdict["passed"] for verdict in record["filters"]):
-        return "rejected"
-    return str(record["curation"]["outcome"]) if record["curation"] else "pending"
 
 
 async def _neighbour(
@@ -209,9 +208,9 @@ def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
     return groups
 
 
-def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
-    """What each revision changed in the one before, the newest first."""
-    steps: list[RevisionStep] = []
+def _steps(revisions: Sequence[CaseRevision]) -> list[_Record]:
+    """What each revision changed in the one before, in fields and criteria; the newest first."""
+    steps: list[_Record] = []
     for (old, had), (new, has) in pairwise(revisions):
         fields: dict[str, Sequence[Change]] = {}
         for name in _FIELDS:
@@ -225,8 +224,9 @@ def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
             before, after = old_texts.get(name, ""), new_texts.get(name, "")
             if before != after:
                 criteria[name] = compare(before, after)
-        steps.insert(0, RevisionStep(new.revision, new.created_at, fields, criteria))
-    return steps
+        step = {"revision": new.revision, "created_at": new.created_at}
+        steps.append(step | {"fields": fields, "criteria": criteria})
+    return steps[::-1]
 
 
 def _criterion_text(c: Criterion) -> str:

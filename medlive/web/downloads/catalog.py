@@ -30,16 +30,11 @@ _WITH_ROWS = ("data/", "livemedbench.json")
 class ShownSnapshot:
     """A snapshot that the site shows."""
 
-    info: SnapshotRow
+    version: str  # `2026.W47`
     release: Release
     folder: Path
     # Whether it shows a case that was taken down or identifies a person
     withdrawn: bool
-
-    @property
-    def version(self) -> str:
-        """`2026.W47`."""
-        return self.info.version
 
     def holds_rows(self, name: str) -> bool:
         """Whether a file holds cases or criteria."""
@@ -103,8 +98,8 @@ def _read_catalog(
         except (CheckFailed, UsageError) as exc:
             _warn_once(info.version, exc.message)
             continue
-        is_withdrawn = info.version in withdrawn
-        snapshots.append(ShownSnapshot(info, release, folder, is_withdrawn))
+        version, is_withdrawn = info.version, info.version in withdrawn
+        snapshots.append(ShownSnapshot(version, release, folder, is_withdrawn))
     return Catalog(tuple(snapshots))
 
 

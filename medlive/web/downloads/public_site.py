@@ -18,8 +18,7 @@ async def show(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """A file of the site; its front at the root."""
     files = None
     if site.evaluation is not None:
-        async with site.database.begin() as session:
-            checked = await blind_items(session)
+        checked = await site.database.ask(blind_items)
         given_out = {shown.version: shown.release.digest for shown in catalog.given_out}
         files = await asyncio.to_thread(site.evaluation.pages, given_out, checked)
     if files is None:

@@ -25,11 +25,6 @@ from medlive.web.downloads.catalog import (
     load_public_errata,
 )
 from medlive.web.downloads.files import DAMAGED, send_file
-from medlive.web.downloads.pages import (
-    ErrataPage,
-    IndexPage,
-    SnapshotPage,
-)
 from medlive.web.pages import render
 from medlive.web.requests import site_address
 from medlive.web.site import READ, Room, Section, SiteOf
@@ -52,13 +47,14 @@ async def index(request: Request, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
     latest = catalog.latest
     key = latest is not None and latest.release.manifest.signing is not None
-    page = IndexPage(
+    return render(
+        request,
+        "downloads/index.html",
         snapshots=catalog.snapshots,
         latest=latest,
         address=site_address(request),
         key=key,
     )
-    return render(request, page)
 
 
 @router.api_route("/latest", methods=READ)
@@ -107,7 +103,7 @@ async def errata_file(request: Request, site: SiteOf) -> Response:
 async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """What was withdrawn after it was frozen, newest first."""
     published = await load_public_errata(site, catalog)
-    return render(request, ErrataPage(published.entries[::-1]))
+    return render(request, "downloads/errata.html", errata=published.entries[::-1])
 
 
 @router.api_route("/report/{version}/{name:path}", methods=READ)
@@ -121,9 +117,8 @@ async def report_file(
     shown = catalog.find(version)
     if shown.withdrawn:  # its pages show the cases
         raise HTTPException(410)
-    async with site.database.begin() as session:
-        if shown.version in await blind_versions(session):
-            raise HTTPException(403, _WITHHELD)
+    if shown.version in await site.database.ask(blind_versions):
+        raise HTTPException(403, _WITHHELD)
     folder, name = report_path(site.settings, shown.version), name or "index.html"
     return await send_file(
         request, folder, name, cache_control=MUTABLE, policy=_REPORT_POLICY
@@ -157,7 +152,9 @@ async def snapshot(
     if hashlib.sha256(card).hexdigest() != shown.release.files[_CARD].sha256:
         raise HTTPException(503, DAMAGED)
     parent = shown.release.manifest.parent
-    page = SnapshotPage(
+    return render(
+        request,
+        "downloads/snapshot.html",
         shown=shown,
         address=site_address(request),
         parent=parent if parent in {s.version for s in catalog.given_out} else None,
@@ -167,7 +164,6 @@ async def snapshot(
         report_withheld=reported and withheld,
         card=card_html(card.decode("utf-8")),
     )
-    return render(request, page)
 
 
 @router.api_route("/medlive-{version}/{name:path}", methods=READ)

@@ -3,8 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -16,30 +15,23 @@ from medlive.db.curation.reviews import (
     list_held,
     list_waiting_overrules,
 )
-from medlive.db.harvest.harvests import SourceInfo, list_sources
-from medlive.db.mapping import Record
+from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import list_evaluations
-from medlive.db.studies import RatedCase, Rating, Study, StudyItem
+from medlive.db.studies import Study
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
-from medlive.db.tables.release import DisputeRow, EvaluationRunRow
 from medlive.errors import MedliveError
 from medlive.guard.bounds import HELD_SHOWN
-from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Reviewer
 from medlive.web.pages import (
     TEMPLATES,
-    NoticePage,
     csv_file,
     local_path,
+    notice,
     refusing,
     render,
 )
 from medlive.web.site import Room, Section, SiteOf, Text, site_of
-
-if TYPE_CHECKING:
-    # Loads numpy, as do the imports in the routes
-    from medlive.service.studies import Results
 
 router = APIRouter(prefix="/review", include_in_schema=False)
 REVIEW = Room(False, router, (Section("Review", "/review", Role.REVIEWER),))
@@ -63,59 +55,10 @@ SCALES: Mapping[str, Sequence[tuple[int, str]]] = {
 TEMPLATES.globals["scales"] = SCALES
 
 
-@dataclass(frozen=True)
-class DeskPage(Page):
-    """What waits for people: the account's studies, open disputes, held cases; for admins the form of a study."""
-
-    template = "review/index.html"
-    shown: Sequence[Study]
-    waiting: Sequence[Record]  # Those that wait longest
-    more_held: bool  # Whether there are others
-    disputes: Sequence[DisputeRow]
-    # Vetoes that a second person has to overrule
-    overruled: Sequence[Record]
-    quarantined: Sequence[SourceInfo]
-    user: Account
-    is_admin: bool
-    # Whose grader may be checked; none but for admins
-    runs: Sequence[EvaluationRunRow]
-    kinds: tuple[str, ...] = tuple(StudyKind)
-    strata: tuple[str, ...] = tuple(Stratum)
-
-
-@dataclass(frozen=True)
-class RatePage(Page):
-    """One item to rate."""
-
-    template = "review/rate.html"
-    study: Study
-    item: StudyItem
-    case: RatedCase
-    own: Rating | None  # What the account gave before
-    done: int
-    total: int
-    before: int | None  # Positions of the neighbours in the rater's order
-    after: int | None
-
-
-@dataclass(frozen=True)
-class ResultsPage(Page):
-    """What came of a study so far, and disagreements side by side."""
-
-    template = "review/results.html"
-    study: Study
-    results: "Results"
-    cases: Mapping[tuple[str, int], RatedCase]
-    settles: bool  # Whether the account is the adjudicator
-    is_admin: bool
-    blind: bool  # Whether the account still rates, and is shown how far everybody is and nothing else
-
-
 async def find_study(site: SiteOf, name: str) -> Study:
     """The study of that name: a dependency of routes. Raises HTTPException 404."""
-    async with site.database.begin() as session:
-        with refusing(404, MedliveError):
-            return await studies.find_study(session, name)
+    with refusing(404, MedliveError):
+        return await site.database.ask(studies.find_study, name)
 
 
 TheStudy = Annotated[Study, Depends(find_study)]
@@ -132,7 +75,9 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
                 shown.append(study)
         waiting = await list_held(session, limit=HELD_SHOWN + 1)
         sources = await list_sources(session)
-        page = DeskPage(
+        return render(
+            request,
+            "review/index.html",
             shown=shown,
             waiting=waiting[:HELD_SHOWN],
             more_held=len(waiting) > HELD_SHOWN,
@@ -142,8 +87,9 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
             user=account,
             is_admin=is_admin,
             runs=await list_evaluations(session) if is_admin else (),
+            kinds=tuple(StudyKind),
+            strata=tuple(Stratum),
         )
-    return render(request, page)
 
 
 @router.post("/studies")
@@ -222,12 +168,14 @@ async def show_item(
                 first = f"/review/studies/{study.name}?item={items[0].position}"
                 links.insert(0, ("Look at your ratings again", first))
             text = "You rated everything. Thank you."
-            return render(request, NoticePage(study.name, text, links))
+            return notice(request, study.name, text, links=links)
         chosen = items[place]
         revision = chosen.case_id, chosen.revision
         cases = await studies.read_revisions(session, [revision])
     after = items[place + 1 : place + 2]
-    page = RatePage(
+    return render(
+        request,
+        "review/rate.html",
         study=study,
         item=chosen,
         case=cases[revision],
@@ -237,7 +185,6 @@ async def show_item(
         before=items[place - 1].position if place else None,
         after=after[0].position if after else None,
     )
-    return render(request, page)
 
 
 @router.post("/studies/{name}/items/{position}")
@@ -273,7 +220,9 @@ async def show_results(
         results = await evaluate(session, study)
         shown = [*(d.item for d in results.disagreements), *results.overturned]
         revisions = {(item.case_id, item.revision) for item in shown}
-        page = ResultsPage(
+        return render(
+            request,
+            "review/results.html",
             study=study,
             results=results,
             cases=await studies.read_revisions(session, revisions),
@@ -281,7 +230,6 @@ async def show_results(
             is_admin=is_admin,
             blind=_still_rates(account, study),
         )
-    return render(request, page)
 
 
 @router.post("/studies/{name}/close")
@@ -303,8 +251,7 @@ async def export(
         raise HTTPException(
             403, "You rate here: the ratings are given out once the study is closed."
         )
-    async with site.database.begin() as session:
-        ratings = await studies.ratings_of(session, study.name)
+    ratings = await site.database.ask(studies.ratings_of, study.name)
     people = {study.adjudicator} if adjudicated else set(study.raters)
     text = io.StringIO()
     writer = csv.writer(text)
