@@ -1,6 +1,6 @@
 """The review of a rubric by an engine other than its writer's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -10,7 +10,7 @@ from medlive.curation.agent import Agent, check_known
 from medlive.curation.identified import ids_of
 from medlive.curation.model import CaseText
 from medlive.llm.ask import AtMost20, AtMost40, ReplyModel
-from medlive.rubric.lint import suspicions
+from medlive.rubric.lint import Fault, suspicions
 from medlive.rubric.model import (
     LEAST_DECISIVE,
     AskedPart,
@@ -168,11 +168,25 @@ def conflicts_of(
     return tuple(conflicts)
 
 
-def weigh(c: Criterion, critical: bool) -> Criterion:
-    """±10 where a life depends on a decisive criterion, by the reviewer's word; what was asked is decisive."""
-    weight = min(abs(c.points), LIFE - 1)
-    if c.asked and c.points > 0:
-        weight = max(weight, LEAST_DECISIVE)
-    if critical and weight >= LEAST_DECISIVE:
-        weight = LIFE
-    return replace(c, points=weight if c.points > 0 else -weight)
+def weigh(review: ReviewReply, criteria: Iterable[Criterion]) -> list[Criterion]:
+    """The criteria with the weights that a review leaves them.
+
+    One that does not answer its part of the query directly loses the part. What was asked is decisive, and only where
+    a life depends on a decisive criterion has it ±10.
+    """
+    indirect = set()
+    for problem in review.problems:
+        if problem.fault == Fault.NOT_DIRECT:
+            indirect.add(problem.criterion_id)
+    weighed = []
+    for criterion in criteria:
+        asked = "" if criterion.id in indirect else criterion.asked
+        is_reward = criterion.points > 0
+        weight = min(abs(criterion.points), LIFE - 1)
+        if asked and is_reward:
+            weight = max(weight, LEAST_DECISIVE)
+        if weight >= LEAST_DECISIVE and criterion.id in review.life_critical:
+            weight = LIFE
+        points = weight if is_reward else -weight
+        weighed.append(replace(criterion, asked=asked, points=points))
+    return weighed

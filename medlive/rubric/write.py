@@ -269,17 +269,10 @@ class Drafting:
         faults = list(self._lint(rubric))
         advice = element_inputs(self.advice)
         review = await ask_review(self.reviewer, self.text, advice, rubric)
-        indirect = set()
         for problem in review.problems:
             fault = Fault(problem.fault)
             faults.append(Finding(fault, problem.criterion_id, problem.detail))
-            if fault is Fault.NOT_DIRECT:
-                indirect.add(problem.criterion_id)
-        whole = []
-        for criterion in rubric.criteria:
-            if criterion.id in indirect:
-                criterion = replace(criterion, asked="")
-            whole.append(weigh(criterion, criterion.id in review.life_critical))
+        whole = weigh(review, rubric.criteria)
         dropped = find_faulty(whole, [*faults, *find_trivial(whole)])
         kept = [c for c in whole if c.id not in dropped]
         has_penalty = any(c.points < 0 for c in kept)
