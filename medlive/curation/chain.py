@@ -40,7 +40,7 @@ from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
 from medlive.harm.model import Material
 from medlive.harm.read import read_harm, shown_passages
-from medlive.llm.engine import Engine
+from medlive.llm.engine import UNPUBLISHABLE_ENGINES, Engine
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
@@ -131,6 +131,11 @@ async def curate_without_element(
         )
     elements = by_id(curation.elements)
     elements[element_id] = replace(elements[element_id], status=ElementStatus.DROPPED)
+    engines = dict(curation.engines)
+    for role in ("controller", "reader", "validator"):
+        # What an engine decided that may not be published stays that one's.
+        if engines[role]["engine"] not in UNPUBLISHABLE_ENGINES:
+            engines[role] = respondents[role].identity.as_json()
     state = replace(
         curation,
         outcome=Outcome.FAILED,
@@ -143,6 +148,7 @@ async def curate_without_element(
         cross_examination=None,
         second_reading=None,
         holds=(),
+        engines=engines,
     )
     chain = _Chain(thread, language, respondents, settings, state)
     return await chain.finish(chain.write())

@@ -114,13 +114,26 @@ class Redacted(NamedTuple):
     remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
 
 
-async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
-    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure."""
-    clean = {identity: redact(text, agent.language) for identity, text in texts.items()}
+async def redact_texts(
+    texts: Mapping[str, str], agent: Agent, copies: Mapping[str, str]
+) -> Redacted:
+    """Remove identifiers from texts by patterns and by the reader.
+
+    Args:
+        texts: By id.
+        agent: The reader.
+        copies: Texts taken from these, by id: not read, but rid of the same words.
+
+    Raises:
+        AgentFailure: If the reader gives no usable reply.
+    """
+    clean = {}
+    for identity, text in (*texts.items(), *copies.items()):
+        clean[identity] = redact(text, agent.language)
 
     def check(reply: IdentifiersReply) -> str | None:
         for item in reply.found:
-            if item.text_id not in clean:
+            if item.text_id not in texts:
                 return f"{item.text_id[:40]!r} is not the id of a text"
             if len(item.words.strip()) < 2:
                 return f"{item.words!r} is a single character; copy it with the word beside it"
@@ -128,21 +141,23 @@ async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
                 return f"{item.words[:60]!r} does not stand in {item.text_id}"
         return None
 
-    inputs = {"texts": [{"id": i, "text": t} for i, t in clean.items()]}
+    inputs = {"texts": [{"id": i, "text": clean[i]} for i in texts]}
     reply = await agent.ask(IdentifiersReply, inputs, check)
-    # The longest first: "Dr Patel" before "Patel".
     by_words: dict[str, list[IdentifierItem]] = {}
-    for item in sorted(reply.found, key=lambda item: -len(item.words.strip())):
+    for item in reply.found:
         by_words.setdefault(item.words.strip(), []).append(item)
-    remaining: list[IdentifierItem] = []
-    for words, items in by_words.items():
+    misspelt: list[IdentifierItem] = []
+    # The longest first: "Dr Patel" before "Patel".
+    for words in sorted(by_words, key=len, reverse=True):
+        items = by_words[words]
         # The same name is replaced in every text.
         whole = re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
-        if not any(whole.search(clean[item.text_id]) for item in items):
-            remaining += items
+        misspelt += [i for i in items if not whole.search(clean[i.text_id])]
         sign = f"[{items[0].kind.replace('_', ' ')}]"
         for identity, text in clean.items():
             clean[identity] = whole.sub(sign, text)
+    # "Patel" went with "Dr Patel", but "DR PATEL" did not.
+    remaining = [i for i in misspelt if contains_quote(i.words, clean[i.text_id])]
     return Redacted(clean, _places(reply.found), _places(remaining))
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from datetime import UTC
 
 from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.chain import ROLES
 from medlive.curation.holds import with_holds
 from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
 from medlive.curation.second_reader import Redacted, redact_texts
@@ -76,7 +77,9 @@ async def complete_case(
     engines = dict(curation.engines)
     for role in roles:
         agents[role] = Agent(respondents[role], journal, language)
-        engines[role] = agents[role].identity.as_json()
+        # The chain has said who its own are.
+        if role not in ROLES:
+            engines[role] = agents[role].identity.as_json()
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)
         text, rubric, redacted = await redact_case(text, made.rubric, agents["reader"])
@@ -105,13 +108,18 @@ async def redact_case(
     names, texts = [*asdict(text)], asdict(text)
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
-    redacted = await redact_texts(texts, reader)
+    copies = {f"asked {part.id}": part.text for part in rubric.asked}
+    redacted = await redact_texts(texts, reader, copies)
     clean = redacted.texts
     criteria = []
     for criterion in rubric.criteria:
         criteria.append(replace(criterion, criterion=clean[criterion.id]))
+    asked = []
+    for part in rubric.asked:
+        asked.append(replace(part, text=clean[f"asked {part.id}"]))
     text = CaseText(**{name: clean[name] for name in names})
-    return text, replace(rubric, criteria=tuple(criteria)), redacted
+    rubric = replace(rubric, criteria=tuple(criteria), asked=tuple(asked))
+    return text, rubric, redacted
 
 
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
