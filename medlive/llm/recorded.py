@@ -42,7 +42,8 @@ def reply_key(task: str, inputs: Mapping[str, Any]) -> str:
 def load_recording(path: Path) -> Recording:
     """A recording from its file. Raises BadInput naming the line that cannot be read."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Texts hold other line ends too.
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         head = json.loads(lines[0])
         recording = Recording(
             str(head["model"]), str(head["made_on"]), str(head["how"])
