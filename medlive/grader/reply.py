@@ -29,14 +29,12 @@ from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import NoObject, read_object
 from medlive.llm.statements import (
     asks_for_words,
+    fault_before,
     fault_of,
     fault_of_form,
-    refused_before,
     said_in,
     said_of_all,
     spelt_out,
-    taken_back,
-    thinking_lasts,
     words_before,
 )
 from medlive.text.normalise import fold, strip_unstorable
@@ -412,10 +410,6 @@ def one_value(text: str) -> tuple[Any, str]:
     if not text.rstrip("` \r\n").endswith(("}", "]")):
         raise Unusable("words follow the JSON")
     before = "" if text.startswith("{") else words_before(text)
-    if thinking_lasts(before):
-        raise Unusable("the reply's thinking does not end")
-    if refused_before(before):
-        raise Unusable("a refusal precedes the JSON object")
-    if taken_back(before):
-        raise Unusable("the words before the JSON object deny it")
+    if fault := fault_before(before):
+        raise Unusable(fault)
     return value, before

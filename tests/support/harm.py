@@ -11,7 +11,6 @@ from medlive.evaluation.model import gradable
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.harm.controls import load_controls
 from medlive.harm.model import (
-    Check,
     HarmFinding,
     HarmKind,
     JudgedHarm,
@@ -100,8 +99,12 @@ def made_harm(quote: str, severity: Severity) -> JudgedHarm:
         basis="Common practice",
         reason="It could hurt.",
     )
-    check = Check(ruling="confirmed", severity=severity, reason="It could.")
-    return JudgedHarm(finding=finding, check=check)
+    return JudgedHarm(
+        finding=finding,
+        ruling="confirmed",
+        check_severity=severity,
+        check_reason="It could.",
+    )
 
 
 def made_row(case_id: str, harms: Sequence[JudgedHarm] = (), **more: object) -> HarmRow:

@@ -12,7 +12,6 @@ from medlive.curation.chain import ROLES
 from medlive.curation.model import Outcome, Reason, Side
 from medlive.grader.probes import grade_probes
 from medlive.harm.model import (
-    Check,
     HarmFinding,
     HarmKind,
     HarmReading,
@@ -158,8 +157,8 @@ def harmful(worst: Severity | None) -> HarmReading:
         basis="b",
         reason="r",
     )
-    check = Check(ruling="confirmed", severity=worst, reason="r")
-    return HarmReading(harms=(JudgedHarm(finding=finding, check=check),))
+    harm = JudgedHarm(finding=finding, ruling="confirmed", check_severity=worst)
+    return HarmReading(harms=(harm,))
 
 
 def test_penalties_count_and_scores_keep_to_their_range() -> None:
