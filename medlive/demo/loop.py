@@ -167,7 +167,8 @@ async def run_demo(
             out = report_path(settings, frozen.version)
             done.report = await asyncio.to_thread(write_report, done.scores, out)
     finally:
-        if done.recording and record_to:
+        # A run that never came so far leaves an earlier recording as it was.
+        if record_to and done.recording and done.recording.replies:
             save_recording(done.recording, record_to)
         if not was_running:
             await asyncio.to_thread(embedded.stop, settings.home)
