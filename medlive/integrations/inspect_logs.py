@@ -66,8 +66,8 @@ def import_log(
         if case is None:
             continue
         answers.append(answer_of(case, sample.output))
-        score = (sample.scores or {}).get(SCORER)
-        for row in (score.metadata or {}).get("grades", ()) if score else ():
+        score = (sample.scores or {}).get(SCORER, Score(value=0))
+        for row in (score.metadata or {}).get("grades", ()):
             grades.append(Grade.from_row(row))
     if not answers:
         raise BadInput(f"{log} answers no case of {cases.name}")
