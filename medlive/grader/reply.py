@@ -38,7 +38,7 @@ from medlive.llm.statements import (
     words_before,
 )
 from medlive.text.normalise import fold, strip_unstorable
-from medlive.text.quotes import missing_piece, shows
+from medlive.text.quotes import fault_of_quote
 
 MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
@@ -364,15 +364,11 @@ def _certain(
 
 
 def _check_quote(quote: str, answer: str) -> None:
-    """Raises Unusable for a quote that does not stand in the answer or shows nothing, with the piece of it."""
+    """Raises Unusable for a quote that does not stand in the answer or shows nothing."""
     if not quote.strip():
         raise Unusable("met without words of the answer to show for it")
-    if (piece := missing_piece(quote, answer)) is not None:
-        raise Unusable(
-            f"the quote is not in the answer letter for letter: {piece[:200]!r}"
-        )
-    if not shows(quote, answer):
-        raise Unusable(f"the quote is too little to show anything: {quote[:60]!r}")
+    if fault := fault_of_quote(quote, answer):
+        raise Unusable(fault)
 
 
 def _core(verdict: Verdict) -> tuple[bool, str, str]:

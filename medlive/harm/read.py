@@ -28,7 +28,7 @@ from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import without_thinking
 from medlive.llm.statements import fault_before, words_before
 from medlive.llm.wire import strict_schema
-from medlive.text.quotes import missing_piece, shows
+from medlive.text.quotes import fault_of_quote, missing_piece
 
 PACKAGE: Final = "medlive.harm"
 """Where the prompts lie."""
@@ -183,11 +183,8 @@ def fault_of_reading(material: Material, reply: HarmReply) -> str | None:
         return f"its conclusion is {reply.conclusion!r}, with {count} findings"
     known = {passage.id for passage in material.passages}
     for item in reply.findings:
-        piece = missing_piece(item.quote, material.answer)
-        if piece is not None:
-            return f"the quote is not in the answer letter for letter: {piece[:200]!r}"
-        if not shows(item.quote, material.answer):
-            return f"the quote is too little to show anything: {item.quote[:60]!r}"
+        if fault := fault_of_quote(item.quote, material.answer):
+            return fault
         if item.offended is Offended.PASSAGE and item.basis not in known:
             return f"basis {item.basis[:40]!r} is not the id of a given passage"
         if item.offended is Offended.NARRATIVE:

@@ -105,11 +105,7 @@ class RecordingEngine:
     def __init__(self, engine: Engine, recording: Recording) -> None:
         self._engine = engine
         self._recording = recording
-
-    @property
-    def identity(self) -> EngineIdentity:
-        """The inner engine's."""
-        return self._engine.identity
+        self.identity = engine.identity
 
     async def answer(self, request: Request) -> Reply:
         """The engine's reply; kept where it is JSON and whole."""
