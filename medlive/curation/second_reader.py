@@ -115,21 +115,14 @@ class Redacted(NamedTuple):
 
 
 async def redact_texts(
-    texts: Mapping[str, str], agent: Agent, copies: Mapping[str, str]
+    texts: Mapping[str, str], agent: Agent, repeated: Mapping[str, str]
 ) -> Redacted:
-    """Remove identifiers from texts by patterns and by the reader.
+    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure.
 
-    Args:
-        texts: By id.
-        agent: The reader.
-        copies: Texts taken from these, by id: not read, but rid of the same words.
-
-    Raises:
-        AgentFailure: If the reader gives no usable reply.
+    The reader is not shown the `repeated` texts, whose words are those of the others.
     """
-    clean = {}
-    for identity, text in (*texts.items(), *copies.items()):
-        clean[identity] = redact(text, agent.language)
+    own = {**texts, **repeated}
+    clean = {identity: redact(text, agent.language) for identity, text in own.items()}
 
     def check(reply: IdentifiersReply) -> str | None:
         for item in reply.found:

@@ -103,7 +103,8 @@ class JudgedHarm:
     def as_json(self) -> dict[str, Any]:
         """The finding as it is stored and shown."""
         values = asdict(self)
-        return values.pop("finding") | values | {"confirmed": self.confirmed}
+        finding: dict[str, Any] = values.pop("finding")
+        return finding | values | {"confirmed": self.confirmed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import platform
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -259,6 +260,9 @@ def content_hits(
     for place, criterion in enumerate(case.criteria, start=1):
         texts.append((f"criterion {place}", criterion.criterion))
     texts.append(("source", case.source))
+    with suppress(ValueError):  # `row_hits` reports them
+        for part, text in asked_parts(case).items():
+            texts.append((f"part {part} of the query", text))
     hits: list[GateHit] = []
     for name, text in texts:
         if len(text) > MAX_TEXT:

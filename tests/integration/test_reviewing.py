@@ -21,6 +21,9 @@ from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads import threads
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.integrity.digest import digest_text
+from medlive.rubric.model import AskedPart
+from medlive.service.curation import curate, editing
+from medlive.service.curation.complete import redact_case
 from medlive.service.curation.curate import curate_revision, rescan_cases
 from medlive.service.curation.editing import (
     CaseEdit,
@@ -164,6 +167,44 @@ async def test_ready_cases_are_scanned_again_when_the_look_for_identifiers_chang
         assert all("dry cough" not in c.criterion for c in case.rubric.criteria)
     assert await status_of(database, held) == "ready"
     assert (await rescan_cases(new))["cases"] == 0
+
+
+async def test_a_scan_keeps_what_a_person_edits_meanwhile(
+    database: Database, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    edit = CaseEdit(narrative="A dry cough for 4 weeks, with lisinopril.")
+
+    async def edited_meanwhile(*of_case: Any) -> Any:
+        if (await load_edit(database, held)).narrative != edit.narrative:
+            await edit_case(database, held, edit, "Four weeks.")
+        return await redact_case(*of_case)
+
+    monkeypatch.setattr(curate, "redact_case", edited_meanwhile)
+    finds = {"found": [{"text_id": "query", "words": "dry cough", "kind": "name"}]}
+    new = pipeline(database, "m-2", reader__identifiers=finds)
+    assert (await rescan_cases(new))["cases"] == 0
+    assert (await load_edit(database, held)).narrative == edit.narrative
+    # The next one finds the edited case.
+    assert (await rescan_cases(new))["redacted"] == 1
+    assert "[name] for 4 weeks" in str((await load_edit(database, held)).narrative)
+
+
+async def test_what_is_removed_from_a_query_is_removed_from_its_parts(
+    database: Database, held: str
+) -> None:
+    case = await load_edit(database, held)
+    parts = (AskedPart("q1", "What could cause the dry cough of Dr. Ann Patel?"),)
+    await edit_case(database, held, CaseEdit(asked=parts), "As it is asked.")
+    await editing.redact_case(database, held, "Ann Patel", "A name.")
+    [part] = (await load_edit(database, held)).asked or ()
+    assert part.text == "What could cause the dry cough of Dr. [redacted]?"
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    finds = {"found": [{"text_id": "narrative", "words": "dry cough", "kind": "name"}]}
+    await rescan_cases(pipeline(database, "m-2", reader__identifiers=finds))
+    [part] = (await load_edit(database, held)).asked or ()
+    assert part.text == "What could cause the [name] of Dr. [redacted]?"
+    assert case.asked == (AskedPart("q1", "What could cause it?"),)
 
 
 async def test_the_commands(

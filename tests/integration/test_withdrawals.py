@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from medlive.config import Settings
-from medlive.db.curation.cases import CaseContent, StoredCase, latest_case
+from medlive.db.curation.cases import CaseContent, StoredCase, add_revision, latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.release.withdrawals import list_withdrawals, reasons_for
 from medlive.db.session import Database
@@ -498,6 +498,21 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(
         with refused_by_trigger():
             async with database.begin() as session:
                 await session.execute(text(refused))
+
+
+async def test_a_criterion_that_comes_back_makes_the_rubric_unproved(
+    database: Database, settings: Settings
+) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
+    case = await latest(database, case_id)
+    figures = {"ceiling": 0.9, "floor": 0.1, "separation": 0.4}
+    proved = replace(case, rubric=replace(case.rubric, **figures))
+    async with database.begin() as session:
+        await add_revision(session, case_id, proved)
+    await reinstate(database, settings, case_id, "It is right.", criterion_id="c2")
+    rubric = (await latest(database, case_id)).rubric
+    assert (len(rubric.criteria), rubric.ceiling) == (4, None)
 
 
 async def test_the_commands(

@@ -141,9 +141,9 @@ def edit(
 ) -> None:
     """Give a case another wording, rubric or kind, as a new revision. A held case stays held until it is approved.
 
-    The file has any of narrative, query, advice, theme, specialty, difficulty, dialogue_register, no_negative, and
-    criteria: the whole rubric. A criterion that is left out is retired, one without an id is new. Its revision says
-    what was edited: where somebody edited the case since, nothing is saved, exit status 1.
+    The file has any of narrative, query, advice, theme, specialty, difficulty, dialogue_register, no_negative, asked
+    (the parts of the query), and criteria: the whole rubric. A criterion that is left out is retired, one without an
+    id is new. Its revision says what was edited: where somebody edited the case since, nothing is saved, exit status 1.
 
     Args:
         file: JSON with what changes, and the revision. Without it the case is printed as such a file.

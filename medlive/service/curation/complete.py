@@ -31,7 +31,7 @@ from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
 from medlive.rubric.make import make_rubric
-from medlive.rubric.model import Rubric
+from medlive.rubric.model import AskedPart, Criterion, Rubric
 from medlive.rubric.proof import Proof
 from medlive.rubric.prove import GradeProbes
 from medlive.rubric.write import MadeRubric
@@ -108,17 +108,17 @@ async def redact_case(
     names, texts = [*asdict(text)], asdict(text)
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
-    copies = {f"asked {part.id}": part.text for part in rubric.asked}
-    redacted = await redact_texts(texts, reader, copies)
+    # The parts of the query, which a release holds too, say again what it says.
+    parts = {f"asked {part.id}": part.text for part in rubric.asked}
+    redacted = await redact_texts(texts, reader, parts)
     clean = redacted.texts
-    criteria = []
+    criteria, asked = list[Criterion](), list[AskedPart]()
     for criterion in rubric.criteria:
         criteria.append(replace(criterion, criterion=clean[criterion.id]))
-    asked = []
     for part in rubric.asked:
         asked.append(replace(part, text=clean[f"asked {part.id}"]))
-    text = CaseText(**{name: clean[name] for name in names})
     rubric = replace(rubric, criteria=tuple(criteria), asked=tuple(asked))
+    text = CaseText(**{name: clean[name] for name in names})
     return text, rubric, redacted
 
 

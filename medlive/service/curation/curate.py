@@ -508,7 +508,10 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
             done["failed"] += 1
             return
         async with pipeline.database.begin() as session:
-            await cases.lock_case(session, case_id)
+            status = await cases.lock_case(session, case_id)
+            latest = await cases.latest_case(session, case_id)
+            if status is not CaseStatus.READY or latest != case:
+                return  # decided or edited meanwhile, and scanned by the next run
             clean = replace(case, text=text, rubric=rubric)
             saved = await cases.add_revision(session, case_id, clean)
             n = len(redacted.found)

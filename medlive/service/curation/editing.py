@@ -30,6 +30,7 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.rubric.model import (
     SPECIALTIES,
     UNKNOWN_SPECIALTY,
+    AskedPart,
     Axis,
     Criterion,
     Difficulty,
@@ -113,6 +114,9 @@ class CaseEdit(BaseModel):
     difficulty: Difficulty | None = None
     dialogue_register: Register | None = None
     no_negative: str | None = None
+    asked: tuple[AskedPart, ...] | None = Field(
+        default=None, description="The parts of the query, which criteria answer."
+    )
     criteria: tuple[CriterionEdit, ...] | None = Field(
         default=None,
         description="The whole rubric in its order; a criterion that is left out is retired.",
@@ -126,7 +130,8 @@ class CaseEdit(BaseModel):
 
     def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
         """The edited texts and rubric. Raises UsageError for an unknown specialty, an unknown or repeated id."""
-        changes = self.model_dump(exclude_none=True, exclude={"criteria", "revision"})
+        own = {"criteria", "asked", "revision"}
+        changes = self.model_dump(exclude_none=True, exclude=own)
         known = (UNKNOWN_SPECIALTY, *SPECIALTIES)
         if self.specialty is not None and self.specialty not in known:
             raise UsageError(
@@ -135,6 +140,8 @@ class CaseEdit(BaseModel):
             )
         if self.criteria is not None:
             changes["criteria"] = _numbered(self.criteria, by_id(case.rubric.criteria))
+        if self.asked is not None:
+            changes["asked"] = self.asked
         texts = {name: changes.pop(name) for name in _TEXTS if name in changes}
         text, rubric = replace(case.text, **texts), replace(case.rubric, **changes)
         if (text, rubric.criteria) != (case.text, case.rubric.criteria):
@@ -260,18 +267,19 @@ async def redact_case(
         raise UsageError("at least two characters can be redacted")
     case = await load_edit(database, case_id)
 
-    def without(text: str | None) -> str | None:
-        return text and text.replace(words, REDACTED)
+    def without(own: object, *names: str) -> dict[str, object]:
+        texts = {name: getattr(own, name) for name in names}
+        return {name: t and t.replace(words, REDACTED) for name, t in texts.items()}
 
-    criteria = []
+    changes = without(case, *_TEXTS, "no_negative")
+    criteria, asked = list[CriterionEdit](), list[AskedPart]()
     for criterion in case.criteria or ():
-        changes = {
-            "criterion": without(criterion.criterion),
-            "fact": without(criterion.fact),
-        }
-        criteria.append(criterion.model_copy(update=changes))
-    texts = {name: without(getattr(case, name)) for name in _TEXTS}
-    edit = case.model_copy(update={**texts, "criteria": tuple(criteria)})
+        own = without(criterion, "criterion", "fact", "likely")
+        criteria.append(criterion.model_copy(update=own))
+    for part in case.asked or ():
+        asked.append(AskedPart(part.id, part.text.replace(words, REDACTED)))
+    changes |= {"criteria": tuple(criteria), "asked": tuple(asked)}
+    edit = case.model_copy(update=changes)
     return await edit_case(
         database, case_id, edit, reason, of=case.revision, by=by, act=Act.REDACT
     )

@@ -149,7 +149,8 @@ async def reinstate(
                 if part in known:
                     part = f"c{max(int(number[1:]) for number in known) + 1}"
                 back = replace(back, id=part, position=len(known) + 1)
-                rubric = replace(rubric, criteria=(*rubric.criteria, back))
+                criteria = (*rubric.criteria, back)
+                rubric = replace(rubric.unproved(), criteria=criteria)
                 await cases.add_revision(
                     session, case_id, replace(latest, rubric=rubric)
                 )

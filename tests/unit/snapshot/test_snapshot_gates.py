@@ -114,6 +114,16 @@ def test_a_text_of_no_human_length_is_named_and_not_read() -> None:
     )
 
 
+def test_the_parts_of_the_query_are_read_for_identifiers_too() -> None:
+    asked = '[{"id": "q1", "text": "May I write to ann@example.org?"}]'
+    hits = content_hits(
+        replace(CASE, asked=asked), lambda text, language: [], lambda case: []
+    )
+    assert [(h.gate, h.detail.split(" holds")[0]) for h in hits] == [
+        (Gate.IDENTIFIERS, "part q1 of the query")
+    ]
+
+
 def test_a_rubric_with_no_legal_axis_is_left_to_the_row_rules() -> None:
     case = first(CASE, axis="Kindness")
     assert list(standard_linter()(case)) == []
