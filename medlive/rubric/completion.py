@@ -316,7 +316,7 @@ class Completing:
         review = await ask_review(self.second, self.text, element_inputs(advice), whole)
         problems: dict[str, str] = {}
         for problem in review.problems:
-            if problem.fault != Fault.NOT_DIRECT:
+            if problem.fault != Fault.NOT_DIRECT.value:
                 problems[problem.criterion_id] = f"{problem.fault}: {problem.detail}"
         kept = [c for c in weigh(review, added) if c.id not in problems]
         statements = {element.id: element.statement for element in advice}

@@ -176,7 +176,7 @@ def weigh(review: ReviewReply, criteria: Iterable[Criterion]) -> list[Criterion]
     """
     indirect = set()
     for problem in review.problems:
-        if problem.fault == Fault.NOT_DIRECT:
+        if problem.fault == Fault.NOT_DIRECT.value:
             indirect.add(problem.criterion_id)
     weighed = []
     for criterion in criteria:
