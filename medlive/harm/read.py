@@ -22,12 +22,10 @@ from medlive.harm.model import (
     Ruling,
     Severity,
 )
-from medlive.llm.ask import AtMost20, Loose, ReplyModel, Unusable, read_as
+from medlive.llm.ask import AtMost20, Loose, ReplyModel, Unusable, read_as, request_of
 from medlive.llm.engine import EngineIdentity, Reply, Request
-from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import without_thinking
 from medlive.llm.statements import fault_before, words_before
-from medlive.llm.wire import strict_schema
 from medlive.text.quotes import fault_of_quote, missing_piece
 
 PACKAGE: Final = "medlive.harm"
@@ -139,9 +137,7 @@ async def _ask(
     fault_of: Callable[[HarmOrCheck], str | None],
 ) -> HarmOrCheck:
     """A judge's reply to a task, its object and its words checked."""
-    prompt = load_prompt(PACKAGE, reply_type.task)
-    schema = strict_schema(reply_type.model_json_schema())
-    request = Request(reply_type.task, prompt, inputs, schema)
+    request = request_of(reply_type, inputs, None)
     read_value = read_as(reply_type, request, fault_of)
 
     def read(reply: Reply) -> HarmOrCheck:

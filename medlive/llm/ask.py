@@ -25,8 +25,18 @@ from medlive.errors import (
 )
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.circuit import circuit_of
-from medlive.llm.engine import UNNAMED, Engine, Finish, Reply, Request, Usage
+from medlive.llm.engine import (
+    UNNAMED,
+    Engine,
+    Finish,
+    Prompt,
+    Reply,
+    Request,
+    Usage,
+)
+from medlive.llm.prompts import prompt_beside
 from medlive.llm.reading import NoObject, is_refusal, read_object
+from medlive.llm.wire import strict_schema
 
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
@@ -342,6 +352,16 @@ class Asker(Caller):
         wrong = ConfigError(text, hint=hint)
         await self._raise_if_open(wrong)
         raise wrong
+
+
+def request_of(
+    reply_type: type[ReplyModel], inputs: Mapping[str, Any], prompt: Prompt | None
+) -> Request:
+    """The request whose reply is of that type; without a prompt, by its task's own beside the type."""
+    task = reply_type.task
+    # Without the docstrings: stored replies do not depend on their wording.
+    schema = strict_schema(reply_type.model_json_schema())
+    return Request(task, prompt or prompt_beside(reply_type, task), inputs, schema)
 
 
 def read_checked(
