@@ -226,7 +226,7 @@ class Drafting:
 
         def check(reply: RubricReply) -> str | None:
             named = {item.advice_id for item in reply.left_out}
-            asked = set(ids_of(earlier.asked if earlier else reply.asked))
+            asked = ids_of(earlier.asked if earlier else reply.asked)
             return _fault_of(reply, asked) or check_known(
                 named, known, "an advice element"
             )
@@ -365,14 +365,15 @@ def _gone(
             yield omit(criterion, why, Step.REVISION)
 
 
-def _fault_of(reply: RubricReply, asked: set[str]) -> str | None:
+def _fault_of(reply: RubricReply, asked: Sequence[str]) -> str | None:
     if reply.specialty != UNKNOWN_SPECIALTY and reply.specialty not in SPECIALTIES:
         return f"specialty {reply.specialty[:60]!r} is not in the list"
     if not asked:
         return "`asked` is empty: name what the query asks"
     facts = set(ids_of(reply.facts))
-    if len(facts) < len(reply.facts):
-        return "two facts have one id"
+    for ids, what in ((asked, "parts of the query"), (ids_of(reply.facts), "facts")):
+        if len(set(ids)) < len(ids):
+            return f"two {what} have one id"
     for item in reply.criteria:
         words = item.criterion[:100]
         if item.points == 0:
