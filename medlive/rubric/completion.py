@@ -313,14 +313,13 @@ class Completing:
         """Review the rubric with what was added; return it without what is at fault there, and these problems."""
         advice = self.curation.side(Side.ADVICE)
         whole = replace(self.rubric, criteria=(*self.rubric.criteria, *added))
-        review = await ask_review(self.second, self.text, element_inputs(advice), whole)
+        review = await ask_review(self.second, self.text, advice, whole)
         problems: dict[str, str] = {}
         for problem in review.problems:
             if problem.fault != Fault.NOT_DIRECT.value:
                 problems[problem.criterion_id] = f"{problem.fault}: {problem.detail}"
         kept = [c for c in weigh(review, added) if c.id not in problems]
-        statements = {element.id: element.statement for element in advice}
-        conflicts = conflicts_of(review, whole.criteria, statements)
+        conflicts = conflicts_of(review, whole.criteria, advice)
         reviewed = replace(
             self.rubric,
             criteria=(*self.rubric.criteria, *kept),

@@ -1,14 +1,15 @@
 """The review of a rubric by an engine other than its writer's."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import StringConstraints
 
 from medlive.curation.agent import Agent, check_known
+from medlive.curation.elements import element_inputs
 from medlive.curation.identified import ids_of
-from medlive.curation.model import CaseText
+from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost20, AtMost40, ReplyModel
 from medlive.rubric.lint import Fault, suspicions
 from medlive.rubric.model import (
@@ -66,23 +67,20 @@ class ReviewReply(ReplyModel):
 
 
 async def ask_review(
-    agent: Agent,
-    text: CaseText,
-    advice: Sequence[dict[str, Any]],
-    rubric: Rubric,
+    agent: Agent, text: CaseText, advice: Sequence[Element], rubric: Rubric
 ) -> ReviewReply:
     """Have a rubric's criteria reviewed.
 
     Args:
         agent: The reviewer.
         text: The case's texts.
-        advice: What the criteria rest on, `id` and `statement`.
+        advice: What the criteria rest on.
         rubric: The criteria, the parts of the query, and what is left out.
 
     Raises:
         AgentFailure: If the engine gives no usable reply.
     """
-    elements = list(advice)
+    elements = element_inputs(advice)
     criteria = list[Criterion]()
     for criterion in rubric.criteria:
         if criterion.origin is not Origin.ADVICE:
@@ -139,17 +137,10 @@ def shown_omitted(omitted: Sequence[OmittedFact]) -> list[dict[str, str]]:
 
 
 def conflicts_of(
-    review: ReviewReply,
-    criteria: Sequence[Criterion],
-    statements: Mapping[str, str],
+    review: ReviewReply, criteria: Sequence[Criterion], advice: Sequence[Element]
 ) -> tuple[Conflict, ...]:
-    """The contradictions that a review found, in words.
-
-    Args:
-        review: The reply.
-        criteria: Those reviewed.
-        statements: The advice elements by id.
-    """
+    """The contradictions that a review of these criteria and this advice found, in words."""
+    statements = {element.id: element.statement for element in advice}
     texts = {}
     for criterion in criteria:
         texts[criterion.id] = texts[f"p-{criterion.id}"] = criterion.criterion

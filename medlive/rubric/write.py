@@ -267,8 +267,7 @@ class Drafting:
     async def _review(self, rubric: Rubric, earlier: Rubric | None) -> _Draft:
         """The rubric without what linter and reviewer object to."""
         faults = list(self._lint(rubric))
-        advice = element_inputs(self.advice)
-        review = await ask_review(self.reviewer, self.text, advice, rubric)
+        review = await ask_review(self.reviewer, self.text, self.advice, rubric)
         for problem in review.problems:
             fault = Fault(problem.fault)
             faults.append(Finding(fault, problem.criterion_id, problem.detail))
@@ -276,12 +275,11 @@ class Drafting:
         dropped = find_faulty(whole, [*faults, *find_trivial(whole)])
         kept = [c for c in whole if c.id not in dropped]
         has_penalty = any(c.points < 0 for c in kept)
-        statements = {element.id: element.statement for element in self.advice}
         reviewed = replace(
             rubric,
             criteria=numbered(kept),
             no_negative="" if has_penalty else rubric.no_negative,
-            conflicts=conflicts_of(review, whole, statements),
+            conflicts=conflicts_of(review, whole, self.advice),
         )
         omitted = list(rubric.omitted)
         for criterion in whole:
