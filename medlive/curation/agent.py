@@ -43,6 +43,11 @@ class AgentFailure(Exception):
         self.detail = detail
         super().__init__(f"{reason}: {detail}")
 
+    @property
+    def is_outage(self) -> bool:
+        """Whether nobody could be asked, which asking for less or for something else does not mend."""
+        return self.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT)
+
 
 class Agent:
     """Asks one engine on behalf of one role, in one thread's language."""

@@ -413,7 +413,7 @@ class _Chain:
         # The advice as an answer to the patient, with the passages that verdicts on it cite.
         material = Material(
             language=self.language,
-            question=f"{text.narrative}\n\n{text.query}",
+            question=text.question,
             answer=text.advice,
             passages=validator.cited_passages(self.state.claims),
         )
