@@ -399,6 +399,7 @@ def _task(name: str) -> dict[str, str]:
 NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"messages": [HELLO]}, "No task"),
     ({"messages": [HELLO], "stream": True}, "stream"),
+    ({"messages": [HELLO], "response_format": {"json_schema": "a_b"}}, "No task"),
     ({"messages": [_task("a.b"), EMPTY_INPUT]}, "no rules"),
     ({"messages": [_task("rubric.write"), HELLO]}, "fences"),
     ({"messages": [_task("grader.criterion"), EMPTY_INPUT]}, "cannot be used"),
