@@ -145,12 +145,17 @@ async def redact_texts(
         items = by_words[words]
         # The same name is replaced in every text.
         whole = re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
-        misspelt += [i for i in items if not whole.search(clean[i.text_id])]
+        for item in items:
+            if not whole.search(clean[item.text_id]):
+                misspelt.append(item)
         sign = f"[{items[0].kind.replace('_', ' ')}]"
         for identity, text in clean.items():
             clean[identity] = whole.sub(sign, text)
     # "Patel" went with "Dr Patel", but "DR PATEL" did not.
-    remaining = [i for i in misspelt if contains_quote(i.words, clean[i.text_id])]
+    remaining = []
+    for item in misspelt:
+        if contains_quote(item.words, clean[item.text_id]):
+            remaining.append(item)
     return Redacted(clean, _places(reply.found), _places(remaining))
 
 
