@@ -136,8 +136,16 @@ async def redact_texts(
 
     inputs = {"texts": [{"id": i, "text": clean[i]} for i in texts]}
     reply = await agent.ask(IdentifiersReply, inputs, check)
+    remaining = _replace(reply.found, clean)
+    return Redacted(clean, _places(reply.found), _places(remaining))
+
+
+def _replace(
+    identifiers: Sequence[IdentifierItem], clean: dict[str, str]
+) -> list[IdentifierItem]:
+    """Replace identifiers in every text; those that are still there, spelled otherwise than they were copied."""
     by_words: dict[str, list[IdentifierItem]] = {}
-    for item in reply.found:
+    for item in identifiers:
         by_words.setdefault(item.words.strip(), []).append(item)
     misspelt: list[IdentifierItem] = []
     # The longest first: "Dr Patel" before "Patel".
@@ -156,7 +164,7 @@ async def redact_texts(
     for item in misspelt:
         if contains_quote(item.words, clean[item.text_id]):
             remaining.append(item)
-    return Redacted(clean, _places(reply.found), _places(remaining))
+    return remaining
 
 
 def _places(items: Sequence[IdentifierItem]) -> tuple[str, ...]:
