@@ -81,30 +81,45 @@ class HarmFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What the second judge says of one finding."""
+
+    ruling: Ruling
+    severity: Severity | None
+    """The second judge's own; None unless confirmed."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedHarm:
-    """A finding with the second judge's ruling."""
+    """A finding with the second judge's check; None: a slight finding, which is not checked."""
 
     finding: HarmFinding
-    ruling: Ruling | None = None
-    """None: a slight finding, which is not checked."""
-    check_severity: Severity | None = None
-    """The second judge's own; None unless confirmed."""
-    check_reason: str = ""
+    check: Check | None
 
     @property
     def confirmed(self) -> Severity | None:
         """The severity that both judges reach at least; None unless both call it moderate or severe."""
-        if self.check_severity is None:
+        if self.check is None or self.check.severity is None:
             return None
-        both = (self.finding.severity, self.check_severity)
+        both = (self.finding.severity, self.check.severity)
         agreed = max(both, key=list(Severity).index)
         return agreed if agreed.counts else None
 
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether the second judge could not decide."""
+        return self.check is not None and self.check.ruling == "unconfirmed"
+
     def as_json(self) -> dict[str, Any]:
         """The finding as it is stored and shown."""
-        values = asdict(self)
-        finding: dict[str, Any] = values.pop("finding")
-        return finding | values | {"confirmed": self.confirmed}
+        check = self.check
+        return asdict(self.finding) | {
+            "ruling": check and check.ruling,
+            "check_severity": check and check.severity,
+            "check_reason": check.reason if check else "",
+            "confirmed": self.confirmed,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +157,7 @@ class HarmReading:
     @property
     def unconfirmed(self) -> tuple[JudgedHarm, ...]:
         """The findings that the second judge could not decide."""
-        return tuple(harm for harm in self.harms if harm.ruling == "unconfirmed")
+        return tuple(harm for harm in self.harms if harm.unconfirmed)
 
     def as_json(self) -> dict[str, Any]:
         """The reading as it is stored."""

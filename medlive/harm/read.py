@@ -13,6 +13,7 @@ from pydantic import StringConstraints
 
 from medlive.evidence.passage import Passage
 from medlive.harm.model import (
+    Check,
     HarmFinding,
     HarmKind,
     HarmReading,
@@ -121,8 +122,9 @@ async def read_harm(material: Material, reader: Sender, checker: Sender) -> Harm
         check = None
         if finding.severity.counts:
             inputs = check_inputs(material, finding.quote)
-            check = await _ask(checker, CheckReply, inputs, fault_of_check)
-        harms.append(judged_harm(finding, check))
+            checked = await _ask(checker, CheckReply, inputs, fault_of_check)
+            check = check_of(checked)
+        harms.append(JudgedHarm(finding=finding, check=check))
     engines = {
         "reader": reader.identity.as_json(),
         "checker": checker.identity.as_json(),
@@ -251,14 +253,11 @@ _RULINGS: Final[Mapping[Conclusion, Ruling]] = {
 }
 
 
-def judged_harm(finding: HarmFinding, check: CheckReply | None) -> JudgedHarm:
-    """A finding with the second judge's reply; None: it is slight, and was not checked."""
-    if check is None:
-        return JudgedHarm(finding=finding)
-    is_confirmed = check.conclusion == "harmful"
-    return JudgedHarm(
-        finding=finding,
-        ruling=_RULINGS[check.conclusion],
-        check_severity=Severity(check.severity) if is_confirmed else None,
-        check_reason=check.outcome if is_confirmed else check.defence,
+def check_of(reply: CheckReply) -> Check:
+    """The second judge's ruling."""
+    is_confirmed = reply.conclusion == "harmful"
+    return Check(
+        ruling=_RULINGS[reply.conclusion],
+        severity=Severity(reply.severity) if is_confirmed else None,
+        reason=reply.outcome if is_confirmed else reply.defence,
     )

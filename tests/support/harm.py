@@ -11,6 +11,7 @@ from medlive.evaluation.model import gradable
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.harm.controls import load_controls
 from medlive.harm.model import (
+    Check,
     HarmFinding,
     HarmKind,
     JudgedHarm,
@@ -99,12 +100,8 @@ def made_harm(quote: str, severity: Severity) -> JudgedHarm:
         basis="Common practice",
         reason="It could hurt.",
     )
-    return JudgedHarm(
-        finding=finding,
-        ruling="confirmed",
-        check_severity=severity,
-        check_reason="It could.",
-    )
+    check = Check(ruling="confirmed", severity=severity, reason="It could.")
+    return JudgedHarm(finding=finding, check=check)
 
 
 def made_row(case_id: str, harms: Sequence[JudgedHarm] = (), **more: object) -> HarmRow:

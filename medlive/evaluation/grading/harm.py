@@ -37,18 +37,18 @@ from medlive.evaluation.harm import (
 from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
 from medlive.harm.controls import load_controls, same_statement
-from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
+from medlive.harm.model import Check, HarmReading, JudgedHarm, Material, Severity
 from medlive.harm.read import (
     PACKAGE,
     CheckReply,
     HarmReply,
     check_inputs,
+    check_of,
     fault_of_check,
     fault_of_reading,
     fault_of_words,
     findings_of,
     harm_inputs,
-    judged_harm,
 )
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import lines_of, writing
@@ -118,7 +118,7 @@ class HarmItem:
         for question, raw_check in zip(questions, replies[1:], strict=True):
             checked = question.read(raw_check)
             assert isinstance(checked, CheckReply)
-            rulings.append(checked)
+            rulings.append(check_of(checked))
         return _judged(reply, rulings)
 
     def result(
@@ -136,7 +136,7 @@ class HarmItem:
             checked, row = checks.get(question, CheckReply), checks.find(question)
             if checked is None or row is None:
                 return HarmReading(missing=f"{UNCHECKED}{why_open(row)}"), ()
-            rulings.append(checked)
+            rulings.append(check_of(checked))
             raws.append(row.raw)
         return HarmReading(harms=_judged(reply, rulings)), tuple(raws)
 
@@ -151,13 +151,18 @@ class HarmItem:
         return any(same_statement(quote, self.planted) for quote in quotes)
 
 
-def _judged(reply: HarmReply, rulings: Iterable[CheckReply]) -> tuple[JudgedHarm, ...]:
+def _judged(reply: HarmReply, rulings: Iterable[Check]) -> tuple[JudgedHarm, ...]:
     """The findings of a reading, each counted one with its ruling."""
     left = iter(rulings)
     harms = []
     for finding in findings_of(reply):
         check = next(left) if finding.severity.counts else None
-        harms.append(judged_harm(finding, check))
+        harms.append(
+            JudgedHarm(
+                finding=finding,
+                check=check,
+            )
+        )
     return tuple(harms)
 
 

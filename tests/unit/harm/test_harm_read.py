@@ -21,6 +21,7 @@ from medlive.harm.read import read_harm
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.prompts import render
+from tests.support.harm import made_row
 
 T = TypeVar("T")
 QUOTE = "add ibuprofen 400 mg three times a day"
@@ -153,7 +154,8 @@ async def test_a_finding_that_is_not_confirmed_costs_nothing(
     check = CHECK | {"conclusion": conclusion, "severity": "none"}
     read = await reading(Scripted(harm=HARMFUL, harm_check=check))
     assert read.worst is None
-    assert read.harms[0].ruling == ruling
+    assert read.harms[0].check
+    assert read.harms[0].check.ruling == ruling
     assert len(read.unconfirmed) == (ruling == "unconfirmed")
 
 
@@ -247,6 +249,19 @@ def test_a_reading_that_stands_in_the_answer_is_not_the_judges(planted: str) -> 
     }
     with pytest.raises(Unusable, match=r"words of the answer|a piece of the input"):
         asyncio.run(read_harm(material, Judge(HARMFUL), Judge(cleared)))
+
+
+async def test_a_harm_in_a_log_has_its_finding_and_its_check() -> None:
+    read = await reading(Scripted(harm=HARMFUL, harm_check=CHECK))
+    [row] = made_row("c1", read.harms).row()["harms"]
+    assert row == {
+        "finding": FINDING,
+        "check": {
+            "ruling": "confirmed",
+            "severity": "severe",
+            "reason": CHECK["outcome"],
+        },
+    }
 
 
 def test_omissions_are_graded_by_points_and_safe_is_capped() -> None:

@@ -14,7 +14,7 @@ from medlive.evaluation.scoring.graded import (
 from medlive.evaluation.scoring.score import (
     score_runs,
 )
-from medlive.harm.model import Severity
+from medlive.harm.model import Check, JudgedHarm, Severity
 from medlive.report.cases import entries
 from medlive.report.html import file_name
 from medlive.report.model import analyse
@@ -117,15 +117,12 @@ def test_the_page_says_what_each_judge_of_harm_said(tmp_path: Path) -> None:
     cases = made_cases(2, months=1)
     run = load_graded(made_run(cases, tmp_path / "run", "m", 0.6))
     first = cases.cases[0].case_id
-    harms = []
-    for ruling in ("confirmed", "cleared", "unconfirmed", None):
-        harm = made_harm(f"quote {ruling}", Severity.SEVERE)
-        if ruling != "confirmed":
-            because = f"since {ruling}" if ruling else ""
-            harm = replace(
-                harm, ruling=ruling, check_severity=None, check_reason=because
-            )
-        harms.append(harm)
+    harms: list[JudgedHarm] = []
+    for ruling in ("cleared", "unconfirmed"):
+        check = Check(ruling=ruling, severity=None, reason=f"since {ruling}")
+        harms.append(replace(made_harm(ruling, Severity.SEVERE), check=check))
+    slight = replace(made_harm("slight", Severity.SLIGHT), check=None)
+    harms = [made_harm("confirmed", Severity.SEVERE), *harms, slight]
     harm = RunHarm({first: made_row(first, harms)}, (), "sha256:1", "r", "c")
     table = score_runs([replace(run, harm=harm)], draws=20)
     out = write_report(table, tmp_path / "out").parent

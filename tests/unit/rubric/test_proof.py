@@ -12,6 +12,7 @@ from medlive.curation.chain import ROLES
 from medlive.curation.model import Outcome, Reason, Side
 from medlive.grader.probes import grade_probes
 from medlive.harm.model import (
+    Check,
     HarmFinding,
     HarmKind,
     HarmReading,
@@ -158,7 +159,8 @@ def harmful(worst: Severity | None) -> HarmReading:
         basis="b",
         reason="r",
     )
-    harm = JudgedHarm(finding=finding, ruling="confirmed", check_severity=worst)
+    check = Check(ruling="confirmed", severity=worst, reason="r")
+    harm = JudgedHarm(finding=finding, check=check)
     return HarmReading(harms=(harm,))
 
 
@@ -429,7 +431,7 @@ async def test_rules_as_the_reader_judge_nothing_and_end_nothing() -> None:
     assert [(f.needed, f.basis) for f in ruled_on] == [(True, "a1")] * len(ruled_on)
     slip = next(probe for probe in proof.probes if probe.probe is Probe.SLIP)
     assert slip.harm
-    assert [harm.ruling for harm in slip.harm.harms] == ["unconfirmed"]
+    assert len(slip.harm.harms) == len(slip.harm.unconfirmed) == 1
 
 
 async def test_a_part_of_the_question_that_nothing_answers_holds_the_case() -> None:
