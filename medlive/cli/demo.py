@@ -65,9 +65,6 @@ def demo(
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint, record))
     frozen, scores, curated = done.frozen, done.scores, done.curated
-    assert frozen
-    assert scores
-    assert curated
     names = ("version", "cases", "criteria", "publishable")
     value = {
         "harvest": {h.source: h.counts for h in done.harvested},
@@ -93,9 +90,6 @@ def _describe(
     done: DemoResult, home: Path, seconds: float, *, is_recorded: bool
 ) -> Iterator[Grid | str]:
     frozen, scores, curated = done.frozen, done.scores, done.curated
-    assert frozen
-    assert scores
-    assert curated
     names = ("new", "revised", "unchanged", "not_modified")
     rows: list[list[object]] = []
     for harvested in done.harvested:

@@ -14,11 +14,10 @@ from medlive.llm.ask import (
     ReplyModel,
     Unusable,
     read_as,
+    request_of,
 )
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.engine import Engine, Prompt, Reply, Request
-from medlive.llm.prompts import prompt_beside
-from medlive.llm.wire import strict_schema
 
 R = TypeVar("R", bound=ReplyModel)
 T = TypeVar("T")
@@ -43,6 +42,11 @@ class AgentFailure(Exception):
         self.reason = reason
         self.detail = detail
         super().__init__(f"{reason}: {detail}")
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether nobody could be asked, which asking for less or for something else does not mend."""
+        return self.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT)
 
 
 class Agent:
@@ -77,12 +81,8 @@ class Agent:
             AgentFailure: If no usable reply was given.
             ConfigError: If every reply is by another model than the configured one.
         """
-        task = reply_type.task
-        if prompt is None:
-            prompt = prompt_beside(reply_type, task)
-        # Without the docstrings: stored replies do not depend on their wording.
-        schema = strict_schema(reply_type.model_json_schema())
-        request = Request(task, prompt, {"language": self.language, **inputs}, schema)
+        shown = {"language": self.language, **inputs}
+        request = request_of(reply_type, shown, prompt)
         return await self.send(request, read_as(reply_type, request, check))
 
     async def send(self, request: Request, read: Callable[[Reply], T]) -> T:

@@ -40,7 +40,7 @@ from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
 from medlive.harm.model import Material
 from medlive.harm.read import read_harm, shown_passages
-from medlive.llm.engine import Engine
+from medlive.llm.engine import UNPUBLISHABLE_ENGINES, Engine
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
@@ -131,6 +131,11 @@ async def curate_without_element(
         )
     elements = by_id(curation.elements)
     elements[element_id] = replace(elements[element_id], status=ElementStatus.DROPPED)
+    engines = dict(curation.engines)
+    for role in ("controller", "reader", "validator"):
+        # What an engine decided that may not be published stays that one's.
+        if engines[role]["engine"] not in UNPUBLISHABLE_ENGINES:
+            engines[role] = respondents[role].identity.as_json()
     state = replace(
         curation,
         outcome=Outcome.FAILED,
@@ -143,6 +148,7 @@ async def curate_without_element(
         cross_examination=None,
         second_reading=None,
         holds=(),
+        engines=engines,
     )
     chain = _Chain(thread, language, respondents, settings, state)
     return await chain.finish(chain.write())
@@ -189,15 +195,20 @@ class _Chain:
             screener=agent,
             judge=self._agent("controller"),
         )
-        return (
+        rejection = (
             self._reject_empty_side()
             # Exact checks, before anything else is paid for
             or await self._check_elements(control, judged=False)
             or await self._judge_question()
             or await self._check_elements(control, judged=True)
             or await self._judge_alignment()
-            or await self.write()
         )
+        # Where all of V is computed, what would have ended the chain before still decides.
+        if self.settings.exhaustive:
+            earlier = self._reject_question_or_history()
+            if earlier is not None:
+                return replace(earlier, stage=Stage.VALIDATOR)
+        return rejection or await self.write()
 
     def _set(self, **known: Any) -> None:
         self.state = replace(self.state, **known)
@@ -273,7 +284,7 @@ class _Chain:
             query_category=reply.category,
             of_its_time=reply.of_its_time,
         )
-        if rejection := self._reject_question_or_history():
+        if rejection := self._reject_unless_exhaustive():
             return rejection
         requirements, judged = await validator.judge_sufficiency(self._case, agent)
         self.consult = judged.consult
@@ -283,16 +294,19 @@ class _Chain:
     def _reject_insufficient(self) -> Curation | None:
         """Compute S_inf over the current narrative, and the rejection if it is too low."""
         requirements = self.state.requirements
-        self._set(s_inf=validator.sufficiency(requirements, self._case.narrative))
-        return self._reject_question_or_history()
+        narrative = self.state.side(Side.NARRATIVE)
+        self._set(s_inf=validator.sufficiency(requirements, narrative))
+        return self._reject_unless_exhaustive()
+
+    def _reject_unless_exhaustive(self) -> Curation | None:
+        return None if self.settings.exhaustive else self._reject_question_or_history()
 
     def _reject_question_or_history(self) -> Curation | None:
-        """The rejection for S_cc or S_inf, as far as they are known; where all of V is computed, not before S_align."""
-        if self.settings.exhaustive and self.state.s_align is None:
-            return None
+        """The rejection for S_cc or S_inf, as far as they are known."""
         category = self.state.query_category
         if self.state.s_cc == 0 and category is not None:
-            detail = f"S_cc = 0: {category.value}: {self._case.query.statement[:200]}"
+            query = by_id(self.state.elements)[validator.QUERY_ID]
+            detail = f"S_cc = 0: {category.value}: {query.statement[:200]}"
             if rejection := self._reject(Reason.QUERY_NOT_CLINICAL, detail):
                 return rejection
         # Where the list and the judgement differ, the second reading decides.
@@ -344,9 +358,6 @@ class _Chain:
         )
         s_align = validator.mean_alignment(claims)
         self._set(s_align=s_align, claims=claims, index=self.retriever.identity)
-        # Passed already, unless all of V is computed.
-        if earlier := self._reject_question_or_history():
-            return earlier
         against = self._reasons_of(Alignment.CONTRADICTED)
         if against and Reason.CONTRADICTED not in self.state.overruled:
             return self._reject(Reason.CONTRADICTED, join_details(against))
@@ -407,7 +418,7 @@ class _Chain:
         # The advice as an answer to the patient, with the passages that verdicts on it cite.
         material = Material(
             language=self.language,
-            question=f"{text.narrative}\n\n{text.query}",
+            question=text.question,
             answer=text.advice,
             passages=validator.cited_passages(self.state.claims),
         )

@@ -18,7 +18,6 @@ from medlive.curation.model import (
     CrossExamination,
     CrossQuestion,
     Origin,
-    Reason,
 )
 from medlive.curation.tasks import AnswersReply, QuestionsReply
 from medlive.threads.model import Thread
@@ -55,7 +54,7 @@ async def cross_examine(
         asked = number_questions(made)
         replies = await asyncio.gather(*map(answer, texts))
     except AgentFailure as failure:
-        if failure.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT):
+        if failure.is_outage:
             raise
         return None
     return compare(made, replies, document, other)

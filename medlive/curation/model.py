@@ -390,6 +390,11 @@ class CaseText:
     query: str
     advice: str
 
+    @property
+    def question(self) -> str:
+        """What a grader, and a judge of harm, see of the question."""
+        return f"{self.narrative}\n\n{self.query}".strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Curation:

@@ -4,12 +4,12 @@ Source: LiveMedBench §3.2.1. A thread passes iff all three are non-empty. A rep
 side is invalid.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from medlive.curation.agent import Agent
 from medlive.curation.elements import check_message_ids, thread_inputs
 from medlive.curation.model import Element, Kind, Side
-from medlive.curation.tasks import AdviceItem, ExtractReply, NarrativeItem
+from medlive.curation.tasks import AdviceItem, ExtractReply, NarrativeItem, QueryItem
 from medlive.threads.model import Thread
 
 
@@ -17,36 +17,39 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
     """Extract the elements of L_N, Q and L_A; code assigns the ids. Raises AgentFailure."""
 
     def check(reply: ExtractReply) -> str | None:
-        query = [reply.query] if reply.query else []
-        sides = (
-            (Side.NARRATIVE, reply.narrative),
-            (Side.QUERY, query),
-            (Side.ADVICE, reply.advice),
-        )
-        for side, items in sides:
+        for side, items in _sides(reply).items():
             cited = [item.message_id for item in items]
             if fault := check_message_ids(thread, side, cited):
                 return fault
         return None
 
     reply = await agent.ask(ExtractReply, thread_inputs(thread), check)
-    elements: list[Element] = []
-    sides: tuple[tuple[Side, Sequence[NarrativeItem | AdviceItem]], ...] = (
-        (Side.NARRATIVE, reply.narrative),
-        (Side.ADVICE, reply.advice),
-    )
-    for side, items in sides:
+    elements = []
+    for side, items in _sides(reply).items():
         for number, item in enumerate(items, start=1):
-            values = item.model_dump() | {"kind": Kind(item.kind)}
-            elements.append(Element(f"{side.value[0]}{number}", side, **values))
-    if (query := reply.query) is not None:
-        element = Element(
-            id="q",
-            side=Side.QUERY,
-            kind=Kind.QUESTION,
-            message_id=query.message_id,
-            quote=query.quote,
-            statement=query.question,
-        )
-        elements.insert(len(reply.narrative), element)
+            identity = f"{side.value[0]}{number}"
+            kind = Kind.QUESTION
+            if isinstance(item, QueryItem):
+                identity, statement = "q", item.question
+            else:
+                kind, statement = Kind(item.kind), item.statement
+            element = Element(
+                id=identity,
+                side=side,
+                kind=kind,
+                message_id=item.message_id,
+                quote=item.quote,
+                statement=statement,
+            )
+            elements.append(element)
     return tuple(elements)
+
+
+def _sides(
+    reply: ExtractReply,
+) -> Mapping[Side, Sequence[NarrativeItem | QueryItem | AdviceItem]]:
+    return {
+        Side.NARRATIVE: reply.narrative,
+        Side.QUERY: (reply.query,) if reply.query else (),
+        Side.ADVICE: reply.advice,
+    }

@@ -136,20 +136,35 @@ async def redact_texts(
 
     inputs = {"texts": [{"id": i, "text": clean[i]} for i in texts]}
     reply = await agent.ask(IdentifiersReply, inputs, check)
-    # The longest first: "Dr Patel" before "Patel".
+    remaining = _replace(reply.found, clean)
+    return Redacted(clean, _places(reply.found), _places(remaining))
+
+
+def _replace(
+    identifiers: Sequence[IdentifierItem], clean: dict[str, str]
+) -> list[IdentifierItem]:
+    """Replace identifiers in every text; those that are still there, spelled otherwise than they were copied."""
     by_words: dict[str, list[IdentifierItem]] = {}
-    for item in sorted(reply.found, key=lambda item: -len(item.words.strip())):
+    for item in identifiers:
         by_words.setdefault(item.words.strip(), []).append(item)
-    remaining: list[IdentifierItem] = []
-    for words, items in by_words.items():
+    misspelt: list[IdentifierItem] = []
+    # The longest first: "Dr Patel" before "Patel".
+    for words in sorted(by_words, key=len, reverse=True):
+        items = by_words[words]
         # The same name is replaced in every text.
         whole = re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
-        if not any(whole.search(clean[item.text_id]) for item in items):
-            remaining += items
+        for item in items:
+            if not whole.search(clean[item.text_id]):
+                misspelt.append(item)
         sign = f"[{items[0].kind.replace('_', ' ')}]"
         for identity, text in clean.items():
             clean[identity] = whole.sub(sign, text)
-    return Redacted(clean, _places(reply.found), _places(remaining))
+    # "Patel" went with "Dr Patel", but "DR PATEL" did not.
+    remaining = []
+    for item in misspelt:
+        if contains_quote(item.words, clean[item.text_id]):
+            remaining.append(item)
+    return remaining
 
 
 def _places(items: Sequence[IdentifierItem]) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ async def hear_voice(
     try:
         reply = await agent.ask(SoundnessReply, inputs, check)
     except AgentFailure as failure:
-        if failure.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT):
+        if failure.is_outage:
             raise
         return replace(reading, voices_note=f"no third voice: {failure.detail}"[:2000])
     verdicts = by_id(reply.verdicts)

@@ -241,9 +241,9 @@ async def judge_alignment(
     reply = await agent.ask(AlignmentReply, inputs, check)
     first = by_id(reply.verdicts)
     against = []
-    for identity in wanted:
-        if first[identity].verdict is Alignment.CONTRADICTED:
-            against.append(first[identity])
+    for item in reply.verdicts:
+        if item.verdict is Alignment.CONTRADICTED:
+            against.append(item)
     second: dict[str, VetoItem] = {}
     if against and confirm_veto:
         second = await _confirm(inputs, evidence, against, agent)

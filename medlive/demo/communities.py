@@ -171,12 +171,6 @@ async def icliniq_list(community: Community, request: Request) -> Response:
     )
 
 
-async def icliniq_thread(community: Community, request: Request) -> Response:
-    """A question and its answers."""
-    thread = community.thread_at(request.url.path)
-    return respond(request, pages.icliniq_thread(thread), modified=thread.last_post)
-
-
 async def sdn_list(community: Community, request: Request) -> Response:
     """A board's threads, those with the latest posts first unless they are asked for by date."""
     board = request.path_params["board"]
@@ -209,12 +203,6 @@ async def dxy_list(community: Community, request: Request) -> Response:
     return respond(request, text)
 
 
-async def dxy_thread(community: Community, request: Request) -> Response:
-    """A question and its dialogue."""
-    thread = community.thread_at(request.url.path)
-    return respond(request, pages.dxy_thread(thread), modified=thread.last_post)
-
-
 async def medlive_front(community: Community, request: Request) -> Response:
     """The page with the token for the list."""
     return respond(
@@ -233,10 +221,14 @@ async def medlive_list(community: Community, request: Request) -> Response:
     return JSONResponse(pages.medlive_rows(rows[start : start + width]))
 
 
-async def medlive_thread(community: Community, request: Request) -> Response:
-    """A case with its comments."""
+async def whole_thread(
+    page_of_thread: Callable[[SampleThread], str],
+    community: Community,
+    request: Request,
+) -> Response:
+    """A thread on one page."""
     thread = community.thread_at(request.url.path)
-    text = pages.medlive_thread(thread)
+    text = page_of_thread(thread)
     return respond(request, text, charset=thread.charset, modified=thread.last_post)
 
 
@@ -246,7 +238,7 @@ ROUTES: Final[
     "icliniq": {
         "/qa": icliniq_list,
         "/qa/{topic}": icliniq_list,
-        "/qa/{topic}/{slug}": icliniq_thread,
+        "/qa/{topic}/{slug}": partial(whole_thread, pages.icliniq_thread),
     },
     "sdn": {
         "/forums/{board}/": sdn_list,
@@ -254,10 +246,13 @@ ROUTES: Final[
         "/threads/{slug}/": sdn_thread,
         "/threads/{slug}/page-{page}": sdn_thread,
     },
-    "dxy": {"/questions/{section}": dxy_list, "/question/{id}": dxy_thread},
+    "dxy": {
+        "/questions/{section}": dxy_list,
+        "/question/{id}": partial(whole_thread, pages.dxy_thread),
+    },
     "medlive": {
         "/new/": medlive_front,
         "/new/articlelist": medlive_list,
-        "/case/{name}.html": medlive_thread,
+        "/case/{name}.html": partial(whole_thread, pages.medlive_thread),
     },
 }

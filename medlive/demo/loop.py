@@ -7,9 +7,9 @@ the evidence and the two models are samples.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from medlive.clock import now
@@ -60,20 +60,18 @@ LIVE_CALLS = 128
 """Calls of a live endpoint at once, for the same reason."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
     """The results of the loop."""
 
-    harvested: list[HarvestResult] = field(default_factory=list)
-    curated: CurationRun | None = None
-    frozen: FreezeResult | None = None
-    verified_steps: int = 0  # Verification steps that passed
-    skipped_steps: tuple[str, ...] = ()  # Why each of the others was skipped
-    scores: ScoreTable | None = None
-    report: Path | None = None
-    # The replies of a live endpoint; None if they are not recorded
-    recording: Recording | None = None
-    seconds: dict[str, float] = field(default_factory=dict)  # Stage → seconds
+    harvested: Sequence[HarvestResult]
+    curated: CurationRun
+    frozen: FreezeResult
+    verified_steps: int  # Verification steps that passed
+    skipped_steps: tuple[str, ...]  # Why each of the others was skipped
+    scores: ScoreTable
+    report: Path
+    seconds: Mapping[str, float]  # Stage → seconds
 
     @property
     def new_threads(self) -> int:
@@ -121,21 +119,22 @@ async def run_demo(
         CheckFailed: When a stage fails.
     """
     settings = demo_settings(settings, live)
-    done = DemoResult()
+    seconds: dict[str, float] = {}
+    recording = None
     who = "recorded replies of a language model"
     if live:
         who = f"{live.model} at {live.base_url}"
     if live and record_to:
         how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
-        done.recording = Recording(live.model or "", f"{now():%Y-%m-%d}", how)
+        recording = Recording(live.model or "", f"{now():%Y-%m-%d}", how)
     was_running = embedded.status(settings.home) is not None
 
     @contextmanager
     def stage(name: str, what: str) -> Iterator[None]:
-        notify(f"[{len(done.seconds) + 1}/{STAGES}] {what}")
+        notify(f"[{len(seconds) + 1}/{STAGES}] {what}")
         started = time.perf_counter()
         yield
-        done.seconds[name] = time.perf_counter() - started
+        seconds[name] = time.perf_counter() - started
 
     try:
         await _take_home(settings)
@@ -145,33 +144,41 @@ async def run_demo(
         with stage(
             "harvest", "harvesting four sample communities over HTTP into PostgreSQL"
         ):
-            done.harvested = await _harvest(settings)
+            harvested = await _harvest(settings)
         with stage("curate", f"filtering and curating ({who})"):
-            done.curated = await run_curation(settings, record=done.recording)
-            if faults := done.curated.counts.faults:
+            curated = await run_curation(settings, record=recording)
+            if faults := curated.counts.faults:
                 raise CheckFailed(f"curation failed on: {faults[0]}")
         with stage("freeze", "freezing the week's snapshot"):
             async with open_database(settings) as database:
                 key = load_signing_key(os.environ)
                 frozen = await freeze(database, settings, key=key)
-            done.frozen = frozen
         with stage("verify", "verifying the snapshot from its files alone"):
-            report = await asyncio.to_thread(verify_snapshot, frozen.path)
-            if not report.ok:
-                raise CheckFailed(report.summary())
-            done.skipped_steps = tuple(step.why for step in report.skipped)
-            done.verified_steps = len(report.steps) - len(done.skipped_steps)
+            verified = await asyncio.to_thread(verify_snapshot, frozen.path)
+            if not verified.ok:
+                raise CheckFailed(verified.summary())
         with stage("evaluate", "evaluating two sample models"):
-            done.scores = await _evaluate(settings, frozen)
+            scores = await _evaluate(settings, frozen)
         with stage("report", "writing the report"):
             out = report_path(settings, frozen.version)
-            done.report = await asyncio.to_thread(write_report, done.scores, out)
+            report = await asyncio.to_thread(write_report, scores, out)
     finally:
-        if done.recording and record_to:
-            save_recording(done.recording, record_to)
+        # A run that never came so far leaves an earlier recording as it was.
+        if record_to and recording and recording.replies:
+            save_recording(recording, record_to)
         if not was_running:
             await asyncio.to_thread(embedded.stop, settings.home)
-    return done
+    skipped = tuple(step.why for step in verified.skipped)
+    return DemoResult(
+        harvested=harvested,
+        curated=curated,
+        frozen=frozen,
+        verified_steps=len(verified.steps) - len(skipped),
+        skipped_steps=skipped,
+        scores=scores,
+        report=report,
+        seconds=seconds,
+    )
 
 
 async def _take_home(settings: Settings) -> None:

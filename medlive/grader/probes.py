@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from medlive.curation.agent import Agent, AgentFailure
-from medlive.curation.model import CaseText, Reason
+from medlive.curation.model import CaseText
 from medlive.grader.judge import GradingCall, Judge, Mode, Verdicts
 from medlive.grader.reply import (
     RubricGradeItem,
@@ -25,8 +25,6 @@ from medlive.rubric.model import Criterion
 from medlive.rubric.proof import ProbeVerdict
 
 PACKAGE: Final = "medlive.grader"
-_OURS: Final = (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT)
-"""Failures that asking for less does not mend."""
 
 Grades = Mapping[str, ProbeVerdict]
 """The verdict on every criterion, by its id."""
@@ -72,7 +70,7 @@ async def grade_probes(
     try:
         together = await _grade_together(text, criteria, by_id, grader)
     except AgentFailure as failure:
-        if failure.reason in _OURS:
+        if failure.is_outage:
             raise
         together = {}
     names = {answer: name for name, answer in by_id.items()}
@@ -93,7 +91,7 @@ async def _grade_together(
     grader: Agent,
 ) -> dict[str, dict[str, ProbeVerdict]]:
     """The verdicts that one call gives, by answer and criterion; what is not certain is left out."""
-    question = _question(text)
+    question = text.question
     inputs = {
         "language": grader.language,
         "question": question,
@@ -155,14 +153,9 @@ async def grade_probe(
     judge = Judge(grader.identity, Mode.RUBRIC)
     probe_verdicts: dict[str, ProbeVerdict] = {}
     for part in judge.parts(criteria):
-        call = GradingCall(grader.language, _question(text), answer, part)
+        call = GradingCall(grader.language, text.question, answer, part)
         verdicts = Verdicts(judge, call)
         read = await grader.send(judge.request(call), verdicts.read)
         for criterion_id, (verdict, _) in read.items():
             probe_verdicts[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
     return probe_verdicts
-
-
-def _question(text: CaseText) -> str:
-    """What the grader sees of the question, as of a released case."""
-    return f"{text.narrative}\n\n{text.query}".strip()

@@ -29,18 +29,16 @@ from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import NoObject, read_object
 from medlive.llm.statements import (
     asks_for_words,
+    fault_before,
     fault_of,
     fault_of_form,
-    refused_before,
     said_in,
     said_of_all,
     spelt_out,
-    taken_back,
-    thinking_lasts,
     words_before,
 )
 from medlive.text.normalise import fold, strip_unstorable
-from medlive.text.quotes import missing_piece, shows
+from medlive.text.quotes import fault_of_quote
 
 MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
@@ -366,15 +364,11 @@ def _certain(
 
 
 def _check_quote(quote: str, answer: str) -> None:
-    """Raises Unusable for a quote that does not stand in the answer or shows nothing, with the piece of it."""
+    """Raises Unusable for a quote that does not stand in the answer or shows nothing."""
     if not quote.strip():
         raise Unusable("met without words of the answer to show for it")
-    if (piece := missing_piece(quote, answer)) is not None:
-        raise Unusable(
-            f"the quote is not in the answer letter for letter: {piece[:200]!r}"
-        )
-    if not shows(quote, answer):
-        raise Unusable(f"the quote is too little to show anything: {quote[:60]!r}")
+    if fault := fault_of_quote(quote, answer):
+        raise Unusable(fault)
 
 
 def _core(verdict: Verdict) -> tuple[bool, str, str]:
@@ -412,10 +406,6 @@ def one_value(text: str) -> tuple[Any, str]:
     if not text.rstrip("` \r\n").endswith(("}", "]")):
         raise Unusable("words follow the JSON")
     before = "" if text.startswith("{") else words_before(text)
-    if thinking_lasts(before):
-        raise Unusable("the reply's thinking does not end")
-    if refused_before(before):
-        raise Unusable("a refusal precedes the JSON object")
-    if taken_back(before):
-        raise Unusable("the words before the JSON object deny it")
+    if fault := fault_before(before):
+        raise Unusable(fault)
     return value, before

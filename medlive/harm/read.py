@@ -23,18 +23,11 @@ from medlive.harm.model import (
     Ruling,
     Severity,
 )
-from medlive.llm.ask import AtMost20, Loose, ReplyModel, Unusable, read_as
+from medlive.llm.ask import AtMost20, Loose, ReplyModel, Unusable, read_as, request_of
 from medlive.llm.engine import EngineIdentity, Reply, Request
-from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import without_thinking
-from medlive.llm.statements import (
-    refused_before,
-    taken_back,
-    thinking_lasts,
-    words_before,
-)
-from medlive.llm.wire import strict_schema
-from medlive.text.quotes import missing_piece, shows
+from medlive.llm.statements import fault_before, words_before
+from medlive.text.quotes import fault_of_quote, missing_piece
 
 PACKAGE: Final = "medlive.harm"
 """Where the prompts lie."""
@@ -46,12 +39,7 @@ _LEAST_OWN: Final = 4
 """Letters and digits of a judge's own words, at least."""
 
 Words = Annotated[
-    str,
-    StringConstraints(
-        strip_whitespace=True,
-        min_length=1,
-        max_length=2000,
-    ),
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
 ]
 Conclusion = Literal["harmful", "not harmful", "undecided"]
 
@@ -115,11 +103,7 @@ class Sender(Protocol):
         ...
 
 
-async def read_harm(
-    material: Material,
-    reader: Sender,
-    checker: Sender,
-) -> HarmReading:
+async def read_harm(material: Material, reader: Sender, checker: Sender) -> HarmReading:
     """Read one answer for harm, and check each finding that counts.
 
     Args:
@@ -130,40 +114,46 @@ async def read_harm(
     Raises:
         AgentFailure: Whatever a sender raises where no usable reply comes.
     """
-    reply = await reader.send(harm_request(material), harm_reader(material))
+    inputs = harm_inputs(material)
+    fault_of = partial(fault_of_reading, material)
+    reply = await _ask(reader, HarmReply, inputs, fault_of)
     harms = []
     for finding in findings_of(reply):
         check = None
         if finding.severity.counts:
-            request = check_request(material, finding.quote)
-            checked = await checker.send(request, check_reader(material, request))
+            inputs = check_inputs(material, finding.quote)
+            checked = await _ask(checker, CheckReply, inputs, fault_of_check)
             check = check_of(checked)
-        harms.append(
-            JudgedHarm(
-                finding=finding,
-                check=check,
-            )
-        )
+        harms.append(JudgedHarm(finding=finding, check=check))
     engines = {
         "reader": reader.identity.as_json(),
         "checker": checker.identity.as_json(),
     }
-    return HarmReading(
-        harms=tuple(harms),
-        engines=engines,
-    )
+    return HarmReading(harms=tuple(harms), engines=engines)
+
+
+async def _ask(
+    judge: Sender,
+    reply_type: type[HarmOrCheck],
+    inputs: Mapping[str, Any],
+    fault_of: Callable[[HarmOrCheck], str | None],
+) -> HarmOrCheck:
+    """A judge's reply to a task, its object and its words checked."""
+    request = request_of(reply_type, inputs, None)
+    read_value = read_as(reply_type, request, fault_of)
+
+    def read(reply: Reply) -> HarmOrCheck:
+        value = read_value(reply)
+        if fault := fault_of_words(reply.text, inputs["answer"], value):
+            raise Unusable(fault)
+        return value
+
+    return await judge.send(request, read)
 
 
 def shown_passages(passages: Sequence[Passage]) -> list[dict[str, str]]:
     """Passages as a judge sees them."""
-    return [
-        {
-            "id": p.id,
-            "title": p.title,
-            "text": p.text,
-        }
-        for p in passages
-    ]
+    return [{"id": p.id, "title": p.title, "text": p.text} for p in passages]
 
 
 def harm_inputs(material: Material) -> dict[str, Any]:
@@ -182,49 +172,6 @@ def check_inputs(material: Material, statement: str) -> dict[str, Any]:
     return harm_inputs(material) | {"statement": statement}
 
 
-def harm_request(material: Material) -> Request:
-    """Ask for the findings of an answer."""
-    return _request(HarmReply, harm_inputs(material))
-
-
-def check_request(material: Material, statement: str) -> Request:
-    """Ask whether a statement is harmful."""
-    return _request(CheckReply, check_inputs(material, statement))
-
-
-def _request(
-    reply: type[HarmReply] | type[CheckReply],
-    inputs: Mapping[str, Any],
-) -> Request:
-    prompt = load_prompt(PACKAGE, reply.task)
-    schema = strict_schema(reply.model_json_schema())
-    return Request(reply.task, prompt, inputs, schema)
-
-
-def harm_reader(material: Material) -> Callable[[Reply], HarmReply]:
-    """Reads replies to `harm_request`; raises Unusable."""
-    check = partial(fault_of_reading, material)
-    return _reader(material, read_as(HarmReply, harm_request(material), check))
-
-
-def check_reader(material: Material, request: Request) -> Callable[[Reply], CheckReply]:
-    """Reads replies to `check_request`; raises Unusable."""
-    return _reader(material, read_as(CheckReply, request, fault_of_check))
-
-
-def _reader(
-    material: Material,
-    read_value: Callable[[Reply], HarmOrCheck],
-) -> Callable[[Reply], HarmOrCheck]:
-    def read(reply: Reply) -> HarmOrCheck:
-        value = read_value(reply)
-        if fault := fault_of_words(reply.text, material.answer, value):
-            raise Unusable(fault)
-        return value
-
-    return read
-
-
 def fault_of_reading(material: Material, reply: HarmReply) -> str | None:
     """Why a reading that fits its schema cannot be used; None if it can."""
     if reply.conclusion == "undecided":
@@ -234,11 +181,8 @@ def fault_of_reading(material: Material, reply: HarmReply) -> str | None:
         return f"its conclusion is {reply.conclusion!r}, with {count} findings"
     known = {passage.id for passage in material.passages}
     for item in reply.findings:
-        piece = missing_piece(item.quote, material.answer)
-        if piece is not None:
-            return f"the quote is not in the answer letter for letter: {piece[:200]!r}"
-        if not shows(item.quote, material.answer):
-            return f"the quote is too little to show anything: {item.quote[:60]!r}"
+        if fault := fault_of_quote(item.quote, material.answer):
+            return fault
         if item.offended is Offended.PASSAGE and item.basis not in known:
             return f"basis {item.basis[:40]!r} is not the id of a given passage"
         if item.offended is Offended.NARRATIVE:
@@ -272,13 +216,8 @@ def fault_of_words(
         answer: The answer that is judged.
         reply: What was read from the text.
     """
-    before = words_before(text)
-    if thinking_lasts(before):
-        return "the reply's thinking does not end"
-    if refused_before(before):
-        return "a refusal precedes the JSON object"
-    if taken_back(before):
-        return "the words before the JSON object deny it"
+    if fault := fault_before(words_before(text)):
+        return fault
     if not without_thinking(text).rstrip("` \t\r\n").endswith("}"):
         return "words follow the JSON"
     if isinstance(reply, HarmReply):
@@ -316,16 +255,9 @@ _RULINGS: Final[Mapping[Conclusion, Ruling]] = {
 
 def check_of(reply: CheckReply) -> Check:
     """The second judge's ruling."""
-    ruling = _RULINGS[reply.conclusion]
-    if reply.severity == "none" or ruling != "confirmed":
-        return Check(
-            ruling=ruling,
-            severity=None,
-            reason=reply.defence,
-        )
-    severity = Severity(reply.severity)
+    is_confirmed = reply.conclusion == "harmful"
     return Check(
-        ruling=ruling,
-        severity=severity,
-        reason=reply.outcome,
+        ruling=_RULINGS[reply.conclusion],
+        severity=Severity(reply.severity) if is_confirmed else None,
+        reason=reply.outcome if is_confirmed else reply.defence,
     )

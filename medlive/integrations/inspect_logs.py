@@ -30,7 +30,11 @@ from medlive.integrations.inspect_task import answer_of
 from medlive.integrity.log import open_log
 
 SCORER: Final = "rubric"
-STOP_REASONS: Final = {"stop": "stop", "length": "max_tokens"}
+STOP_REASONS: Final = {
+    "stop": "stop",
+    "length": "max_tokens",
+    "refusal": "content_filter",
+}
 
 
 def import_log(
@@ -62,9 +66,11 @@ def import_log(
         if case is None:
             continue
         answers.append(answer_of(case, sample.output))
-        score = (sample.scores or {}).get(SCORER)
-        for row in (score.metadata or {}).get("grades", ()) if score else ():
+        score = (sample.scores or {}).get(SCORER, Score(value=0))
+        for row in (score.metadata or {}).get("grades", ()):
             grades.append(Grade.from_row(row))
+    if not answers:
+        raise BadInput(f"{log} answers no case of {cases.name}")
     named = about.get("template")
     template = None
     if isinstance(named, str):

@@ -45,7 +45,14 @@ from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
 from medlive.evaluation.scoring.refusals import check_harness
 from medlive.grader.judge import Mode
-from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
+from medlive.llm.engine import (
+    EngineIdentity,
+    Finish,
+    Reply,
+    Request,
+    Usage,
+    endpoint_engine,
+)
 from medlive.llm.prompts import render
 from medlive.llm.wire import strict_schema
 from medlive.snapshot.load import open_snapshot
@@ -219,10 +226,7 @@ class _Grader:
     def identity(self) -> EngineIdentity:
         name = self._model.api.service_model_name()
         return EngineIdentity(
-            "rules" if name.split("-")[0] == "rules" else "openai",
-            name,
-            {"temperature": 0.0},
-            self._pinned,
+            endpoint_engine(name), name, {"temperature": 0.0}, self._pinned
         )
 
     async def answer(self, request: Request) -> Reply:

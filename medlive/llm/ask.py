@@ -9,7 +9,7 @@ model than the pinned one is asked for anew.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -25,8 +25,18 @@ from medlive.errors import (
 )
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.circuit import circuit_of
-from medlive.llm.engine import UNNAMED, Engine, Finish, Reply, Request, Usage
+from medlive.llm.engine import (
+    UNNAMED,
+    Engine,
+    Finish,
+    Prompt,
+    Reply,
+    Request,
+    Usage,
+)
+from medlive.llm.prompts import prompt_beside
 from medlive.llm.reading import NoObject, is_refusal, read_object
+from medlive.llm.wire import strict_schema
 
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
@@ -342,6 +352,24 @@ class Asker(Caller):
         wrong = ConfigError(text, hint=hint)
         await self._raise_if_open(wrong)
         raise wrong
+
+
+@cache
+def _schema_of(reply_type: type[ReplyModel]) -> Mapping[str, Any]:
+    """A reply's schema without its docstrings: stored replies do not depend on their wording.
+
+    It takes three milliseconds to make, and a thread asks twenty times.
+    """
+    return strict_schema(reply_type.model_json_schema())
+
+
+def request_of(
+    reply_type: type[ReplyModel], inputs: Mapping[str, Any], prompt: Prompt | None
+) -> Request:
+    """The request whose reply is of that type; without a prompt, by its task's own beside the type."""
+    task = reply_type.task
+    prompt = prompt or prompt_beside(reply_type, task)
+    return Request(task, prompt, inputs, _schema_of(reply_type))
 
 
 def read_checked(

@@ -109,9 +109,7 @@ class Request:
                 "inputs": self.inputs,
                 "repair": list(self.repair) if self.repair else None,
                 "round": self.round,
-                "engine": engine.engine,
-                "model": engine.model,
-                "parameters": dict(engine.parameters),
+                **engine.as_json(),
             }
         )
 

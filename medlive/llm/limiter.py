@@ -41,7 +41,8 @@ class Limiter:
     def __init__(self, endpoint: str, most: int) -> None:
         """`endpoint` is its name for people; `most` the calls under way that were configured."""
         self._endpoint = endpoint
-        self._most = self._lowest = most
+        self._most = most
+        self._lowest: int | None = None
         self._limit = float(min(START, most))
         self._cut_at = -1.0
         """When the limit was last cut; -1 if it never was."""
@@ -59,8 +60,7 @@ class Limiter:
 
     def allow(self, most: int) -> None:
         """Raise the maximum for another role that shares this endpoint."""
-        if most > self._most:
-            self._most = self._lowest = most
+        self._most = max(self._most, most)
 
     def pause(self, seconds: float) -> None:
         """Begin no call before so many seconds are over, as a Retry-After asks for."""
@@ -77,7 +77,7 @@ class Limiter:
             answered=self.answered,
             limited=self._ended["limited"],
             overloaded=self._ended["overloaded"],
-            lowest=self._lowest,
+            lowest=self._most if self._lowest is None else self._lowest,
         )
 
     async def enter(self) -> float:
@@ -105,7 +105,7 @@ class Limiter:
         elif ended in ("limited", "overloaded") and began > self._cut_at:
             self._limit = max(1.0, self._limit * CUT)
             self._cut_at = time.monotonic()
-            self._lowest = min(self._lowest, int(self._limit))
+            self._lowest = min(self._lowest or self._most, int(self._limit))
         self._release()
 
     def _release(self) -> None:

@@ -135,7 +135,17 @@ class OpenAIEngine:
         if key_header is None and _AZURE_DEPLOYMENT in address.path:
             key_header = "api-key"
         self._headers = _sent_headers(self._secret, key_header, headers or {})
-        self._model, self._pinned, self._price = model, pinned, price
+        self._model = model
+        self.price = price
+        """What the model costs; None: unknown."""
+        self.identity = EngineIdentity(
+            endpoint_engine(model),
+            model,
+            self._parameters,
+            # The rules engine's reply names its version.
+            pinned=pinned and model != RULES_MODEL,
+        )
+        """The model and parameters; the rules engine behind HTTP still counts as the rules engine."""
         self._timeout_s, self._backoff_s = timeout_s, backoff_s
         self._max_retries = max_retries
         self._mode, self._key_variable = JsonMode(json_mode), key_variable
@@ -145,22 +155,6 @@ class OpenAIEngine:
 
     def __repr__(self) -> str:
         return f"OpenAIEngine(model={self._model!r}, endpoint={self._endpoint!r})"
-
-    @property
-    def identity(self) -> EngineIdentity:
-        """The configured model and parameters; the rules engine behind HTTP still counts as the rules engine."""
-        return EngineIdentity(
-            endpoint_engine(self._model),
-            self._model,
-            self._parameters,
-            # The rules engine's reply names its version.
-            pinned=self._pinned and self._model != RULES_MODEL,
-        )
-
-    @property
-    def price(self) -> Price | None:
-        """What the model costs; None: unknown."""
-        return self._price
 
     @property
     def json_mode(self) -> JsonMode:
@@ -213,7 +207,7 @@ class OpenAIEngine:
             limit = self._parameters.get(name)
             if isinstance(limit, int) and limit > 0:
                 most = limit
-        cost = self._price.cost(asked, 0, most) if self._price else None
+        cost = self.price.cost(asked, 0, most) if self.price else None
         return Usage(asked, 0, most, cost)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> Reply:
@@ -330,13 +324,13 @@ class OpenAIEngine:
             if isinstance(problem, Trouble) or not problem.is_by_filter:
                 raise problem from None
             latency_ms = (time.perf_counter() - started) * 1000
-            usage = usage_bound(content, "", self._price, latency_ms)
+            usage = usage_bound(content, "", self.price, latency_ms)
             return Reply(_clean(problem.message), Finish.REFUSAL, usage, self._model)
         latency_ms = (time.perf_counter() - started) * 1000
         text = hide_known(response.content.decode("utf-8", "surrogateescape"))
         raw = text.encode("utf-8", "surrogateescape")
         try:
-            return read_completion(raw, content, self._price, latency_ms)
+            return read_completion(raw, content, self.price, latency_ms)
         except NotACompletion as fault:
             page = raw.lstrip()[:1] == b"<"
             raise Trouble(_PAGE if page else str(fault), usage=fault.usage) from None

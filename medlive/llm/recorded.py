@@ -42,7 +42,8 @@ def reply_key(task: str, inputs: Mapping[str, Any]) -> str:
 def load_recording(path: Path) -> Recording:
     """A recording from its file. Raises BadInput naming the line that cannot be read."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Texts hold other line ends too.
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         head = json.loads(lines[0])
         recording = Recording(
             str(head["model"]), str(head["made_on"]), str(head["how"])
@@ -104,11 +105,7 @@ class RecordingEngine:
     def __init__(self, engine: Engine, recording: Recording) -> None:
         self._engine = engine
         self._recording = recording
-
-    @property
-    def identity(self) -> EngineIdentity:
-        """The inner engine's."""
-        return self._engine.identity
+        self.identity = engine.identity
 
     async def answer(self, request: Request) -> Reply:
         """The engine's reply; kept where it is JSON and whole."""

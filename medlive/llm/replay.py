@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from medlive.llm.budget import Budget
 from medlive.llm.circuit import circuit_of
-from medlive.llm.engine import Engine, EngineIdentity, Reply, ReplyStore, Request
+from medlive.llm.engine import Engine, Reply, ReplyStore, Request
 
 CLOSING_S = 10.0
 
@@ -26,11 +26,8 @@ class ReplayEngine:
         self._budget = budget or Budget()
         self._under_way: dict[str, asyncio.Task[Reply]] = {}
         self.circuit = circuit_of(engine)
-
-    @property
-    def identity(self) -> EngineIdentity:
+        self.identity = engine.identity
         """The inner engine's: a replayed reply is that engine's reply."""
-        return self._engine.identity
 
     async def answer(self, request: Request) -> Reply:
         """The stored reply, or the engine's.
@@ -38,7 +35,7 @@ class ReplayEngine:
         Raises EndpointUnavailable as the engine does, BudgetSpent when a call is needed and none is left, and
         what the store raises when a reply cannot be kept.
         """
-        digest = request.digest(self._engine.identity)
+        digest = request.digest(self.identity)
         shared = self._under_way.get(digest)
         if shared is not None:
             return replace(await asyncio.shield(shared), replayed=True)

@@ -152,14 +152,15 @@ def words_before(text: str) -> str:
     return re.sub(r"```[a-zA-Z]*\s*\Z", "", without_thinking(text).partition("{")[0])
 
 
-def thinking_lasts(before: str) -> bool:
-    """Whether the words before an object are of a thinking block that has not ended."""
-    return len(_THINKING_OPENS.findall(before)) > len(_THINKING_ENDS.findall(before))
-
-
-def refused_before(before: str) -> bool:
-    """Whether the words before an object are a refusal to judge."""
-    return is_refusal(before) or _UNABLE.search(before[:_LOOKED_AT]) is not None
+def fault_before(before: str) -> str | None:
+    """Why the words before an object leave it uncertain: open thinking, a refusal, a denial; None: they do not."""
+    if len(_THINKING_OPENS.findall(before)) > len(_THINKING_ENDS.findall(before)):
+        return "the reply's thinking does not end"
+    if is_refusal(before) or _UNABLE.search(before[:_LOOKED_AT]):
+        return "a refusal precedes the JSON object"
+    if taken_back(before):
+        return "the words before the JSON object deny it"
+    return None
 
 
 def taken_back(before: str) -> bool:

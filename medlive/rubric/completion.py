@@ -281,11 +281,9 @@ class Completing:
                     **values,
                 )
         reviewed = self.rubric
-        problems = dict[str, str]()
+        problems: dict[str, str] = {}
         if added:
-            criteria = (*self.rubric.criteria, *added.values())
-            whole = replace(self.rubric, criteria=criteria)
-            reviewed, problems = await self._review(whole, ids_of(added.values()))
+            reviewed, problems = await self._review(list(added.values()))
         decided = []
         for name, point in points.items():
             criterion = added.get(name)
@@ -310,32 +308,21 @@ class Completing:
         )
 
     async def _review(
-        self, rubric: Rubric, added: Sequence[str]
+        self, added: Sequence[Criterion]
     ) -> tuple[Rubric, dict[str, str]]:
-        """Review a rubric with what was added; return it without what is at fault there, and these problems."""
+        """Review the rubric with what was added; return it without what is at fault there, and these problems."""
         advice = self.curation.side(Side.ADVICE)
-        review = await ask_review(
-            self.second, self.text, element_inputs(advice), rubric
-        )
+        whole = replace(self.rubric, criteria=(*self.rubric.criteria, *added))
+        review = await ask_review(self.second, self.text, advice, whole)
         problems: dict[str, str] = {}
         for problem in review.problems:
-            if problem.criterion_id in added:
+            if problem.fault != Fault.NOT_DIRECT.value:
                 problems[problem.criterion_id] = f"{problem.fault}: {problem.detail}"
-        indirect = f"{Fault.NOT_DIRECT.value}: "
-        criteria = []
-        for criterion in rubric.criteria:
-            if problems.get(criterion.id, "").startswith(indirect):
-                criterion = replace(criterion, asked="")
-                del problems[criterion.id]
-            if criterion.id in added:
-                criterion = weigh(criterion, criterion.id in review.life_critical)
-            if criterion.id not in problems:
-                criteria.append(criterion)
-        statements = {element.id: element.statement for element in advice}
-        conflicts = conflicts_of(review, rubric.criteria, statements)
+        kept = [c for c in weigh(review, added) if c.id not in problems]
+        conflicts = conflicts_of(review, whole.criteria, advice)
         reviewed = replace(
-            rubric,
-            criteria=tuple(criteria),
-            conflicts=(*rubric.conflicts, *conflicts),
+            self.rubric,
+            criteria=(*self.rubric.criteria, *kept),
+            conflicts=(*self.rubric.conflicts, *conflicts),
         )
         return reviewed, problems

@@ -48,7 +48,9 @@ async def make_rubric(
         written = [*probes]
         # Answers with a mistake by a second model, where one is configured; they are not graded.
         for role in ("rubric", "reader"):
-            if agents[role].identity.model != agents["prober"].identity.model:
+            identity = agents[role].identity
+            is_other = identity.model != agents["prober"].identity.model
+            if is_other and identity.engine != "rules":
                 written += await write_probes(text, agents[role], MISTAKEN)
                 break
         errors = [p.note for p in written if p.probe in MISTAKEN]

@@ -62,8 +62,6 @@ LENGTHS: Final = {
 prompt asks for."""
 ALIKE: Final = 0.9
 """Ratio of common words, in order, from which two answers are one."""
-LEAST_ECHO: Final = 2
-"""Criteria that an answer may repeat word for word by chance: fewer than this."""
 _META: Final = re.compile(
     r"\b(?:excellent|vague|wrong|incorrect|plausible|model) (?:answer|reply)\b"
     r"|\b(?:deliberately|intentionally|purposely) (?:wrong|vague|incorrect|false|misleading)\b"
@@ -108,67 +106,29 @@ async def write_probes(
 
     async def write(probe: Probe) -> GradedProbe:
         def check(reply: ProbeReply) -> str | None:
-            return find_fault(reply, probe, prober.language, (), written)
+            return _fault_of(reply, probe, prober.language, written)
 
-        inputs = probe_inputs(probe, text.query, text.narrative)
+        inputs = {
+            "probe": probe.value,
+            "query": text.query,
+            "narrative": text.narrative,
+        }
         prompt = probe_prompt(probe, prober.language)
         reply = await prober.ask(ProbeReply, inputs, check, prompt=prompt)
-        written.append(probe_of(probe, reply))
+        note = reply.note.strip() if probe in NOTED else ""
+        written.append(GradedProbe(probe, reply.answer, note, {}))
         return written[-1]
 
     return tuple(await asyncio.gather(*[write(probe) for probe in kinds]))
 
 
-def probe_inputs(probe: Probe, query: str, narrative: str) -> dict[str, str]:
-    """What the writer of one answer is shown, but for the language."""
-    return {"probe": probe.value, "query": query, "narrative": narrative}
-
-
-def probe_of(probe: Probe, reply: ProbeReply) -> GradedProbe:
-    """An answer as it was written, not graded yet."""
-    note = reply.note.strip() if probe in NOTED else ""
-    return GradedProbe(probe, reply.answer, note, {})
-
-
-def find_fault(
-    reply: ProbeReply,
-    probe: Probe,
-    language: str,
-    criteria: Sequence[str],
-    written: Sequence[GradedProbe],
+def _fault_of(
+    reply: ProbeReply, probe: Probe, language: str, written: Sequence[GradedProbe]
 ) -> str | None:
-    """Why an answer is not what was asked for; None if it is.
-
-    Args:
-        reply: The answer.
-        probe: What was asked for.
-        language: "en" or "zh".
-        criteria: The texts of the rubric, in whose words no answer is written.
-        written: The answers for other assignments, from which it must differ.
-    """
+    """Why an answer is not what was asked for, or one that was written for another assignment; None if it is."""
     answer = fold(reply.answer)
     if probe is not Probe.VAGUE and is_refusal(reply.answer):
         return "the answer declines to answer"
-    if fault := _fault_of_form(answer, probe, language):
-        return fault
-    if match := _META.search(answer):
-        return f"the answer praises, or speaks of its assignment: {match.group()!r}"
-    if probe in NOTED and not reply.note.strip():
-        return "`note` does not say what the answer lacks or has wrong"
-    repeated = 0
-    for criterion in criteria:
-        repeated += fold(criterion).rstrip(" .。") in answer
-    if repeated >= max(LEAST_ECHO, len(criteria) / 3):
-        return "the answer is written as a list of criteria, not as to a patient"
-    for earlier in written:
-        # A short answer may be all that there is to say.
-        may_agree = probe in GOOD and earlier.probe in GOOD
-        if not may_agree and is_alike(answer, fold(earlier.answer)):
-            return "the answer is one that was given for another assignment"
-    return None
-
-
-def _fault_of_form(answer: str, probe: Probe, language: str) -> str | None:
     words = _WORD.findall(answer)
     chinese = sum(len(word) == 1 and word > "\u3400" for word in words)
     if (language == "zh") != (chinese * 2 > len(words)):
@@ -177,12 +137,19 @@ def _fault_of_form(answer: str, probe: Probe, language: str) -> str | None:
     if not least <= len(words) <= most:
         unit = "characters" if language == "zh" else "words"
         return f"the answer has {len(words)} {unit}, expected {least} to {most}"
+    if match := _META.search(answer):
+        return f"the answer praises, or speaks of its assignment: {match.group()!r}"
+    if probe in NOTED and not reply.note.strip():
+        return "`note` does not say what the answer lacks or has wrong"
+    for earlier in written:
+        # A short answer may be all that there is to say.
+        may_agree = {probe, earlier.probe} <= set(GOOD)
+        if not may_agree and _is_alike(words, _WORD.findall(fold(earlier.answer))):
+            return "the answer is one that was given for another assignment"
     return None
 
 
-def is_alike(answer: str, other: str) -> bool:
-    """Whether two folded answers have nearly the same words in the same order."""
-    words: list[str] = _WORD.findall(answer)
-    others: list[str] = _WORD.findall(other)
+def _is_alike(words: list[str], others: list[str]) -> bool:
+    """Whether two answers have nearly the same words in the same order."""
     matcher = SequenceMatcher(None, words, others, autojunk=False)
     return matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE

@@ -228,7 +228,7 @@ async def read_for_harm(
         if probe.probe in (Probe.LONG, Probe.SLIP):
             material = Material(
                 language=grader.language,
-                question=f"{text.narrative}\n\n{text.query}",
+                question=text.question,
                 answer=probe.answer,
                 advice=text.advice,
             )

@@ -1,16 +1,17 @@
 """The review of a rubric by an engine other than its writer's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import StringConstraints
 
 from medlive.curation.agent import Agent, check_known
+from medlive.curation.elements import element_inputs
 from medlive.curation.identified import ids_of
-from medlive.curation.model import CaseText
+from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost20, AtMost40, ReplyModel
-from medlive.rubric.lint import suspicions
+from medlive.rubric.lint import Fault, suspicions
 from medlive.rubric.model import (
     LEAST_DECISIVE,
     AskedPart,
@@ -66,23 +67,20 @@ class ReviewReply(ReplyModel):
 
 
 async def ask_review(
-    agent: Agent,
-    text: CaseText,
-    advice: Sequence[dict[str, Any]],
-    rubric: Rubric,
+    agent: Agent, text: CaseText, advice: Sequence[Element], rubric: Rubric
 ) -> ReviewReply:
     """Have a rubric's criteria reviewed.
 
     Args:
         agent: The reviewer.
         text: The case's texts.
-        advice: What the criteria rest on, `id` and `statement`.
+        advice: What the criteria rest on.
         rubric: The criteria, the parts of the query, and what is left out.
 
     Raises:
         AgentFailure: If the engine gives no usable reply.
     """
-    elements = list(advice)
+    elements = element_inputs(advice)
     criteria = list[Criterion]()
     for criterion in rubric.criteria:
         if criterion.origin is not Origin.ADVICE:
@@ -139,17 +137,10 @@ def shown_omitted(omitted: Sequence[OmittedFact]) -> list[dict[str, str]]:
 
 
 def conflicts_of(
-    review: ReviewReply,
-    criteria: Sequence[Criterion],
-    statements: Mapping[str, str],
+    review: ReviewReply, criteria: Sequence[Criterion], advice: Sequence[Element]
 ) -> tuple[Conflict, ...]:
-    """The contradictions that a review found, in words.
-
-    Args:
-        review: The reply.
-        criteria: Those reviewed.
-        statements: The advice elements by id.
-    """
+    """The contradictions that a review of these criteria and this advice found, in words."""
+    statements = {element.id: element.statement for element in advice}
     texts = {}
     for criterion in criteria:
         texts[criterion.id] = texts[f"p-{criterion.id}"] = criterion.criterion
@@ -168,11 +159,25 @@ def conflicts_of(
     return tuple(conflicts)
 
 
-def weigh(c: Criterion, critical: bool) -> Criterion:
-    """±10 where a life depends on a decisive criterion, by the reviewer's word; what was asked is decisive."""
-    weight = min(abs(c.points), LIFE - 1)
-    if c.asked and c.points > 0:
-        weight = max(weight, LEAST_DECISIVE)
-    if critical and weight >= LEAST_DECISIVE:
-        weight = LIFE
-    return replace(c, points=weight if c.points > 0 else -weight)
+def weigh(review: ReviewReply, criteria: Iterable[Criterion]) -> list[Criterion]:
+    """The criteria with the weights that a review leaves them.
+
+    One that does not answer its part of the query directly loses the part. What was asked is decisive, and only where
+    a life depends on a decisive criterion has it ±10.
+    """
+    indirect = set()
+    for problem in review.problems:
+        if problem.fault == Fault.NOT_DIRECT.value:
+            indirect.add(problem.criterion_id)
+    weighed = []
+    for criterion in criteria:
+        asked = "" if criterion.id in indirect else criterion.asked
+        is_reward = criterion.points > 0
+        weight = min(abs(criterion.points), LIFE - 1)
+        if asked and is_reward:
+            weight = max(weight, LEAST_DECISIVE)
+        if weight >= LEAST_DECISIVE and criterion.id in review.life_critical:
+            weight = LIFE
+        points = weight if is_reward else -weight
+        weighed.append(replace(criterion, asked=asked, points=points))
+    return weighed

@@ -226,7 +226,7 @@ class Drafting:
 
         def check(reply: RubricReply) -> str | None:
             named = {item.advice_id for item in reply.left_out}
-            asked = set(ids_of(earlier.asked if earlier else reply.asked))
+            asked = ids_of(earlier.asked if earlier else reply.asked)
             return _fault_of(reply, asked) or check_known(
                 named, known, "an advice element"
             )
@@ -267,28 +267,19 @@ class Drafting:
     async def _review(self, rubric: Rubric, earlier: Rubric | None) -> _Draft:
         """The rubric without what linter and reviewer object to."""
         faults = list(self._lint(rubric))
-        advice = element_inputs(self.advice)
-        review = await ask_review(self.reviewer, self.text, advice, rubric)
-        indirect = set()
+        review = await ask_review(self.reviewer, self.text, self.advice, rubric)
         for problem in review.problems:
             fault = Fault(problem.fault)
             faults.append(Finding(fault, problem.criterion_id, problem.detail))
-            if fault is Fault.NOT_DIRECT:
-                indirect.add(problem.criterion_id)
-        whole = []
-        for criterion in rubric.criteria:
-            if criterion.id in indirect:
-                criterion = replace(criterion, asked="")
-            whole.append(weigh(criterion, criterion.id in review.life_critical))
+        whole = weigh(review, rubric.criteria)
         dropped = find_faulty(whole, [*faults, *find_trivial(whole)])
         kept = [c for c in whole if c.id not in dropped]
         has_penalty = any(c.points < 0 for c in kept)
-        statements = {element.id: element.statement for element in self.advice}
         reviewed = replace(
             rubric,
             criteria=numbered(kept),
             no_negative="" if has_penalty else rubric.no_negative,
-            conflicts=conflicts_of(review, whole, statements),
+            conflicts=conflicts_of(review, whole, self.advice),
         )
         omitted = list(rubric.omitted)
         for criterion in whole:
@@ -372,14 +363,15 @@ def _gone(
             yield omit(criterion, why, Step.REVISION)
 
 
-def _fault_of(reply: RubricReply, asked: set[str]) -> str | None:
+def _fault_of(reply: RubricReply, asked: Sequence[str]) -> str | None:
     if reply.specialty != UNKNOWN_SPECIALTY and reply.specialty not in SPECIALTIES:
         return f"specialty {reply.specialty[:60]!r} is not in the list"
     if not asked:
         return "`asked` is empty: name what the query asks"
     facts = set(ids_of(reply.facts))
-    if len(facts) < len(reply.facts):
-        return "two facts have one id"
+    for ids, what in ((asked, "parts of the query"), (ids_of(reply.facts), "facts")):
+        if len(set(ids)) < len(ids):
+            return f"two {what} have one id"
     for item in reply.criteria:
         words = item.criterion[:100]
         if item.points == 0:

@@ -35,6 +35,15 @@ _LONG: Final = 12
 """Characters of a piece that may end within a word: fewer are found anywhere."""
 
 
+def fault_of_quote(quote: str, answer: str) -> str | None:
+    """Why a quote proves nothing of what an answer says; None if it does."""
+    if (piece := missing_piece(quote, answer)) is not None:
+        return f"the quote is not in the answer letter for letter: {piece[:200]!r}"
+    if not shows(quote, answer):
+        return f"the quote is too little to show anything: {quote[:60]!r}"
+    return None
+
+
 def quoted(quote: str, answer: str) -> bool:
     """Whether a quote stands in the answer once both are folded; parts around an ellipsis may stand apart.
 

@@ -8,8 +8,11 @@ import pytest
 from medlive import load_snapshot
 from medlive.errors import BadInput, CheckFailed
 from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.model import Answer, AnswerState
+from medlive.evaluation.runs.folder import RESPONSES, open_run
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
+from medlive.integrity.log import open_log
 from tests.integrations.conftest import SCORE, UNREADABLE, Place
 
 
@@ -77,6 +80,29 @@ def test_a_log_becomes_a_run_and_a_run_a_log(place: Place) -> None:
         assert [s.score for s in second.case_scores(metric)] == before
     with pytest.raises(BadInput):
         logs.import_log(place.work / "absent.eval", cases, imported)
+    log = json.loads(written.read_text())
+    del log["eval"]["metadata"]["snapshot_digest"]
+    for sample in log["samples"]:
+        sample["id"] = f"other-{sample['id']}"
+    written.write_text(json.dumps(log))
+    with pytest.raises(BadInput, match="answers no case"):
+        logs.import_log(written, cases, place.work / "nothing")
+
+
+def test_a_refusal_comes_back_as_one(place: Place) -> None:
+    logs = pytest.importorskip("medlive.integrations.inspect_logs")
+    cases = from_snapshot(load_snapshot(place.snapshot))
+    run = place.work / "refused"
+    shutil.copytree(place.work / "run", run)
+    first = cases.cases[0].case_id
+    refused = Answer(first, AnswerState.REFUSED, "I cannot help.", "refusal", "m")
+    import_path = place.work / "refused-again"
+    with open_log(run / RESPONSES) as log:
+        log.add(refused.row())
+    logs.export_run(run, place.work / "refused.json")
+    logs.import_log(place.work / "refused.json", cases, import_path)
+    answers, _ = open_run(import_path).answers()
+    assert answers[first].state is AnswerState.REFUSED
 
 
 def test_the_commands_take_logs_and_write_them(place: Place) -> None:

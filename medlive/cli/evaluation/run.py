@@ -42,7 +42,7 @@ from medlive.cli.output import (
 )
 from medlive.clock import now
 from medlive.config import RoleSettings
-from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.errors import BadInput, CheckFailed, UsageError, require
 from medlive.evaluation.agreement.humans import read_humans
 from medlive.evaluation.asking import run as asking_run
 from medlive.evaluation.asking.open_book import OpenBook
@@ -67,7 +67,6 @@ from medlive.instance.opening import (
     open_retriever,
 )
 from medlive.instance.paths import snapshot_folder
-from medlive.integrations import check_inspect
 from medlive.llm.budget import Budget
 from medlive.snapshot.model import week_end
 
@@ -361,7 +360,7 @@ def import_(
                 f"{', '.join(named)}: --format inspect takes this from the log",
                 hint="leave it out",
             )
-        check_inspect()
+        require("inspect_ai", "a log of Inspect", "inspect-ai")
         from medlive.integrations.inspect_logs import import_log
 
         done = import_log(
@@ -425,7 +424,7 @@ def export(
             hint="name a file that ends in .eval or .json",
         )
     new_file(out, replace_)
-    check_inspect()
+    require("inspect_ai", "a log of Inspect", "inspect-ai")
     from medlive.integrations import inspect_logs
 
     inspect_logs.export_run(run_dir, out, judge=judge)

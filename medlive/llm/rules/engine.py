@@ -50,6 +50,18 @@ def audit_cause(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"cause": "unclear", "quote": "", "criteria": [], "reasoning": reasoning}
 
 
+def defend(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{rulings}: a criterion is needed where it comes from an advice or a passage that is given."""
+    known = {item["id"] for item in (*inputs["advice"], *inputs["passages"])}
+    rulings = []
+    for criterion in inputs["criteria"]:
+        basis = criterion["advice_id"]
+        ruling = {"needed": basis in known, "basis": basis if basis in known else ""}
+        named = {"criterion_id": criterion["id"], "reason": _NO_JUDGEMENT}
+        rulings.append(named | ruling)
+    return {"rulings": rulings}
+
+
 ANSWERS: Mapping[str, Rule] = {
     "screener.extract": curation.extract,
     "screener.revise": _for_each(
@@ -85,6 +97,7 @@ ANSWERS: Mapping[str, Rule] = {
     "rubric.complete": _fixed(points=[]),
     "rubric.match": curation.match,
     "rubric.classify": curation.classify,
+    "rubric.defend": defend,
     # An objection would take a judgement.
     "reader.text": _fixed(problems=[], missing=[]),
     "reader.case": _fixed(
@@ -104,6 +117,13 @@ ANSWERS: Mapping[str, Rule] = {
     "reader.rubric": _fixed(problems=[], conflicts=[], life_critical=[]),
     # A judge of harm that finds nothing fails its control (docs/grading.md).
     "grader.harm": _fixed(reading=_NO_JUDGEMENT, findings=[], conclusion="not harmful"),
+    "grader.harm_check": _fixed(
+        context=_NO_JUDGEMENT,
+        defence=_NO_JUDGEMENT,
+        outcome=_NO_JUDGEMENT,
+        conclusion="undecided",
+        severity="none",
+    ),
     "grader.criterion": grader.grade_criterion,
     "grader.rubric": grader.grade_rubric,
     "grader.answers": grader.grade_answers,

@@ -84,8 +84,8 @@ class _Chat(BaseModel):
     @property
     def task(self) -> str | None:
         """The task's name with its dot, from the schema's name or the prompt's own line."""
-        shape = (self.response_format or {}).get("json_schema") or {}
-        if "_" in str(shape.get("name")):
+        shape = (self.response_format or {}).get("json_schema")
+        if isinstance(shape, dict) and "_" in str(shape.get("name")):
             return str(shape["name"]).replace("_", ".", 1)
         for line in self.last("system").splitlines():
             if line.startswith(TASK_LINE):

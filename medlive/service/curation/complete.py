@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from datetime import UTC
 
 from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.chain import ROLES
 from medlive.curation.holds import with_holds
 from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
 from medlive.curation.second_reader import Redacted, redact_texts
@@ -76,7 +77,9 @@ async def complete_case(
     engines = dict(curation.engines)
     for role in roles:
         agents[role] = Agent(respondents[role], journal, language)
-        engines[role] = agents[role].identity.as_json()
+        # The chain has said who its own are.
+        if role not in ROLES:
+            engines[role] = agents[role].identity.as_json()
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)
         text, rubric, redacted = await redact_case(text, made.rubric, agents["reader"])

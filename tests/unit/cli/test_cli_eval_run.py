@@ -225,7 +225,7 @@ def test_an_import_of_a_log_says_what_it_lacks(
     more: tuple[str, ...],
     said: str,
 ) -> None:
-    monkeypatch.setattr("medlive.integrations.find_spec", lambda _: None)
+    monkeypatch.setattr("medlive.errors.find_spec", lambda _: None)
     files = ("--cases", cases, "--responses", cases, "--out", tmp_path / "run")
     assert run(["eval", "import", *map(str, files), *more]) == 2
     assert said in capsys.readouterr().err
@@ -247,7 +247,7 @@ def test_an_export_as_a_log_says_what_it_lacks(
     more: tuple[str, ...],
     said: str,
 ) -> None:
-    monkeypatch.setattr("medlive.integrations.find_spec", lambda _: None)
+    monkeypatch.setattr("medlive.errors.find_spec", lambda _: None)
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "run"
     made_run(made_cases(2), folder, "m", 0.5)

@@ -1,7 +1,7 @@
 """What the chain holds by code, whatever engine answers: an adversarial engine is tried on each of it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any
 
@@ -198,6 +198,22 @@ async def test_exhaustive_computes_all_three_and_decides_the_same() -> None:
     curation = await run(script, settings=CurationSettings(exhaustive=True))
     assert curation.reason is Reason.QUERY_NOT_CLINICAL
     assert (curation.s_cc, curation.s_inf, curation.s_align) == (0, 2 / 3, 1.0)
+
+
+async def test_exhaustive_decides_the_same_where_a_later_step_rejects_too() -> None:
+    def claim(advice: Mapping[str, Any]) -> dict[str, Any]:
+        phrases = ["an offer", "a service"]
+        stated = {"id": advice["id"], "statement": advice["statement"]}
+        return {**stated, "queries": phrases, "advertising": True}
+
+    script = changed(
+        validator__query=honest()["validator.query"] | {"category": "nonclinical"},
+        validator__claims=lambda i: {"claims": [claim(a) for a in i["advice"]]},
+    )
+    for exhaustive in (False, True):
+        curation = await run(script, settings=CurationSettings(exhaustive=exhaustive))
+        assert curation.reason is Reason.QUERY_NOT_CLINICAL
+        assert curation.stage is Stage.VALIDATOR
 
 
 RUBBISH: list[Any] = [

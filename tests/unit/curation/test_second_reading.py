@@ -1,10 +1,12 @@
 """Where the second reading differs from the chain, and what a third voice settles."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from medlive.curation.agent import Agent
 from medlive.curation.chain import (
     ROLES,
     CurationSettings,
@@ -17,8 +19,11 @@ from medlive.curation.model import (
     Side,
     Stage,
 )
+from medlive.curation.second_reader import redact_texts
 from medlive.errors import UsageError
+from medlive.llm.engine import Engine
 from medlive.llm.replay import ReplayEngine
+from medlive.llm.rules.engine import RulesEngine
 from tests.support.scripted import (
     ALONE,
     THREAD,
@@ -202,3 +207,57 @@ async def test_a_case_is_written_anew_without_an_element() -> None:
         await curate_without_element(
             held, "a9", THREAD, "en", respondents, CurationSettings()
         )
+
+
+async def test_a_case_that_another_engine_rewrites_is_that_one_s_too() -> None:
+    held = await run(changed(reader__case=honest()["reader.case"] | READINGS[-1][0]))
+    scripted = ReplayEngine(Scripted(changed(controller__write=ALONE)), Memory())
+    respondents: dict[str, Engine] = dict.fromkeys(ROLES, scripted)
+    settings = CurationSettings()
+    respondents["screener"] = RulesEngine()
+    again = await curate_without_element(
+        held, "a2", THREAD, "en", respondents, settings
+    )
+    assert again.publishable  # The screener is not asked
+    respondents["reader"] = RulesEngine()
+    by_rules = await curate_without_element(
+        held, "a2", THREAD, "en", respondents, settings
+    )
+    assert by_rules.engines["reader"]["engine"] == "rules"
+    assert not by_rules.publishable
+    respondents["reader"] = scripted
+    back = await curate_without_element(
+        replace(by_rules, claims=held.claims, elements=held.elements),
+        "a2",
+        THREAD,
+        "en",
+        respondents,
+        settings,
+    )
+    assert not back.publishable  # What was judged by rules stays so
+
+
+async def test_a_name_in_another_spelling_is_replaced_or_reported() -> None:
+    texts = {
+        "narrative": "In May she worked at the Old Mill Brewery. It may recur.",
+        "advice": "OLD MILL BREWERY staff should rest.",
+        "c1": "Says that the Old Mill Brewery is to blame.",
+    }
+    items = [
+        {"text_id": "narrative", "words": "Old Mill Brewery", "kind": "place"},
+        {"text_id": "narrative", "words": "Brewery", "kind": "place"},
+        {"text_id": "advice", "words": "Old Mill Brewery", "kind": "place"},
+        {"text_id": "narrative", "words": "May", "kind": "other"},
+    ]
+    reader = Scripted({"reader.identifiers": {"found": items}})
+    copies = {"asked q1": "Is the Old Mill Brewery to blame?"}
+    redacted = await redact_texts(texts, Agent(reader, [], "en"), copies)
+    assert redacted.texts == {
+        "narrative": "In [other] she worked at the [place]. It may recur.",
+        "advice": "OLD MILL BREWERY staff should rest.",
+        "c1": "Says that the [place] is to blame.",
+        "asked q1": "Is the [place] to blame?",
+    }
+    assert redacted.remaining == ("advice: place",)
+    [request] = reader.requests
+    assert [shown["id"] for shown in request.inputs["texts"]] == list(texts)

@@ -274,7 +274,7 @@ async def test_another_model_a_cut_reply_and_a_refusal_do_not_count(
         with pytest.raises(UsageError):
             await audit_run(run, engine, concurrency=1)
         assert load_audit(run).audited == 0
-        engine._pinned = False
+        engine.identity = replace(engine.identity, pinned=False)
         _, loose = await audited(run, engine)
     assert loose.audited == 12
     assert any("not by the pinned model" in note for note in loose.notes)

@@ -269,10 +269,10 @@ async def test_a_reply_that_names_no_model_is_by_nobody_known(run_dir: Path) -> 
                 None,
                 "another model answered: the reply names none",
             )
-            engine._pinned = False
+            engine.identity = replace(engine.identity, pinned=False)
             (grade,) = await grade_answer(case, answer, engine, mode=Mode.CRITERION)
             assert grade.met is False
-            engine._pinned = True
+            engine.identity = replace(engine.identity, pinned=True)
             with pytest.raises(UsageError):
                 await grade_run(run_dir, engine, mode=Mode.CRITERION)
         finally:

@@ -1,7 +1,9 @@
 """Reading an answer for harm: what of two judges' replies counts, and what is refused."""
 
+import asyncio
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,17 +17,13 @@ from medlive.harm.model import (
     omission_severity,
     safe_score,
 )
-from medlive.harm.read import (
-    check_reader,
-    check_request,
-    harm_reader,
-    harm_request,
-    read_harm,
-)
+from medlive.harm.read import read_harm
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.prompts import render
+from tests.support.harm import made_row
 
+T = TypeVar("T")
 QUOTE = "add ibuprofen 400 mg three times a day"
 PASSAGE = Passage(
     id="p1",
@@ -98,9 +96,27 @@ async def reading(engine: Scripted) -> HarmReading:
     return await read_harm(MATERIAL, agent, agent)
 
 
+class Judge:
+    """Says one thing, and gives its reader's fault to whoever asks."""
+
+    identity = EngineIdentity("openai", "judge")
+
+    def __init__(self, value: Any) -> None:
+        is_text = isinstance(value, str)
+        self.text = value if is_text else json.dumps(value, ensure_ascii=False)
+        self.value: Any = None
+        self.shown = ""
+
+    async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
+        self.shown = render(request)[1]["content"]
+        self.value = value = read(reply(self.text))
+        return value
+
+
 def read_first(value: Any, material: Material = MATERIAL) -> Any:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return harm_reader(material)(reply(text))
+    judge = Judge(value)
+    asyncio.run(read_harm(material, judge, Judge(CHECK)))
+    return judge.value
 
 
 @pytest.mark.parametrize(
@@ -139,7 +155,7 @@ async def test_a_finding_that_is_not_confirmed_costs_nothing(
     read = await reading(Scripted(harm=HARMFUL, harm_check=check))
     assert read.worst is None
     assert read.harms[0].check
-    assert read.harms[0].check.ruling is ruling
+    assert read.harms[0].check.ruling == ruling
     assert len(read.unconfirmed) == (ruling == "unconfirmed")
 
 
@@ -163,11 +179,12 @@ async def test_the_second_judge_sees_neither_severity_nor_reason() -> None:
 
 def test_calls_about_one_case_share_all_before_the_answer() -> None:
     other = Material(**{**_fields(MATERIAL), "answer": "Rest."})
-    texts = [render(harm_request(m))[1]["content"] for m in (MATERIAL, other)]
-    before = texts[0].index('"answer"')
-    assert texts[0][:before] == texts[1][:before]
-    check = render(check_request(MATERIAL, QUOTE))[1]["content"]
-    assert check.startswith(texts[0].rpartition("}")[0])
+    judge, check, second = Judge(HARMFUL), Judge(CHECK), Judge(CLEAN)
+    asyncio.run(read_harm(MATERIAL, judge, check))
+    asyncio.run(read_harm(other, second, check))
+    before = judge.shown.index('"answer"')
+    assert judge.shown[:before] == second.shown[:before]
+    assert check.shown.startswith(judge.shown.rpartition("}")[0])
 
 
 def _fields(material: Material) -> dict[str, Any]:
@@ -225,14 +242,26 @@ def test_a_reading_that_stands_in_the_answer_is_not_the_judges(planted: str) -> 
     material = Material(**{**_fields(MATERIAL), "answer": f"{QUOTE}. {planted}"})
     with pytest.raises(Unusable, match=r"words of the answer|a piece of the input"):
         read_first(CLEAN, material)
-    request = check_request(material, QUOTE)
     cleared = CHECK | {
         "defence": CLEAN["reading"],
         "conclusion": "not harmful",
         "severity": "none",
     }
     with pytest.raises(Unusable, match=r"words of the answer|a piece of the input"):
-        check_reader(material, request)(reply(json.dumps(cleared)))
+        asyncio.run(read_harm(material, Judge(HARMFUL), Judge(cleared)))
+
+
+async def test_a_harm_in_a_log_has_its_finding_and_its_check() -> None:
+    read = await reading(Scripted(harm=HARMFUL, harm_check=CHECK))
+    [row] = made_row("c1", read.harms).row()["harms"]
+    assert row == {
+        "finding": FINDING,
+        "check": {
+            "ruling": "confirmed",
+            "severity": "severe",
+            "reason": CHECK["outcome"],
+        },
+    }
 
 
 def test_omissions_are_graded_by_points_and_safe_is_capped() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from medlive.harm.model import Material
-from medlive.harm.read import harm_reader
 from medlive.llm.ask import Unusable
 from tests.support.judge_replies import CONTRARY, KINDS, READ, Wrap
 from tests.unit.harm.test_harm_read import (
@@ -16,7 +15,6 @@ from tests.unit.harm.test_harm_read import (
     HARMFUL,
     MATERIAL,
     read_first,
-    reply,
 )
 
 GRADES = (
@@ -72,7 +70,7 @@ def test_no_reply_to_a_graders_task_is_a_reading() -> None:
             answer=case["answer"],
         )
         with pytest.raises(Unusable):
-            harm_reader(material)(reply(row["reply"]))
+            read_first(row["reply"], material)
 
 
 def test_an_answer_that_asks_for_a_verdict_gets_the_judges_own() -> None:

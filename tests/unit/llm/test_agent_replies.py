@@ -9,7 +9,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Call, Reason
 from medlive.curation.tasks import ComplaintReply
 from medlive.errors import CircuitOpen
-from medlive.llm.ask import STRANGERS, CallOutcome
+from medlive.llm.ask import STRANGERS, CallOutcome, request_of
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.wire import JsonMode
@@ -147,3 +147,9 @@ async def test_another_model_is_asked_again_opens_the_circuit_when_it_is_the_rul
         assert await engine.circuit.opening() is None
         await engine.aclose()
     assert endpoint.asked == STRANGERS + 2
+
+
+def test_a_schema_is_made_once_however_often_its_task_is_asked() -> None:
+    first, second = (request_of(ComplaintReply, {"query": q}, None) for q in "ab")
+    assert first.schema is second.schema
+    assert "description" not in str(first.schema)

@@ -58,6 +58,8 @@ async def test_calls_that_began_together_cut_the_limit_once(ended: Ended) -> Non
     for began in await full(limiter):
         limiter.leave(began, ended)
     assert limiter.state().limit == limiter.state().lowest == int(START * CUT)
+    limiter.allow(128)
+    assert (limiter.state().most, limiter.state().lowest) == (128, int(START * CUT))
     limiter.leave(await limiter.enter(), ended)
     assert limiter.state().limit == int(START * CUT * CUT)
     for _ in range(30):

@@ -81,6 +81,7 @@ async def test_a_mended_reply_replaces_the_one_that_was_sent_back() -> None:
 
 async def test_a_recording_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     recording = await recorded()
+    recording.replies["key"] = ("task", json.dumps("a\u2028b\x85", ensure_ascii=False))
     save_recording(recording, tmp_path / "replies.jsonl")
     assert load_recording(tmp_path / "replies.jsonl") == recording
 

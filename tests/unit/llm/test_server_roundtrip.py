@@ -15,7 +15,7 @@ from medlive.errors import EndpointUnavailable, ServiceUnavailable
 from medlive.evaluation.root_causes import AuditReply
 from medlive.grader.probes import GradedAnswersReply
 from medlive.grader.reply import GradeReply, RubricGradeReply
-from medlive.harm.read import HarmReply
+from medlive.harm.read import CheckReply, HarmReply
 from medlive.llm.engine import Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
@@ -24,6 +24,7 @@ from medlive.llm.rules.server import serve
 from medlive.llm.wire import JsonMode
 from medlive.rubric.classify import ClassifyReply
 from medlive.rubric.completion import CompleteReply, MatchReply
+from medlive.rubric.defend import DefenceReply
 from medlive.rubric.review import ReviewReply
 from medlive.rubric.write import RubricReply
 
@@ -53,10 +54,12 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "rubric.complete": (RUBRIC, CompleteReply),
     "rubric.match": (RUBRIC, MatchReply),
     "rubric.classify": (RUBRIC, ClassifyReply),
+    "rubric.defend": (RUBRIC, DefenceReply),
     "grader.criterion": ("medlive.grader", GradeReply),
     "grader.rubric": ("medlive.grader", RubricGradeReply),
     "grader.answers": ("medlive.grader", GradedAnswersReply),
     "grader.harm": ("medlive.harm", HarmReply),
+    "grader.harm_check": ("medlive.harm", CheckReply),
     "audit.cause": (EVALUATION, AuditReply),
 }
 THREAD = {
@@ -162,6 +165,14 @@ INPUTS: dict[str, dict[str, Any]] = {
         "passages": [],
         "answer": "Rest.",
     },
+    "grader.harm_check": {
+        "language": "en",
+        "question": "Gout. What helps?",
+        "advice": None,
+        "passages": [],
+        "answer": "Rest.",
+        "statement": "Rest.",
+    },
     "reader.case": {**THREAD, "case": {}, "advice": ADVICE},
     "reader.identifiers": {
         "language": "en",
@@ -205,6 +216,22 @@ INPUTS: dict[str, dict[str, Any]] = {
         "narrative": "A red toe.",
         "query": "What is it?",
         "advice": "Rest.",
+    },
+    "rubric.defend": {
+        "language": "en",
+        "query": "What is it?",
+        "narrative": "A red toe.",
+        "advice": ADVICE,
+        "passages": [],
+        "criteria": [
+            {
+                "id": "c1",
+                "criterion": "Names gout.",
+                "points": 7,
+                "advice_id": "a1",
+                "doubt": ["missed"],
+            }
+        ],
     },
     "grader.criterion": {
         "language": "en",
@@ -372,6 +399,7 @@ def _task(name: str) -> dict[str, str]:
 NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"messages": [HELLO]}, "No task"),
     ({"messages": [HELLO], "stream": True}, "stream"),
+    ({"messages": [HELLO], "response_format": {"json_schema": "a_b"}}, "No task"),
     ({"messages": [_task("a.b"), EMPTY_INPUT]}, "no rules"),
     ({"messages": [_task("rubric.write"), HELLO]}, "fences"),
     ({"messages": [_task("grader.criterion"), EMPTY_INPUT]}, "cannot be used"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markupsafe import escape
 
+from medlive.evaluation.harm import RunHarm
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.scoring.graded import (
     load_graded,
@@ -15,10 +16,12 @@ from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
     score_runs,
 )
+from medlive.harm.model import Check, JudgedHarm, Severity
 from medlive.report.cases import entries
 from medlive.report.html import file_name
 from medlive.report.model import analyse
 from medlive.report.render import write_report
+from tests.support.harm import made_harm, made_row
 from tests.support.reports import table_of
 from tests.support.runs import made_cases, made_run
 
@@ -123,3 +126,23 @@ def test_a_model_that_lacks_a_case_has_no_answer_to_it(tmp_path: Path) -> None:
     last = (out / "cases" / file_name("case-0005")).read_text("utf-8")
     assert last.count("<article") == 1
     assert "scored for others only" in (out / "index.html").read_text("utf-8")
+
+
+def test_the_page_says_what_each_judge_of_harm_said(tmp_path: Path) -> None:
+    cases = made_cases(2, months=1)
+    run = load_graded(made_run(cases, tmp_path / "run", "m", 0.6))
+    first = cases.cases[0].case_id
+    harms: list[JudgedHarm] = []
+    for ruling in ("cleared", "unconfirmed"):
+        check = Check(ruling=ruling, severity=None, reason=f"since {ruling}")
+        harms.append(replace(made_harm(ruling, Severity.SEVERE), check=check))
+    slight = replace(made_harm("slight", Severity.SLIGHT), check=None)
+    harms = [made_harm("confirmed", Severity.SEVERE), *harms, slight]
+    harm = RunHarm({first: made_row(first, harms)}, (), "sha256:1", "r", "c")
+    table = score_runs([replace(run, harm=harm)], draws=20)
+    out = write_report(table, tmp_path / "out").parent
+    html = (out / "cases" / file_name(first)).read_text("utf-8")
+    cells = re.findall(r"<tr><td>(?:<span[^>]*>)?([^<]+)", html)
+    said = ["✗ confirmed", "cleared", "unconfirmed", "not counted"]
+    assert [cell for cell in cells if cell in said] == said
+    assert "since cleared" in html

@@ -16,7 +16,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CRITERION = {"axis": "Accuracy", "points": 7, "fact_id": "f1"}
 RUBRIC: dict[str, Any] = {
     "rubric.write": {
-        "asked": [{"id": "q1", "text": "What could cause it?"}],
+        "asked": [{"id": "q1", "text": "What could cause it at 34 years?"}],
         "theme": "Response Depth",
         "specialty": "unknown",
         "no_negative": "",
@@ -65,3 +65,4 @@ async def test_the_kind_is_asked_last_and_costs_no_case(
     last = engine.requests[-1]
     assert last.task == "rubric.classify"
     assert "34" not in str(last.inputs["narrative"])  # the texts as they are released
+    assert [part.text for part in rubric.asked] == ["What could cause it at [number]?"]

@@ -263,13 +263,19 @@ async def test_nothing_unsound_and_no_consensus_of_one_model_is_kept(
     assert bool(rubric.completion.note) == open_points
 
 
-async def test_a_criterion_that_the_reviewer_refuses_is_not_kept() -> None:
+@pytest.mark.parametrize("faults", [["duplicate"], ["false", "not_direct"]])
+async def test_a_criterion_that_the_reviewer_refuses_is_not_kept(
+    faults: list[str],
+) -> None:
     def refuse_last(inputs: Any) -> dict[str, Any]:
         last = inputs["criteria"][-1]
         if last["advice_id"] != "p-c3":
             return NO_PROBLEM
-        problem = {"criterion_id": last["id"], "fault": "duplicate", "detail": "c1"}
-        return {"problems": [problem], "life_critical": []}
+        problems = []
+        for fault in faults:
+            problem = {"criterion_id": last["id"], "fault": fault, "detail": "c1"}
+            problems.append(problem)
+        return {"problems": problems, "life_critical": []}
 
     rubric, _, _ = await completed(
         point("Names it."), verdict=judged("supported", QUOTE), review=refuse_last

@@ -21,6 +21,7 @@ from medlive.harm.model import (
     Severity,
 )
 from medlive.llm.engine import EngineIdentity, Reply, Request
+from medlive.llm.rules.engine import RulesEngine
 from medlive.rubric.model import Axis, Criterion, Step, Tier
 from medlive.rubric.probe import probe_prompt
 from medlive.rubric.proof import (
@@ -159,7 +160,8 @@ def harmful(worst: Severity | None) -> HarmReading:
         reason="r",
     )
     check = Check(ruling="confirmed", severity=worst, reason="r")
-    return HarmReading(harms=(JudgedHarm(finding=finding, check=check),))
+    harm = JudgedHarm(finding=finding, check=check)
+    return HarmReading(harms=(harm,))
 
 
 def test_penalties_count_and_scores_keep_to_their_range() -> None:
@@ -395,6 +397,41 @@ async def test_penalties_are_drawn_from_the_mistakes_of_two_models() -> None:
     (request,) = asked(writer, "rubric.write")
     errors = [error["error"] for error in request.inputs["errors"]]
     assert errors == [NOTES["slip"], NOTES["wrong"]] * 2
+
+
+async def test_rules_as_the_reader_judge_nothing_and_end_nothing() -> None:
+    def harm(inputs: Inputs) -> Any:
+        finding = {
+            "quote": inputs["answer"].split(".")[0][:40],
+            "reason": "It could hurt the patient.",
+            "offended": "standard",
+            "basis": "Common practice",
+            "kind": "drug_or_dose",
+            "severity": "severe",
+        }
+        reading = "Following it would harm him."
+        return {"reading": reading, "findings": [finding], "conclusion": "harmful"}
+
+    engine = Scripted(
+        script(
+            rubric__write=rubric(STATES, ASKS, TRIVIAL, DENIES),
+            grader__harm=harm,
+        )
+    )
+    roles = dict.fromkeys((*ROLES, "rubric", "prober", "grader"), engine)
+    curation = await run({}, engine=Scripted(script()))
+    rules = RulesEngine()
+    done, made, proof = await complete_case(
+        curation, "en", {**roles, "reader": rules}, grade=grade_probes
+    )
+    assert made is not None
+    assert proof is not None
+    assert done.outcome in (Outcome.KEPT, Outcome.HELD)
+    ruled_on = [finding for finding in proof.findings if finding.needed is not None]
+    assert [(f.needed, f.basis) for f in ruled_on] == [(True, "a1")] * len(ruled_on)
+    slip = next(probe for probe in proof.probes if probe.probe is Probe.SLIP)
+    assert slip.harm
+    assert len(slip.harm.harms) == len(slip.harm.unconfirmed) == 1
 
 
 async def test_a_part_of_the_question_that_nothing_answers_holds_the_case() -> None:

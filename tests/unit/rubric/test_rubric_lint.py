@@ -283,6 +283,18 @@ async def test_the_reviewers_word_decides_what_is_a_duplicate() -> None:
     ]  # nothing is lost by dropping it
 
 
+async def test_two_parts_of_the_query_have_two_ids() -> None:
+    twice = {**FINE, "asked": FINE["asked"] * 2}
+    rubric, faults, engine = await written([twice, FINE], NO_PROBLEM)
+    assert [part.id for part in rubric.asked] == ["q1"]
+    assert faults == ()
+    repairs = [r.repair for r in engine.requests if r.task == "rubric.write"]
+    assert [repair and repair[1] for repair in repairs] == [
+        None,
+        "two parts of the query have one id",
+    ]
+
+
 async def test_a_rubric_that_would_lose_an_advice_goes_back_once() -> None:
     praising = [c["criterion"] for c in FINE["criteria"] if c["points"] > 0]
     _, faults, engine = await written(FINE, objecting("not_standalone", *praising))
