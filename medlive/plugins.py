@@ -7,6 +7,7 @@ a folder that others may write to is refused.
 
 import os
 import stat
+import sys
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -74,7 +75,8 @@ def _modules(folder: Path) -> tuple[ModuleType, ...]:
         spec = spec_from_file_location(f"medlive_plugin_{path.stem}", path)
         assert spec is not None
         assert spec.loader is not None
-        module = module_from_spec(spec)
+        # As an import does: dataclasses look their module up there.
+        module = sys.modules[spec.name] = module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
         except Exception as error:

@@ -111,6 +111,11 @@ def harvest(
     if moment and moment > now():
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
+    if not wanted:
+        raise UsageError(
+            "every source is switched off",
+            hint="[sources.NAME] enabled = true in sources.toml, or name a source",
+        )
     if dry_run:
         return _describe_plan(settings, wanted, again)
     fetching = fetch_settings(settings)

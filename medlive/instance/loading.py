@@ -102,6 +102,11 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for path, table in read_tables(folder):
+        if "home" in table:
+            raise ConfigError(
+                f"{origin_of(path)}: home is no setting of a file",
+                hint="MEDLIVE_HOME names the folder of the state",
+            )
         for name in (*PATHS, *MODELS):
             _anchor(table, name.split("."), path.parent, is_model=name in MODELS)
         _merge(values, table, origin_of(path), origins)
@@ -270,23 +275,19 @@ def _merge_environment(
     values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
 ) -> None:
     values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
-    origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
+    if env.get("MEDLIVE_HOME"):
+        origins["home"] = "MEDLIVE_HOME"
     _check_names(env)
     if folder := env.get("MEDLIVE_PLUGINS"):
         values["plugins"] = str(Path(folder).expanduser().absolute())
         origins["plugins"] = "MEDLIVE_PLUGINS"
-    urls = {
-        "MEDLIVE_DATABASE_URL": env.get("MEDLIVE_DATABASE_URL"),
-        "MEDLIVE_DATABASE_HOST": _database_by_parts(env),
-    }
-    for variable, url in urls.items():
-        if url:
-            if "database_url" in values:
-                raise ConfigError(
-                    "set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both"
-                )
-            values["database_url"] = url
-            origins["database_url"] = variable
+    url, by_parts = env.get("MEDLIVE_DATABASE_URL"), _database_by_parts(env)
+    if url and by_parts:
+        raise ConfigError("set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both")
+    if url or by_parts:
+        values["database_url"] = url or by_parts
+        variable = "MEDLIVE_DATABASE_URL" if url else "MEDLIVE_DATABASE_HOST"
+        origins["database_url"] = variable
     for variable, text in env.items():
         # Compose sets variables to "" that the user left out.
         if text and variable.startswith(_PREFIX) and "__" in variable:

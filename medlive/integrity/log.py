@@ -201,7 +201,8 @@ def open_log(path: Path) -> Iterator[LogWriter]:
         try:
             yield LogWriter(path, handle)
         finally:
-            os.fsync(handle.fileno())
+            with writing(path):
+                os.fsync(handle.fileno())
 
 
 def _mend(reader: io.FileIO, writer: io.FileIO) -> None:

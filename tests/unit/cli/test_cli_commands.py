@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,15 @@ def test_wrong_use_exits_2_and_says_why(
     assert done.out == ""
     assert len(done.err.strip()) > 10
     assert PASSWORD not in done.err
+
+
+def test_a_harvest_with_every_source_switched_off_exits_2_and_says_so(
+    instance: Instance,
+) -> None:
+    sources = ("ICLINIQ", "SDN", "DXY", "MEDLIVE")
+    off = {f"MEDLIVE_SOURCES__{source}__ENABLED": "false" for source in sources}
+    done = replace(instance, settings=off).here("harvest", status=2)
+    assert "switched off" in done.err
 
 
 @pytest.mark.parametrize(

@@ -83,3 +83,27 @@ def test_a_misspelt_setting_names_its_file_and_the_nearest(tmp_path: Path) -> No
         load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
     assert refused.value.message == f"{file}: curation.concurency: unknown setting"
     assert refused.value.hint == "is curation.concurrency meant?"
+
+
+def test_a_variable_goes_before_a_files_database(tmp_path: Path) -> None:
+    (tmp_path / "medlive.toml").write_text('database_url = "postgresql:///file"\n')
+    environment = {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)}
+    by_url = {"MEDLIVE_DATABASE_URL": "postgresql:///variable"}
+    by_parts = {"MEDLIVE_DATABASE_HOST": "db"}
+    for variables, expected in (
+        ({}, "postgresql:///file"),
+        (by_url, "postgresql:///variable"),
+        (by_parts, "postgresql://medlive@db:5432/medlive"),
+    ):
+        url = load_settings({**environment, **variables}).settings.database_url
+        assert url is not None
+        assert url.get_secret_value() == expected
+    with pytest.raises(ConfigError, match="not both"):
+        load_settings({**environment, **by_url, **by_parts})
+
+
+def test_a_files_home_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "medlive.toml").write_text('home = "/elsewhere"\n')
+    with pytest.raises(ConfigError, match=r"medlive\.toml: home") as refused:
+        load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
+    assert "MEDLIVE_HOME" in str(refused.value.hint)

@@ -32,6 +32,15 @@ def test_a_folder_adds_an_adapter_once_it_is_named(folder: Path) -> None:
     assert "own" in known_sites()
 
 
+def test_a_module_of_the_folder_may_define_a_dataclass(folder: Path) -> None:
+    (folder / "own.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        f"@dataclass\nclass Row:\n    number: int\n{SITE}"
+    )
+    plugins.use_plugins(folder)
+    assert "own" in known_sites()
+
+
 @pytest.mark.parametrize("name", [".", "own.py"])
 @pytest.mark.security
 def test_what_others_may_write_to_is_not_run(folder: Path, name: str) -> None:
