@@ -137,6 +137,6 @@ def test_a_disk_that_is_full_at_the_end_is_named(
     def fail(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(DiskFull), open_log(tmp_path / "rows.jsonl") as log:
         log.add({"n": 1})
-        monkeypatch.setattr(os, "fsync", fail)
