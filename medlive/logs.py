@@ -120,9 +120,11 @@ class _Keeper(logging.Handler):
         """Keep a line with its time, level and message, without secrets."""
         if _keeper.get() is not self:
             return
-        message = record.getMessage()
-        if isinstance(record.msg, dict):
-            message = record.msg.get("event", "")
+        try:
+            message = record.getMessage()
+        except Exception:  # a library's arguments that do not fit its text
+            self.handleError(record)
+            return
         at = time.strftime("%H:%M:%S", time.gmtime(record.created))
         line = f"{at} {record.levelname.lower()} {message}"
         self.lines.append(hide_secrets(line)[:MOST_KEPT])
@@ -155,9 +157,7 @@ def report_error(message: str, hint: str | None = None) -> None:
         REMARKS.error(message)
 
 
-def _text(
-    logger: WrappedLogger, name: str, event: EventDict, *, traces: bool = False
-) -> str:
+def _text(logger: WrappedLogger, name: str, event: EventDict, *, traces: bool) -> str:
     """A remark as it is, an error with its hint below, any other line with its level, logger and ids.
 
     Each value is made printable by itself. Lines below the first, of traces and hints, are indented, so that none

@@ -30,7 +30,7 @@ def fit_table(rows: Rows, width: int) -> Table:
     if widths is None:
         turned = list(zip(*rows, strict=True))
         widths = _fit(turned, width)
-        if widths is None:
+        if widths is None and len(rows) > 1:
             has_head = False
             names, *cells = rows
             turned = []

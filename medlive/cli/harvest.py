@@ -35,9 +35,8 @@ from medlive.cli.output import (
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.session import Database
-from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, describe
-from medlive.integrity.folder import TooLong
-from medlive.integrity.given import read_given
+from medlive.errors import CheckFailed, MedliveError, UsageError, describe
+from medlive.integrity.log import read_bytes
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import (
     HarvestResult,
@@ -56,14 +55,13 @@ from medlive.service.harvest.sources import (
     source_health,
 )
 from medlive.sources.files import ImportProblem
-from medlive.sources.registry import build_site
-from medlive.sources.source import LayoutError, NotAThread
+from medlive.sources.source import LayoutError, NotAThread, Site
 
 app = Commands()
 SourcesArgument = Annotated[
     list[str] | None, Argument(help="The communities; default: all.")
 ]
-Wanted = Mapping[str, Mapping[str, Any]]
+Wanted = Mapping[str, Site]
 SHOWN_PROBLEMS = 20
 COLUMNS = (
     "pages",
@@ -111,6 +109,11 @@ def harvest(
     if moment and moment > now():
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
+    if not wanted:
+        raise UsageError(
+            "every source is switched off",
+            hint="[sources.NAME] enabled = true in sources.toml",
+        )
     if dry_run:
         return _describe_plan(settings, wanted, again)
     fetching = fetch_settings(settings)
@@ -137,12 +140,11 @@ def harvest(
             given_up.append(f"{name}: quarantined: {result.quarantined}")
         elif result.failed:
             given_up.append(f"{name}: {result.failed}")
-    failure: BaseException | None = None
+    hint = "`medlive source check` says what its threads lack"
+    failure: BaseException | None = failed(given_up, hint)
     if broken:
         notes += given_up
         failure = broken[-1]
-    else:
-        failure = failed(given_up, "`medlive source check` says what its threads lack")
     table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
     return Result(value, [table], notes, failure)
 
@@ -156,8 +158,7 @@ def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
     agent = fetch_settings(settings).user_agent
     plan = []
     for name, would in zip(wanted, with_database(look), strict=True):
-        site = build_site(name, wanted[name])
-        requests = site.listing_requests(site.settings.base_url)
+        requests = wanted[name].listing_requests(wanted[name].settings.base_url)
         lists = [request.url for request in requests]
         plan.append(
             {"source": name, "would": would, "user_agent": agent, "lists": lists}
@@ -178,11 +179,9 @@ async def _harvest(
             tick(sum(total.values()))
 
         work = []
-        for name, overrides in wanted.items():
+        for name, site in wanted.items():
             own = partial(count, name)
-            work.append(
-                harvest_source(database, settings, name, overrides, **how, tick=own)
-            )
+            work.append(harvest_source(database, settings, site, **how, tick=own))
         ended = await asyncio.gather(*work, return_exceptions=True)
     done, broken = [], []
     for name, result in zip(wanted, ended, strict=True):
@@ -261,8 +260,8 @@ def import_(
 def list_() -> Result:
     """List the communities with their address and boards."""
     value, rows = {}, []
-    for name, overrides in select_sources(read_settings(), []).items():
-        settings = build_site(name, overrides).settings
+    for name, site in select_sources(read_settings(), []).items():
+        settings = site.settings
         value[name] = settings.model_dump(mode="json")
         boards = ", ".join(settings.boards) or "all"
         rows.append([name, settings.base_url, boards, settings.min_interval_s])
@@ -363,12 +362,7 @@ def lift(
 
 
 def _check_page(source: str, url: str, file: Path | None) -> Result:
-    try:
-        body = read_given(file) if file else None
-    except (OSError, TooLong) as exc:
-        raise BadInput(
-            f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
-        ) from exc
+    body = read_bytes(file) if file else None
     try:
         page = wait_for(check_page(read_settings(), source, url, body))
     except (LayoutError, NotAThread) as exc:
@@ -422,7 +416,7 @@ def reparse(
     done = with_instance(
         reparse_sources,
         [*select_sources(read_settings(), sources or [])],
-        thread_ids=[thread] if thread else [],
+        thread_ids=[] if thread is None else [thread],
         dry_run=dry_run,
         progress=lambda source: progress(f"reparse {source}"),
     )

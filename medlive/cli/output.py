@@ -130,7 +130,7 @@ def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def echo(value: object = "") -> None:
+def echo(value: object) -> None:
     """A line on stdout: no text in it moves the cursor or begins another line."""
     sys.stdout.write(printable(str(value)) + "\n")
 
@@ -290,7 +290,7 @@ def checks_table(steps: "Sequence[StepResult]", most: int | None = None) -> Grid
         if more := step.faults - len(findings):
             findings.append(f"and {more} more")
         why = "; ".join(findings) or step.why or None
-        rows.append([step.number, step.name, step.state.value, why])
+        rows.append([step.number, step.name, step.state, why])
     return Grid(["step", "what", "state", "finding"], rows)
 
 

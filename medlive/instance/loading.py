@@ -2,15 +2,16 @@
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar, get_args
 from urllib.parse import quote
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from medlive.config import Settings
 from medlive.errors import ConfigError, first_fault
@@ -102,6 +103,11 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for path, table in read_tables(folder):
+        if "home" in table:
+            raise ConfigError(
+                f"{origin_of(path)}: home is no setting of a file",
+                hint="MEDLIVE_HOME names the folder of the state",
+            )
         for name in (*PATHS, *MODELS):
             _anchor(table, name.split("."), path.parent, is_model=name in MODELS)
         _merge(values, table, origin_of(path), origins)
@@ -130,12 +136,8 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
 def _nearest_setting(path: list[str], origin: str) -> str:
     """Which setting may be meant, written as its origin, a variable or a file, writes it."""
     *above, name = path
-    kind: Any = Settings
-    for part in above:
-        fields = getattr(kind, "model_fields", None)
-        # Without fields it is a table of names: dict[str, model]
-        kind = fields[part].annotation if fields else get_args(kind)[-1]
-    near = get_close_matches(name, getattr(kind, "model_fields", ()), n=1)
+    known = getattr(_kind_of(above), "model_fields", ())
+    near = get_close_matches(name, known, n=1)
     if not near:
         return "`medlive config show` lists the settings"
     meant = [*above, *near]
@@ -143,6 +145,20 @@ def _nearest_setting(path: list[str], origin: str) -> str:
         return f"is {'.'.join(meant)} meant?"
     rest = origin[len(_PREFIX) :].split("__")[len(meant) :]
     return f"is {_PREFIX}{'__'.join([*meant, *rest]).upper()} meant?"
+
+
+def _kind_of(path: Sequence[str]) -> Any:
+    """The type of a setting or section; None for an unknown one, and where anything may stand."""
+    kind: Any = Settings
+    for part in path:
+        if fields := getattr(kind, "model_fields", None):
+            kind = fields[part].annotation if part in fields else None
+        else:
+            # A table of names: dict[str, model]
+            kind = next(iter(get_args(kind)[1:]), None)
+        if NoneType in get_args(kind):
+            kind = get_args(kind)[0]
+    return kind
 
 
 def validate_section(
@@ -179,6 +195,9 @@ def describe(loaded: Loaded) -> list[tuple[str, object, str]]:
         settings["database_url"] = mask_url(url.get_secret_value())
     rows = []
     for name, value in sorted(dotted(settings), key=lambda row: row[0]):
+        if isinstance(value, str):
+            # A header's name may say that its value is a secret.
+            value = hide_secrets(f"{name}={value}").removeprefix(f"{name}=")
         rows.append((name, value, loaded.origins.get(name, "default")))
     return rows
 
@@ -232,6 +251,8 @@ def _database_by_parts(env: Mapping[str, str]) -> str | None:
     host, port, name, user, password, file, mode = map(env.get, DATABASE_PARTS)
     if not host:
         return None
+    if env.get("MEDLIVE_DATABASE_URL"):
+        raise ConfigError("set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both")
     if file:
         if password:
             raise ConfigError(
@@ -251,6 +272,7 @@ def _database_by_parts(env: Mapping[str, str]) -> str | None:
     if password:
         caller += f":{quote(password, safe='')}"
     query = f"?sslmode={quote(mode, safe='')}" if mode else ""
+    host = f"[{host}]" if ":" in host else host
     return f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}{query}"
 
 
@@ -266,11 +288,21 @@ def _check_names(env: Mapping[str, str]) -> None:
             )
 
 
+def _value_of(path: Sequence[str], text: str) -> Any:
+    """A variable's value, in TOML or a text as it is; of a text's setting it stays a text, as a password of digits."""
+    value: Any = text
+    with suppress(tomllib.TOMLDecodeError):
+        value = tomllib.loads(f"value = {text}")["value"]
+    is_text = _kind_of(path) in (str, SecretStr)
+    return text if is_text and not isinstance(value, str) else value
+
+
 def _merge_environment(
     values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
 ) -> None:
     values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
-    origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
+    if env.get("MEDLIVE_HOME"):
+        origins["home"] = "MEDLIVE_HOME"
     _check_names(env)
     if folder := env.get("MEDLIVE_PLUGINS"):
         values["plugins"] = str(Path(folder).expanduser().absolute())
@@ -281,18 +313,11 @@ def _merge_environment(
     }
     for variable, url in urls.items():
         if url:
-            if "database_url" in values:
-                raise ConfigError(
-                    "set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both"
-                )
             values["database_url"] = url
             origins["database_url"] = variable
     for variable, text in env.items():
         # Compose sets variables to "" that the user left out.
         if text and variable.startswith(_PREFIX) and "__" in variable:
-            value: Any = text
-            with suppress(tomllib.TOMLDecodeError):
-                value = tomllib.loads(f"value = {text}")["value"]
             *path, leaf = variable.removeprefix(_PREFIX).lower().split("__")
             table = values
             for part in path:
@@ -304,4 +329,5 @@ def _merge_environment(
             table.pop(leaf, None)
             above = ".".join([*path, ""])
             origins[above + leaf] = variable
+            value = _value_of([*path, leaf], text)
             _merge(table, {leaf: value}, variable, origins, above)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic_core import from_json
 
-from medlive.errors import BadInput, DiskFull
+from medlive.errors import NO_SPACE, BadInput, DiskFull
 from medlive.guard.bounds import LOG_LINE_BYTES, RUN_FILE_BYTES
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import TooLong, read_small
@@ -143,10 +143,10 @@ class LogWriter:
         self._size += len(data)
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
-    """The first names for a message, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+def some(names: Sequence[str]) -> str:
+    """The first five names for a message, and how many more there are."""
+    more = len(names) - 5
+    return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -178,7 +178,7 @@ def writing(path: Path) -> Iterator[None]:
             f"{path} cannot be written: {exc.message}", hint="remove what lies there"
         ) from exc
     except OSError as exc:
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if exc.errno in NO_SPACE:
             hint = "make room and run this again"
             raise DiskFull(f"no space is left for {path}", hint=hint) from exc
         raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc
@@ -201,7 +201,8 @@ def open_log(path: Path) -> Iterator[LogWriter]:
         try:
             yield LogWriter(path, handle)
         finally:
-            os.fsync(handle.fileno())
+            with writing(path):
+                os.fsync(handle.fileno())
 
 
 def _mend(reader: io.FileIO, writer: io.FileIO) -> None:

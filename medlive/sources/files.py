@@ -155,13 +155,12 @@ def read_threads(
         with io.BufferedReader(open_given(path), _BLOCK) as handle:
             while line := handle.readline(IMPORT_LINE_BYTES + 2):
                 number += 1
-                if len(line) <= IMPORT_LINE_BYTES:
+                if line.endswith(b"\n") or len(line) <= IMPORT_LINE_BYTES:
                     line = line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00")
-                rest = line
-                # Of a line over the limit the rest is passed over.
-                while len(line) > IMPORT_LINE_BYTES and not rest.endswith(b"\n"):
-                    if not (rest := handle.readline(_BLOCK)):
-                        break
+                else:
+                    # Of a line over the limit the rest is passed over.
+                    while (rest := handle.readline(_BLOCK)) and rest[-1:] != b"\n":
+                        pass
                 if line:
                     yield _read_line(number, line, assume_posted_at, handle_key)
     except OSError as exc:

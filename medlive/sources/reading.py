@@ -128,8 +128,6 @@ def readable(
         item, keeps_lines = left.pop()
         if isinstance(item, str):
             out.append(item)
-        elif item.is_text_node:
-            out.append(_written(item, keeps_lines))
         elif item.is_element_node:
             name, own_classes = item.tag or "", set(classes(item))
             is_skipped = not skip_classes.isdisjoint(own_classes)
@@ -140,11 +138,6 @@ def readable(
             if not (is_silent or name in _VOID):
                 left += _inside(item, keeps_lines or name == "pre")
     return Readable(_tidy("".join(out)), tuple(media))
-
-
-def _written(node: LexborNode, keeps_lines: bool) -> str:
-    text = node.text_content or ""
-    return text if keeps_lines else text.replace("\n", " ")
 
 
 def _gap(name: str, *, is_silent: bool) -> str:
@@ -161,7 +154,11 @@ def _inside(node: LexborNode, keeps_lines: bool) -> list[tuple[LexborNode | str,
     if node.tag in _BLOCK:
         left.append(("\n", False))
     for child in reversed(list(node.iter(include_text=True))):
-        left.append((child, keeps_lines))
+        text = child.text_content
+        if text is None:
+            left.append((child, keeps_lines))
+        else:
+            left.append((text if keeps_lines else text.replace("\n", " "), False))
     return left
 
 

@@ -95,7 +95,7 @@ def retry(
         all_: All that failed, and all that wait for their next attempt.
         reason: Those that failed for a reason with these words.
     """
-    if [bool(jobs), all_, reason is not None].count(True) != 1:
+    if [bool(jobs), all_, bool(reason)].count(True) != 1:
         raise UsageError(
             "give the numbers of jobs, or --all, or --reason TEXT", hint=_HINT
         )
@@ -149,7 +149,7 @@ def check() -> Result:
             shown.append(table_of(failed, reasons, "Failed jobs"))
         failure = None
         if lost:
-            threads = counted(lost, "thread", "threads")
+            threads = counted(lost, "thread")
             failure = CheckFailed(f"{threads} waited without a job: queued again")
         return Result(
             {"queued_again": lost, "waits": waits, "failed": failed},

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from medlive.config import Settings
 from medlive.db.harvest.archives import fetches_in, list_archives
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables.intake import ArchiveRow, FetchRow
+from medlive.db.tables.intake import ArchiveRow, FetchRow, PageKind
 from medlive.db.threads.takedowns import (
     erase_thread,
     frozen_with,
@@ -34,7 +34,6 @@ from medlive.service.release.withdraw import (
 )
 from medlive.sources.archive import ArchiveDamaged, pages
 from medlive.sources.harvest import parse_with
-from medlive.sources.ledger import PageKind
 from medlive.sources.registry import build_site, known_sites
 from medlive.sources.source import Site
 from medlive.threads.model import Thread

@@ -293,21 +293,18 @@ async def examine_sites(settings: Settings) -> Diagnoses:
     from medlive.service.harvest.sources import fetch_settings, select_sources
     from medlive.sources.fetching.fetch import Fetcher
     from medlive.sources.fetching.policy import FetchPolicy
-    from medlive.sources.registry import build_site
 
     async with Fetcher(fetch_settings(settings)) as fetcher:
-        for name, overrides in select_sources(settings, []).items():
-            site, subject = build_site(name, overrides), f"site {name}"
-            base_url = site.settings.base_url
-            policy = FetchPolicy.of(site, base_url)
+        for name, site in select_sources(settings, []).items():
+            subject = f"site {name}"
             table = f"[sources.{name}] in sources.toml"
-            lists = site.listing_requests(base_url)
+            lists = site.listing_requests(site.settings.base_url)
             if not lists:
                 step = f"set boards under {table}"
                 yield Diagnosis("bad", "it has no list to read", step, subject)
                 continue
             try:
-                robots = await fetcher.robots_of(lists[0].url, policy)
+                robots = await fetcher.robots_of(lists[0].url, FetchPolicy.of(site))
             except MedliveError as exc:
                 step = exc.hint or "medlive source check tries one page"
                 yield Diagnosis("bad", exc.message, step, subject)

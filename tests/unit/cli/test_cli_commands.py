@@ -1,9 +1,11 @@
 """Every command answers to --help, and every error becomes a message and an exit status."""
 
+import errno
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,15 @@ def test_help_of_the_whole_names_every_command(instance: Instance) -> None:
         ("thread", "show", "without-a-slash"),
         ("source", "check", "nowhere", "--url", "https://x.example/1"),
         ("harvest", "nowhere"),
+        ("cost", "--week", ""),
+        ("week", "clear", "queue", "--week", ""),
+        ("week", "run", "queue", "--week", ""),
+        ("jobs", "retry", "--reason", ""),
+        ("thread", "list", "--since", ""),
+        ("case", "list", "--overruled", "--source", "sdn"),
+        ("demo", "--model", "ours"),
+        ("demo", "--api-key-env", "OURS"),
+        ("demo", "--live", "--model", "ours"),
         ("snapshot", "verify", "no/such/folder"),
         ("snapshot", "show", "no/such/folder"),
         ("snapshot", "verify", "2026.W01"),
@@ -132,6 +143,15 @@ def test_wrong_use_exits_2_and_says_why(
     assert done.out == ""
     assert len(done.err.strip()) > 10
     assert PASSWORD not in done.err
+
+
+def test_a_harvest_with_every_source_switched_off_exits_2_and_says_so(
+    instance: Instance,
+) -> None:
+    sources = ("ICLINIQ", "SDN", "DXY", "MEDLIVE")
+    off = {f"MEDLIVE_SOURCES__{source}__ENABLED": "false" for source in sources}
+    done = replace(instance, settings=off).here("harvest", status=2)
+    assert "switched off" in done.err
 
 
 @pytest.mark.parametrize(
@@ -264,6 +284,14 @@ def test_a_file_of_another_user_is_named_with_what_to_do(
     shown = capfd.readouterr().err
     assert "error: /var/lib/medlive/handle.key: Permission denied" in shown
     assert "run medlive as the user who owns it" in shown
+
+
+def test_a_disk_that_is_full_is_no_fault_of_medlive(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "/srv/site/index.html")
+    assert _report(full) == 3
+    assert "no space is left for /srv/site/index.html" in capfd.readouterr().err
 
 
 def test_a_fault_of_medlive_shows_its_trace_only_to_those_who_ask(

@@ -158,3 +158,14 @@ def test_options_before_the_command_and_variables_choose_how_is_logged(
     assert (
         "--log-level" in instance.here("--log-level", "loud", *arguments, status=2).err
     )
+
+
+def test_a_line_whose_arguments_do_not_fit_ends_no_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    with logs.kept_lines() as lines:
+        logging.getLogger("library").warning("%d of %d", 1)
+        logging.getLogger("library").warning("%d of %d", 1, 2)
+    (kept,) = lines
+    assert kept.endswith("warning 1 of 2")

@@ -27,7 +27,17 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_folder_adds_an_adapter_once_it_is_named(folder: Path) -> None:
+    (folder / ".#own.py").symlink_to("an editor's lock")
     assert "own" not in known_sites()
+    plugins.use_plugins(folder)
+    assert "own" in known_sites()
+
+
+def test_a_module_of_the_folder_may_define_a_dataclass(folder: Path) -> None:
+    (folder / "own.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        f"@dataclass\nclass Row:\n    number: int\n{SITE}"
+    )
     plugins.use_plugins(folder)
     assert "own" in known_sites()
 

@@ -14,7 +14,6 @@ from medlive.sources.ledger import (
     HarvestProblem,
     HarvestSkipped,
     KnownThread,
-    SkipReason,
 )
 from medlive.sources.registry import build_site
 from medlive.threads.model import Thread
@@ -62,7 +61,6 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
         ledger = MemoryLedger()
         end = await harvest(
             adapter,
-            base,
             fetcher.fetch,
             ledger,
             anonymise=lambda handle: f"hash of {handle}",
@@ -83,11 +81,11 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
             for event in harvested.values()
         }
         again = MemoryLedger(known=known)
-        await harvest(adapter, base, fetcher.fetch, again, anonymise=str)
+        await harvest(adapter, fetcher.fetch, again, anonymise=str)
         unchanged = {
             e.thread_id
             for e in again.events
-            if isinstance(e, HarvestSkipped) and e.reason is SkipReason.NOT_MODIFIED
+            if isinstance(e, HarvestSkipped) and e.reason == "not_modified"
         }
         short = {thread_id for thread_id, e in harvested.items() if e.page_count == 1}
         assert unchanged == short

@@ -353,6 +353,18 @@ def test_a_file_without_an_authority_is_a_wrong_setting(
         _load_and_use()
 
 
+def test_every_folder_of_authorities_is_read_and_a_dead_link_in_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path, "a folder's").file
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, target in ((first, tmp_path / "removed.pem"), (second, authority)):
+        folder.mkdir()
+        (folder / "0123abcd.0").symlink_to(target)
+    monkeypatch.setenv("SSL_CERT_DIR", f"{first}:{tmp_path / 'none'}:{second}")
+    assert authority.read_text() in authorities_file().read_text()
+
+
 def test_a_remote_database_is_checked_or_said_to_be_in_the_clear(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

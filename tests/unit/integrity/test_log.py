@@ -1,5 +1,6 @@
 """A log keeps every row that was added, through kills, whatever its texts hold, and says what it cannot read."""
 
+import errno
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medlive.errors import DiskFull
 from medlive.integrity.lock import Locked
 from medlive.integrity.log import open_log, read_log
 
@@ -127,3 +129,14 @@ def test_a_last_row_that_lacks_only_its_line_end_is_kept(tmp_path: Path) -> None
         log.add({"n": 3})
     found = read_log(path)
     assert ([row["n"] for row in found.rows], found.damaged) == ([1, 2, 3], [])
+
+
+def test_a_disk_that_is_full_at_the_end_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(DiskFull), open_log(tmp_path / "rows.jsonl") as log:
+        log.add({"n": 1})

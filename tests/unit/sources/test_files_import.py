@@ -179,6 +179,17 @@ def test_an_overlong_line_is_passed_over(
     assert [i.line for i in found] == [1, 2, 3]
 
 
+def test_the_line_end_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "IMPORT_LINE_BYTES", len(line().rstrip(b"\n")))
+    for end in (b"", b"\n", b"\r\n"):
+        assert one(tmp_path, line().rstrip(b"\n") + end).line == 1
+    (problem,) = read(tmp_path, line(title="longer than it may be"))
+    assert isinstance(problem, ImportProblem)
+    assert problem.reason == "too_long"
+
+
 def test_an_overlong_line_is_not_kept_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,12 @@ from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.guard.bounds import LIST_PAGES
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.policy import FetchError, FetchReason, FetchSettings
+from medlive.sources.fetching.policy import (
+    FetchError,
+    FetchPolicy,
+    FetchReason,
+    FetchSettings,
+)
 from medlive.sources.harvest import LAYOUT_STREAK, harvest
 from medlive.sources.ledger import (
     FetchedPage,
@@ -26,8 +31,6 @@ from medlive.sources.ledger import (
     KnownThread,
     Listed,
     ListState,
-    PageKind,
-    SkipReason,
 )
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import (
@@ -38,7 +41,6 @@ from medlive.sources.source import (
     Page,
     ProblemKind,
     Site,
-    allowed_hosts,
 )
 from medlive.threads.model import Thread
 from tests.support.ledger import Killed, MemoryLedger
@@ -112,12 +114,10 @@ async def served() -> AsyncIterator[Communities]:
         yield communities
 
 
-def site_for(name: str) -> Site:
-    boards = {"sdn": ["internal-medicine.41"]}
-    return build_site(
-        name,
-        {"min_interval_s": 0, **({"boards": boards[name]} if name in boards else {})},
-    )
+def site_for(served: Communities, name: str) -> Site:
+    boards = {"boards": ["internal-medicine.41"]} if name == "sdn" else {}
+    base = {"base_url": f"{served.base}/{name}", "min_interval_s": 0}
+    return build_site(name, base | boards)
 
 
 async def run(
@@ -131,8 +131,7 @@ async def run(
     settings = FetchSettings(allow_loopback=True, retries={})
     async with Fetcher(settings) as fetcher:
         await harvest(
-            site_for(name),
-            f"{served.base}/{name}",
+            site_for(served, name),
             fetcher.fetch,
             ledger,
             anonymise=lambda a: "h" + a,
@@ -156,7 +155,7 @@ async def test_every_community_gives_its_thread(
     assert all(m.author.startswith("h") for m in harvested.thread.messages)
     pages = [e for e in events if isinstance(e, FetchedPage)]
     assert all(e.page.body for e in pages), "raw bytes are handed over for keeping"
-    assert [e.kind for e in pages].count(PageKind.THREAD) == harvested.page_count
+    assert sum(e.thread_id is not None for e in pages) == harvested.page_count
 
 
 async def test_a_failing_page_ends_nothing(served: Communities) -> None:
@@ -225,7 +224,7 @@ async def test_a_host_that_is_down_ends_the_source_and_the_thread_waits(
         FetchSettings(allow_loopback=True, retries={}, max_host_failures=1)
     ) as fetcher:
         end = await harvest(
-            site_for("sdn"), f"{served.base}/sdn", fetcher.fetch, ledger, anonymise=str
+            site_for(served, "sdn"), fetcher.fetch, ledger, anonymise=str
         )
     assert end == "given_up"
     problems = [
@@ -241,9 +240,7 @@ async def test_a_host_that_is_down_ends_the_source_and_the_thread_waits(
 async def test_older_threads_are_skipped_and_end_the_list(served: Communities) -> None:
     events = await run(served, "sdn", since=datetime(2020, 1, 1, tzinfo=UTC))
     skipped = [s for e in events if isinstance(e, Listed) for s in e.skipped]
-    assert [(s.thread_id, s.reason) for s in skipped] == [
-        ("9", SkipReason.OLDER_THAN_SINCE)
-    ]
+    assert [(s.thread_id, s.reason) for s in skipped] == [("9", "older_than_since")]
     before = len(served.asked)
     events = await run(served, "sdn", since=datetime(2027, 1, 1, tzinfo=UTC))
     assert not any(isinstance(e, HarvestedThread) for e in events)
@@ -263,7 +260,7 @@ async def test_an_unchanged_thread_is_not_sent_again(served: Communities) -> Non
     known = {harvested.entry.thread_id: KnownThread(etag='"same"', page_count=1)}
     events = await run(served, "icliniq", MemoryLedger(known=known))
     (skipped,) = [e for e in events if isinstance(e, HarvestSkipped)]
-    assert skipped.reason is SkipReason.NOT_MODIFIED
+    assert skipped.reason == "not_modified"
     longer = {"77001": KnownThread(etag='"same"', page_count=2)}
     events = await run(served, "sdn", MemoryLedger(known=longer))
     assert sum(isinstance(e, HarvestedThread) for e in events) == 1, (
@@ -419,23 +416,21 @@ async def test_a_thread_that_was_taken_down_is_not_asked_for(
     )
     assert not any("77001" in path for path in served.asked)
     skipped = [s for e in events if isinstance(e, Listed) for s in e.skipped]
-    assert [(s.thread_id, s.reason) for s in skipped] == [
-        ("77001", SkipReason.TAKEN_DOWN)
-    ]
+    assert [(s.thread_id, s.reason) for s in skipped] == [("77001", "taken_down")]
 
 
 class Renaming:
-    """A site whose list and pages give its threads another id."""
+    """A site whose lists give its threads other fields."""
 
-    def __init__(self, site: Site, thread_id: str) -> None:
-        self._site, self._id = site, thread_id
+    def __init__(self, site: Site, **changes: Any) -> None:
+        self._site, self._changes = site, changes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._site, name)
 
     def parse_listing(self, page: Page) -> Listing:
         listing = self._site.parse_listing(page)
-        entries = [replace(e, thread_id=self._id) for e in listing.entries]
+        entries = [replace(e, **self._changes) for e in listing.entries]
         return replace(listing, entries=tuple(entries))
 
 
@@ -445,21 +440,33 @@ class Renaming:
 async def test_an_id_that_leads_to_another_threads_page_is_skipped(
     served: Communities, thread_id: str
 ) -> None:
-    ledger, site = MemoryLedger(), site_for("icliniq")
+    ledger, site = MemoryLedger(), site_for(served, "icliniq")
     async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
         await harvest(
-            cast(Site, Renaming(site, thread_id)),
-            f"{served.base}/icliniq",
+            cast(Site, Renaming(site, thread_id=thread_id)),
             fetcher.fetch,
             ledger,
             anonymise=str,
         )
     skipped = [s for e in ledger.events if isinstance(e, Listed) for s in e.skipped]
-    assert {(s.thread_id, s.reason) for s in skipped} == {
-        (thread_id, SkipReason.BAD_ID)
-    }
+    assert {(s.thread_id, s.reason) for s in skipped} == {(thread_id, "bad_id")}
     with pytest.raises(LayoutError, match="a thread's id"):
         site.build_thread(thread_id, "http://x/", "", (), None, (), str)
+
+
+async def test_a_link_to_another_host_is_skipped(served: Communities) -> None:
+    ledger, site = MemoryLedger(), site_for(served, "icliniq")
+    elsewhere = Renaming(site, url="https://elsewhere.example/qa/a/b")
+    async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
+        await harvest(
+            cast(Site, elsewhere),
+            fetcher.fetch,
+            ledger,
+            anonymise=str,
+        )
+    skipped = [e for e in ledger.events if isinstance(e, HarvestSkipped)]
+    assert {s.reason for s in skipped} == {"other_host"}
+    assert not any(isinstance(e, HarvestProblem) for e in ledger.events)
 
 
 async def test_a_list_that_fits_no_layout_ends_the_source_and_its_page_is_kept(
@@ -496,8 +503,7 @@ async def test_an_adapter_s_own_fault_is_a_problem_and_its_page_is_kept(
     ledger = MemoryLedger()
     async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
         end = await harvest(
-            cast(Site, Broken(site_for("icliniq"))),
-            f"{served.base}/icliniq",
+            cast(Site, Broken(site_for(served, "icliniq"))),
             fetcher.fetch,
             ledger,
             anonymise=str,
@@ -577,8 +583,7 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
     first = f"{served.base}/icliniq/qa?page=1"
     ledger = Ids(lists={first: ListState(read_by=1)})
     await harvest(
-        site_for("icliniq"),
-        f"{served.base}/icliniq",
+        site_for(served, "icliniq"),
         Endless().fetch,
         ledger,
         anonymise=str,
@@ -587,8 +592,7 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
     asked.clear()
     ledger = Ids()
     await harvest(
-        site_for("icliniq"),
-        f"{served.base}/icliniq",
+        site_for(served, "icliniq"),
         Endless().fetch,
         ledger,
         anonymise=str,
@@ -605,10 +609,9 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
 @pytest.mark.parametrize("name", sorted(SITES))
 def test_another_server_is_asked_alone(name: str) -> None:
     site = build_site(name)
-    assert allowed_hosts(site, site.settings.base_url) == site.allowed_hosts
-    assert allowed_hosts(site, "http://127.0.0.1:8123/x") == {"127.0.0.1:8123"}
-    with pytest.raises(ConfigError):
-        allowed_hosts(site, "nowhere")
+    assert FetchPolicy.of(site).allowed_hosts == site.allowed_hosts
+    mirror = build_site(name, {"base_url": "http://127.0.0.1:8123/x"})
+    assert FetchPolicy.of(mirror).allowed_hosts == {"127.0.0.1:8123"}
 
 
 def test_settings_that_do_not_fit_are_told() -> None:
@@ -616,6 +619,8 @@ def test_settings_that_do_not_fit_are_told() -> None:
         build_site("unknown")
     for wrong in (
         {"base_url": "ftp://x"},
+        {"base_url": "nowhere"},
+        {"base_url": "https://x:99999"},
         {"base_url": "https://a:b@x"},
         {"min_interval_s": -1},
         {"nonsense": 1},
