@@ -46,7 +46,7 @@ from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.service.curation.curate import CurationCounts, curate_queued
 from medlive.service.database import open_database
-from medlive.service.wiring import build_pipeline
+from medlive.service.wiring import open_pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.threads.model import Message, Role, Thread
 
@@ -164,21 +164,18 @@ def sample_threads(count: int) -> list[Thread]:
 
 async def curate(settings: Settings, threads: Sequence[Thread]) -> Measured:
     """Store and queue the threads, then curate them; only the curating is measured."""
-    async with open_database(settings) as database:
-        pipeline = build_pipeline(settings, database)
-        try:
-            async with open_app(database).open_async() as app:
-                async with database.begin() as session:
-                    await ensure_sources(session, ["sample"], SourceKind.FILE)
-                    saved = await save_threads(session, threads)
-                    await defer_revisions(app, session, [s.revision_pk for s in saved])
-                wall, cpu = time.perf_counter(), time.process_time()
-                done = await curate_queued(app, pipeline)
-                return Measured(
-                    time.perf_counter() - wall, time.process_time() - cpu, done
-                )
-        finally:
-            await pipeline.aclose()
+    async with (
+        open_database(settings) as database,
+        open_pipeline(settings, database) as pipeline,
+        open_app(database).open_async() as app,
+    ):
+        async with database.begin() as session:
+            await ensure_sources(session, ["sample"], SourceKind.FILE)
+            saved = await save_threads(session, threads)
+            await defer_revisions(app, session, [s.revision_pk for s in saved])
+        wall, cpu = time.perf_counter(), time.process_time()
+        done = await curate_queued(app, pipeline)
+        return Measured(time.perf_counter() - wall, time.process_time() - cpu, done)
 
 
 async def longest_chain(settings: Settings) -> int:

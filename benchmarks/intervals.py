@@ -21,8 +21,8 @@ import numpy as np
 from medlive.statistics.bootstrap import (
     Floats,
     bootstrap_means,
-    bounds_of,
     compare_paired,
+    mean_estimates,
 )
 
 MEANS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99)
@@ -126,7 +126,7 @@ def cell(
     if len(means) == 1:
         values = sample(kind, means[0], base)
         drawn = bootstrap_means(values, draws=DRAWS, clusters=clusters)
-        low, high = bounds_of(values, drawn, clusters)
+        figures = mean_estimates(values, drawn, clusters)
     else:
         sides = [
             sample(kind, m, 0.6**0.5 * base + 0.4**0.5 * rng.normal(size=base.shape))
@@ -135,8 +135,10 @@ def cell(
         values = sides[0] - sides[1]
         truth -= float(scores(kind, means[1]).mean())
         drawn = bootstrap_means(values, draws=DRAWS, clusters=clusters)
-        _, low, high, _ = compare_paired(values, draws=DRAWS, clusters=clusters)
+        figures = compare_paired(values, draws=DRAWS, clusters=clusters)
     ends = np.percentile(drawn, [2.5, 97.5], axis=0)
+    low = np.array([figure.low for figure in figures], dtype=np.float64)
+    high = np.array([figure.high for figure in figures], dtype=np.float64)
     given = ~np.isnan(low)
     held = ((low <= truth) & (truth <= high))[given]
     return Cell(

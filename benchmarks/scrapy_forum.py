@@ -25,7 +25,7 @@ from medlive.db.session import Database
 from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.deidentify.detect import keyed_handle
 from medlive.sources.archive import ArchiveWriter
-from medlive.sources.ledger import FetchedPage, PageKind
+from medlive.sources.ledger import FetchedPage
 from medlive.sources.registry import build_site
 from medlive.sources.source import Fetched
 from medlive.threads.model import Thread
@@ -50,7 +50,7 @@ class Forum(scrapy.Spider):  # type: ignore[misc]  # Scrapy's types are not read
         """Follow a list."""
         page = fetched(response)
         listing = SITE.parse_listing(page)
-        yield {"page": FetchedPage(PageKind.LISTING, page, None), "thread": None}
+        yield {"page": FetchedPage(page, None), "thread": None}
         for entry in listing.entries:
             yield scrapy.Request(
                 entry.url, self.thread, cb_kwargs={"thread_id": entry.thread_id}
@@ -62,7 +62,7 @@ class Forum(scrapy.Spider):  # type: ignore[misc]  # Scrapy's types are not read
         """Read a thread."""
         page = fetched(response)
         thread = SITE.parse_thread([page], partial(keyed_handle, key=b"benchmark"))
-        yield {"page": FetchedPage(PageKind.THREAD, page, thread_id), "thread": thread}
+        yield {"page": FetchedPage(page, thread_id), "thread": thread}
 
 
 def fetched(response: Response) -> Fetched:

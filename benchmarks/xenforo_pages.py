@@ -84,12 +84,13 @@ def xenforo(name: str, page: Page, truth: dict[str, Any]) -> Line:
         shown = read_page(page)
     except LayoutError:
         return Line(name, "thread" if posts else "other skin", posts, None)
-    body = words("\n".join(post.text for post in shown.posts))
+    posts_shown = [post for _, post in shown.posts.values()]
+    body = words("\n".join(post.text for post in posts_shown))
     # The hand-checked text often holds each post's author, its date and what it quotes, which are left out of
     # messages on purpose.
     around = [
-        f"{post.author} {post.posted_at:%b %d, %Y %B %-d}"
-        for post in shown.posts
+        f"{post.handle} {post.posted_at:%b %d, %Y %B %-d}"
+        for post in posts_shown
         if post.posted_at
     ]
     around += [

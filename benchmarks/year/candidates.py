@@ -24,7 +24,7 @@ from medlive.llm.engine import Finish, Reply, Usage
 from medlive.llm.registry import load_registry
 from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.bootstrap import holm
-from medlive.statistics.contamination import drop
+from medlive.statistics.contamination import drop, permutation_p
 
 LEVEL = 0.05
 """The share of years in which any candidate without memory may be named."""
@@ -186,10 +186,15 @@ def _error_rates(
     for world in range(_WORLDS):
         scores = rng.binomial(counts, chances) / counts
         drops = [
-            drop(scores[k], sides[k], draws=200, seed=world, permutations=499)
+            drop(scores[k], sides[k], draws=200, seed=world)
             for k in range(len(candidates))
         ]
-        corrected = holm([one.p if one.p is not None else 1.0 for one in drops])
+        corrected = holm(
+            [
+                permutation_p(scores[k], sides[k], 499, seed=world)
+                for k in range(len(candidates))
+            ]
+        )
         named = np.array(
             [_named(one.low, p) for one, p in zip(drops, corrected, strict=True)]
         )

@@ -535,7 +535,8 @@ async def test_a_takedown_withholds_a_line_however_it_is_spelt(
         problem = ImportProblem(1, "not_json", "no JSON", line)
         await runs.save_problems(session, run, "f.jsonl", [problem])
         await ensure_sources(session, [thread["source"]], SourceKind.FILE)
-        await erase_thread(session, *thread.values(), "the author asked")
+        source, name = thread.values()
+        await erase_thread(session, source, name, "the author asked")
         [kept] = await session.scalars(select(ImportProblemRow))
     assert kept.excerpt == "(taken down)"
 

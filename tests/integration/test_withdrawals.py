@@ -535,8 +535,8 @@ async def test_a_criterion_that_comes_back_makes_the_rubric_unproved(
     case_id = (await make_case(database, rubric=RUBRIC)).case_id
     await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
     case = await latest(database, case_id)
-    figures = {"ceiling": 0.9, "floor": 0.1, "separation": 0.4}
-    proved = replace(case, rubric=replace(case.rubric, **figures))
+    rubric = replace(case.rubric, ceiling=0.9, floor=0.1, separation=0.4)
+    proved = replace(case, rubric=rubric)
     async with database.begin() as session:
         await add_revision(session, case_id, proved)
     await reinstate(database, settings, case_id, "It is right.", criterion_id="c2")

@@ -32,7 +32,8 @@ from medlive.statistics.raters import Codes, PairAgreement, agree, code_of, mean
 _TOPS: Final = (1, 3, 5)
 Gradings = Mapping[str, Mapping[str, GradedRun]]
 """Model → judge's name → the grading."""
-Row = Mapping[str, str | Estimate]
+Row = Mapping[str, Any]
+"""Names, and an estimate by its own."""
 
 
 @dataclass(frozen=True, slots=True)

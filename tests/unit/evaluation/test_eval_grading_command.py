@@ -17,6 +17,7 @@ from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.grader.judge import Mode
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
@@ -212,5 +213,9 @@ async def test_a_price_is_the_graders_and_the_second_judge_keeps_its_own(
     monkeypatch.setattr(options, "read_settings", lambda: settings)
     by = options.Grading(grader="m-1", base_url="http://127.0.0.1:9/v1", price="30,60")
     async with aclosing(by.open()) as grader, by.checker(grader) as checker:
-        prices = [engine.price for engine in (grader, checker)]
-    assert [price.input for price in prices] == [30.0, 1.0]
+        prices = []
+        for engine in (grader, checker):
+            assert isinstance(engine, OpenAIEngine)
+            assert engine.price is not None
+            prices.append(engine.price.input)
+    assert prices == [30.0, 1.0]
