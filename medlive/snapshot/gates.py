@@ -243,6 +243,20 @@ def _criterion_faults(
         yield "is empty"
 
 
+def released_texts(case: SnapshotCase) -> Iterator[tuple[str, str]]:
+    """Every text of a case that its readers see, after its name."""
+    yield "narrative", case.narrative
+    yield "query", case.query
+    yield "advice", case.advice
+    for place, criterion in enumerate(case.criteria, start=1):
+        yield f"criterion {place}", criterion.criterion
+    yield "source", case.source
+    with suppress(ValueError):  # `row_hits` reports them
+        for part, text in asked_parts(case).items():
+            yield f"part {part} of the query", text
+    yield "overruled", case.overruled or ""
+
+
 def content_hits(
     case: SnapshotCase,
     scan: Scanner,
@@ -252,17 +266,7 @@ def content_hits(
 
     The result depends only on the texts, the language, the criteria, and what `gates_digest` covers.
     """
-    texts = [
-        ("narrative", case.narrative),
-        ("query", case.query),
-        ("advice", case.advice),
-    ]
-    for place, criterion in enumerate(case.criteria, start=1):
-        texts.append((f"criterion {place}", criterion.criterion))
-    texts.append(("source", case.source))
-    with suppress(ValueError):  # `row_hits` reports them
-        for part, text in asked_parts(case).items():
-            texts.append((f"part {part} of the query", text))
+    texts = list(released_texts(case))
     hits: list[GateHit] = []
     for name, text in texts:
         if len(text) > MAX_TEXT:

@@ -122,6 +122,13 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ),
     ("an e-mail address", CASES, changed(0, advice="Write to a.b@example.org"), {18}),
     ("a handle", CASES, changed(0, advice="Thanks @someone_99"), {18}),
+    ("an address beside a veto", CASES, changed(0, overruled="See a.b@ex.org"), {18}),
+    (
+        "an address in a part of the query",
+        CASES,
+        changed(0, asked='[{"id":"q1","text":"Is a.b@example.org right?"}]'),
+        {18},
+    ),
     ("a control character", CASES, changed(0, advice="Rest\x00"), {18}),
     ("a deleted character", CASES, changed(0, advice="Rest\x7f"), {18}),
     ("a joiner", CASES, changed(0, advice="Re\u200bst"), {18}),

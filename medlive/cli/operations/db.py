@@ -53,7 +53,8 @@ def url(
     Args:
         password: Print the password, for another program.
     """
-    address = database_url(read_settings())
+    # Other programs know no drivers.
+    address = database_url(read_settings()).replace("postgresql+psycopg:", "postgresql:")
     echo(address if password else mask_url(address))
 
 

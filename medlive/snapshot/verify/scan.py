@@ -10,7 +10,7 @@ from typing import Final
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import TooLong
 from medlive.integrity.paths import open_plain
-from medlive.snapshot.gates import row_hits
+from medlive.snapshot.gates import released_texts, row_hits
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers
 from medlive.snapshot.manifest import Manifest, Tally
 from medlive.snapshot.model import (
@@ -142,15 +142,9 @@ class Scan:
         case: SnapshotCase,
         where: str,
     ) -> None:
-        texts = [
-            ("source", case.source),
-            ("narrative", case.narrative),
-            ("query", case.query),
-            ("advice", case.advice),
-        ]
+        texts = list(released_texts(case))
         further = [case.further]
         for criterion in case.criteria:
-            texts.append((f"criterion {criterion.position}", criterion.criterion))
             texts.append((f"source of {criterion.criterion_id}", criterion.source))
             further.append(criterion.further)
         for columns in further:

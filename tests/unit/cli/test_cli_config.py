@@ -36,7 +36,7 @@ def test_the_password_is_masked_and_keys_are_only_named(tmp_path: Path) -> None:
         "origin": "MEDLIVE_DATABASE_URL",
     }
     url = instance.here("db", "url")
-    assert url.out.strip() == "postgresql+psycopg://keeper:***@db.example:5432/medlive"
+    assert url.out.strip() == "postgresql://keeper:***@db.example:5432/medlive"
     assert "s3cret-w0rd" in instance.here("db", "url", "--show-password").out
 
 

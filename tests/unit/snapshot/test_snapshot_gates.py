@@ -114,13 +114,15 @@ def test_a_text_of_no_human_length_is_named_and_not_read() -> None:
     )
 
 
-def test_the_parts_of_the_query_are_read_for_identifiers_too() -> None:
-    asked = '[{"id": "q1", "text": "May I write to ann@example.org?"}]'
-    hits = content_hits(
-        replace(CASE, asked=asked), lambda text, language: [], lambda case: []
+def test_all_that_a_release_shows_is_read_for_identifiers() -> None:
+    address = "May I write to ann@example.org?"
+    case = replace(
+        CASE, asked=f'[{{"id": "q1", "text": "{address}"}}]', overruled=address
     )
+    hits = content_hits(case, lambda text, language: [], lambda case: [])
     assert [(h.gate, h.detail.split(" holds")[0]) for h in hits] == [
-        (Gate.IDENTIFIERS, "part q1 of the query")
+        (Gate.IDENTIFIERS, "part q1 of the query"),
+        (Gate.IDENTIFIERS, "overruled"),
     ]
 
 
