@@ -427,7 +427,7 @@ def reparse(
     done = with_instance(
         reparse_sources,
         [*select_sources(read_settings(), sources or [])],
-        thread_ids=[thread] if thread else [],
+        thread_ids=[] if thread is None else [thread],
         dry_run=dry_run,
         progress=lambda source: progress(f"reparse {source}"),
     )

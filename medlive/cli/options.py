@@ -226,7 +226,7 @@ def one_of(option: str, kind: type[Choice], text: str) -> Choice:
 def read_moment(option: str, text: str | None) -> datetime | None:
     """The option's day or time. Raises UsageError for another text."""
     try:
-        return parse_moment(text) if text else None
+        return None if text is None else parse_moment(text)
     except ValueError:
         raise UsageError(
             f"{option} {text}: not an ISO date such as 2026-11-01"

@@ -2,15 +2,16 @@
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar, get_args
 from urllib.parse import quote
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from medlive.config import Settings
 from medlive.errors import ConfigError, first_fault
@@ -135,12 +136,8 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
 def _nearest_setting(path: list[str], origin: str) -> str:
     """Which setting may be meant, written as its origin, a variable or a file, writes it."""
     *above, name = path
-    kind: Any = Settings
-    for part in above:
-        fields = getattr(kind, "model_fields", None)
-        # Without fields it is a table of names: dict[str, model]
-        kind = fields[part].annotation if fields else get_args(kind)[-1]
-    near = get_close_matches(name, getattr(kind, "model_fields", ()), n=1)
+    known = getattr(_kind_of(above), "model_fields", ())
+    near = get_close_matches(name, known, n=1)
     if not near:
         return "`medlive config show` lists the settings"
     meant = [*above, *near]
@@ -148,6 +145,20 @@ def _nearest_setting(path: list[str], origin: str) -> str:
         return f"is {'.'.join(meant)} meant?"
     rest = origin[len(_PREFIX) :].split("__")[len(meant) :]
     return f"is {_PREFIX}{'__'.join([*meant, *rest]).upper()} meant?"
+
+
+def _kind_of(path: Sequence[str]) -> Any:
+    """The type of a setting or section; None for an unknown one, and where anything may stand."""
+    kind: Any = Settings
+    for part in path:
+        if fields := getattr(kind, "model_fields", None):
+            kind = fields[part].annotation if part in fields else None
+        else:
+            # A table of names: dict[str, model]
+            kind = next(iter(get_args(kind)[1:]), None)
+        if NoneType in get_args(kind):
+            kind = get_args(kind)[0]
+    return kind
 
 
 def validate_section(
@@ -291,10 +302,13 @@ def _merge_environment(
     for variable, text in env.items():
         # Compose sets variables to "" that the user left out.
         if text and variable.startswith(_PREFIX) and "__" in variable:
+            *path, leaf = variable.removeprefix(_PREFIX).lower().split("__")
             value: Any = text
             with suppress(tomllib.TOMLDecodeError):
                 value = tomllib.loads(f"value = {text}")["value"]
-            *path, leaf = variable.removeprefix(_PREFIX).lower().split("__")
+            # A password of digits is a text as well.
+            if _kind_of([*path, leaf]) in (str, SecretStr):
+                value = value if isinstance(value, str) else text
             table = values
             for part in path:
                 table = table.setdefault(part, {})

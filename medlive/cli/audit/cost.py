@@ -28,7 +28,7 @@ def cost(
     Args:
         week: Replies stored in this ISO week: 2026.W47, this or last; without it all.
     """
-    chosen = week and parse_week(week)
+    chosen = None if week is None else parse_week(week)
     bounds = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     if chosen:
         bounds = week_bounds(chosen)

@@ -87,7 +87,9 @@ def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
     state = f"all {len(verdicts)} passed" if verdicts else "none made"
     if failed:
         state = f"{len(failed)} of {len(verdicts)} failed"
-    yield table_of(failed, ("rule", "reason", "evidence"), f"Filters: {state}")
+    title = f"Filters: {state}"
+    names = ("rule", "reason", "evidence")
+    yield table_of(failed, names, title) if failed else title
     if parked := record["parked"]:
         searched = f"{parked['libraries']} libraries were searched since"
         yield f"Parked since {parked['since'][:10]}; {searched}"

@@ -95,7 +95,7 @@ def retry(
         all_: All that failed, and all that wait for their next attempt.
         reason: Those that failed for a reason with these words.
     """
-    if [bool(jobs), all_, reason is not None].count(True) != 1:
+    if [bool(jobs), all_, bool(reason)].count(True) != 1:
         raise UsageError(
             "give the numbers of jobs, or --all, or --reason TEXT", hint=_HINT
         )

@@ -54,7 +54,7 @@ def run(
     by: ByOption = None,
 ) -> Result:
     """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
-    of_week = week and parse_week(week)
+    of_week = None if week is None else parse_week(week)
     done = with_instance(run_again, step, of_week, by=by)
     if done is None:
         raise CheckFailed(
@@ -81,7 +81,7 @@ def clear(
     Args:
         reason: Why, for the audit log.
     """
-    of_week = week and parse_week(week)
+    of_week = None if week is None else parse_week(week)
     cleared = with_instance(clear_step, step, of_week, reason=reason, by=by)
     say(f"{step} of {cleared} counts as not done")
 

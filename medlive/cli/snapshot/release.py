@@ -128,7 +128,7 @@ def _check_time(week: str | None, yes: bool) -> None:
 
     moment = now()
     present = iso_week(moment)
-    version = week or present
+    version = present if week is None else week
     if version > present:
         raise UsageError(
             f"{version} has not come: the present week is {present}",

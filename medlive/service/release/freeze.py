@@ -139,7 +139,7 @@ async def freeze(
     passes the gates or selected cases were withdrawn meanwhile, DiskFull, and Locked if another process is
     freezing.
     """
-    version = week or iso_week(now())
+    version = iso_week(now()) if week is None else week
     if week_end(version) is None:
         raise UsageError(f"expected an ISO week such as 2026.W47, not {version!r}")
     async with advisory_lock(database, _LOCK) as acquired:

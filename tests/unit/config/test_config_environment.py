@@ -107,3 +107,36 @@ def test_a_files_home_is_refused_and_not_passed_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"medlive\.toml: home") as refused:
         load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
     assert "MEDLIVE_HOME" in str(refused.value.hint)
+
+
+def test_a_text_of_digits_stays_a_text(tmp_path: Path) -> None:
+    (tmp_path / "medlive.toml").write_text(
+        '[web.oidc]\nissuer = "https://id.example"\nclient_secret_env = "S"\n'
+    )
+    environment = {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)}
+    variables = {
+        "MEDLIVE_NOTIFY__SMTP_PASSWORD": "12345678",
+        "MEDLIVE_PUBLISH__AT": '"2026-11-01"',
+        "MEDLIVE_ROLES__GRADER__QUERY__VERSION": "2024-10-21",
+        "MEDLIVE_ROLES__GRADER__PARAMETERS__SEED": "3",
+        "MEDLIVE_WEB__OIDC__CLIENT_ID": "10000000001",
+    }
+    settings = load_settings({**environment, **variables}).settings
+    assert settings.notify.smtp_password is not None
+    assert settings.notify.smtp_password.get_secret_value() == "12345678"
+    assert settings.publish.at == "2026-11-01"
+    assert settings.roles.grader.query == {"version": "2024-10-21"}
+    assert settings.roles.grader.parameters == {"seed": 3}
+    assert settings.web.oidc is not None
+    assert settings.web.oidc.client_id == "10000000001"
+
+
+def test_a_misspelt_setting_of_an_optional_table_names_the_nearest(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "medlive.toml").write_text(
+        '[web.oidc]\nissuer = "https://x"\nclient_id = "a"\nclient_secret_env = "S"\nscop = ""\n'
+    )
+    with pytest.raises(ConfigError) as refused:
+        load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
+    assert refused.value.hint == "is web.oidc.scope meant?"
