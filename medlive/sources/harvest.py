@@ -28,7 +28,6 @@ from medlive.sources.ledger import (
     KnownThread,
     Ledger,
     Listed,
-    PageKind,
     SkipReason,
 )
 from medlive.sources.source import (
@@ -58,6 +57,7 @@ LAYOUT_STREAK = 5
 KNOWN_PAGES = 2
 """A list without dates ends after this many pages in a row with only threads that earlier runs have met."""
 
+_UNKNOWN = KnownThread()
 
 _Origin = Literal["listed", "left over", "missing"]
 """Why a thread is read; a missing one is on no list any more."""
@@ -132,7 +132,7 @@ class _Run:
     anonymise: Anonymiser
     since: datetime | None
     limit: int | None
-    queue: asyncio.Queue[tuple[ListEntry, KnownThread | None, _Origin] | None]
+    queue: asyncio.Queue[tuple[ListEntry, KnownThread, _Origin] | None]
     in_progress: set[str] = field(default_factory=set)
     requested: int = 0
     layout_streak: int = 0
@@ -180,7 +180,8 @@ class _Run:
                 return
             self.requested += 1
             self.in_progress.add(entry.thread_id)
-            await self.queue.put((entry, known.get(entry.thread_id), origin))
+            before = known.get(entry.thread_id, _UNKNOWN)
+            await self.queue.put((entry, before, origin))
 
     async def _on_allowed_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
         """Keep the entries on hosts of the source, which may have moved since; the others are skipped."""
@@ -189,7 +190,7 @@ class _Run:
             if host_of(entry.url) in self.policy.allowed_hosts:
                 kept.append(entry)
                 continue
-            skip = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OTHER_HOST)
+            skip = HarvestSkipped(entry.url, entry.thread_id, "other_host")
             skipped.append(skip)
         await self.ledger.keep(*skipped)
         return kept
@@ -240,7 +241,7 @@ class _Run:
         page = await self._get(request)
         if page is None:
             return None
-        fetched_page = FetchedPage(PageKind.LISTING, page, None, number)
+        fetched_page = FetchedPage(page, None, number)
         try:
             listing = parse_with(page.url, self.site.parse_listing, page)
         except SourceError as error:
@@ -289,17 +290,17 @@ class _Run:
         skipped: list[HarvestSkipped] = []
         met = seen | self.in_progress
         for entry in listing.entries:
-            before = known.get(entry.thread_id, KnownThread())
-            reason = None
+            before = known.get(entry.thread_id, _UNKNOWN)
+            reason: SkipReason | None = None
             if before.taken_down:
                 # Reported each time: a page that shows such a thread is not kept.
-                reason = SkipReason.TAKEN_DOWN
+                reason = "taken_down"
             elif entry.thread_id in met or before.handled:
                 continue
             elif not is_thread_id(entry.thread_id):
-                reason = SkipReason.BAD_ID
+                reason = "bad_id"
             elif _is_before(entry.posted_at, self.since):
-                reason = SkipReason.OLDER_THAN_SINCE
+                reason = "older_than_since"
             if reason is not None:
                 skipped.append(HarvestSkipped(entry.url, entry.thread_id, reason))
             elif before.page_count is None or not _is_before(_activity(entry), cutoff):
@@ -324,10 +325,9 @@ class _Run:
         self,
         request: PageRequest,
         thread_id: str | None = None,
-        known: KnownThread | None = None,
+        known: KnownThread = _UNKNOWN,
     ) -> Fetched | None:
         """Fetch a page; None, with the problem reported, if that failed."""
-        known = known or KnownThread()
         try:
             return await self.fetch(
                 request.url,
@@ -350,7 +350,7 @@ class _Run:
             return None
 
     async def _read(
-        self, entry: ListEntry, known: KnownThread | None, origin: _Origin
+        self, entry: ListEntry, known: KnownThread, origin: _Origin
     ) -> None:
         """Read all pages of a thread, and store the thread or the problem."""
         kept = (
@@ -372,9 +372,7 @@ class _Run:
         self.reads = True
         outcome: HarvestSkipped | HarvestedThread
         if _is_before(thread.posted_at, self.since):
-            outcome = HarvestSkipped(
-                entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE
-            )
+            outcome = HarvestSkipped(entry.url, entry.thread_id, "older_than_since")
         else:
             first = pages[0]
             headers = first.headers if isinstance(first, Fetched) else {}
@@ -390,7 +388,7 @@ class _Run:
     async def _fetch_pages(
         self,
         entry: ListEntry,
-        known: KnownThread | None,
+        known: KnownThread,
         pages: list[Page],
         unsaved: list[FetchedPage],
     ) -> bool:
@@ -399,7 +397,7 @@ class _Run:
         `pages` gets all of them, `unsaved` the last, which is stored with what becomes of it. Raises LayoutError,
         NotAThread and SourceError.
         """
-        unchanged = known if known is not None and known.page_count == 1 else None
+        unchanged = known if known.page_count == 1 else _UNKNOWN
         url = (
             parse_with(entry.url, self.site.next_page, pages[-1])
             if pages
@@ -416,19 +414,17 @@ class _Run:
             await self.ledger.keep(*unsaved)
             unsaved.clear()
             page = await self._get(
-                PageRequest(url), entry.thread_id, None if pages else unchanged
+                PageRequest(url), entry.thread_id, _UNKNOWN if pages else unchanged
             )
             if page is None:
                 return False
             if page.not_modified:
                 await self.ledger.keep(
-                    HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED)
+                    HarvestSkipped(entry.url, entry.thread_id, "not_modified")
                 )
                 return False
             pages.append(page)
-            unsaved.append(
-                FetchedPage(PageKind.THREAD, page, entry.thread_id, len(pages))
-            )
+            unsaved.append(FetchedPage(page, entry.thread_id, len(pages)))
             url = parse_with(page.url, self.site.next_page, page)
         return True
 
@@ -464,7 +460,7 @@ def _is_known(
     for entry in listing.entries:
         if _activity(entry) is not None:
             return False
-        thread = known.get(entry.thread_id, KnownThread())
+        thread = known.get(entry.thread_id, _UNKNOWN)
         if thread.taken_down:
             continue
         if thread.met_by is None or read_by is None or thread.met_by > read_by:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from medlive.sources.source import Fetched, ListEntry, Page, PageRequest, ProblemKind
 from medlive.threads.model import Thread
@@ -50,30 +49,17 @@ class ListState:
     """The latest earlier run that read the list to its end; None if none did."""
 
 
-class PageKind(StrEnum):
-    """The purpose of a fetched page."""
-
-    LISTING = "listing"
-    THREAD = "thread"
-
-
-class SkipReason(StrEnum):
-    """Why a listed thread was not harvested although nothing went wrong."""
-
-    OLDER_THAN_SINCE = "older_than_since"
-    NOT_MODIFIED = "not_modified"
-    TAKEN_DOWN = "taken_down"
-    OTHER_HOST = "other_host"
-    """It was met on a host that the source no longer has."""
-    BAD_ID = "bad_id"
-    """In an address its id would lead to another thread's page."""
+SkipReason = Literal[
+    "older_than_since", "not_modified", "taken_down", "other_host", "bad_id"
+]
+"""Why a listed thread was not harvested although nothing went wrong. `other_host`: it was met on a host that the source
+no longer has; `bad_id`: in an address its id would lead to another thread's page."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
     """A page arrived; its bytes are to be kept whatever becomes of it."""
 
-    kind: PageKind
     page: Fetched
     thread_id: str | None
     """The thread that the page belongs to; None for a list."""

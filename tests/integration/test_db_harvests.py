@@ -29,7 +29,6 @@ from medlive.sources.ledger import (
     KnownThread,
     Listed,
     ListState,
-    PageKind,
     Place,
 )
 from medlive.sources.source import Fetched, ListEntry, PageRequest
@@ -49,7 +48,7 @@ def page(
     url = f"https://forum.example/t/{number}?page={place}"
     headers = {"etag": '"1"', "content-type": "text/html"}
     page = Fetched(url, body, headers=headers, fetched_at=NOON, elapsed_ms=12)
-    return FetchedPage(PageKind.THREAD, page, str(number), place)
+    return FetchedPage(page, str(number), place)
 
 
 async def start(

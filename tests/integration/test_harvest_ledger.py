@@ -19,7 +19,6 @@ from medlive.sources.ledger import (
     HarvestedThread,
     HarvestProblem,
     Listed,
-    PageKind,
 )
 from medlive.sources.source import Fetched, ListEntry, ProblemKind
 from medlive.threads.model import Message, Role, Thread
@@ -40,7 +39,7 @@ def page(thread_id: str) -> FetchedPage:
     url = url_of(thread_id)
     body = f"page of {thread_id}".encode()
     page = Fetched(url, body, headers={"content-type": "text/html"}, fetched_at=NOON)
-    return FetchedPage(PageKind.THREAD, page, thread_id, 1)
+    return FetchedPage(page, thread_id, 1)
 
 
 def read(asked_as: str, thread_id: str) -> HarvestedThread:

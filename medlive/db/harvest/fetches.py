@@ -12,10 +12,11 @@ from medlive.db.tables.intake import (
     FetchRow,
     FrontierRow,
     FrontierState,
+    PageKind,
     ThreadRow,
 )
 from medlive.integrity.digest import digest_bytes
-from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind, Place
+from medlive.sources.ledger import FetchedPage, HarvestProblem, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ async def save_pages(
             page,
             run_id=run_id,
             source=source,
-            kind=event.kind,
+            kind=_kind_of(event),
             thread_id=event.thread_id,
             page_number=event.number,
             body_digest=digest_bytes(page.body),
@@ -84,6 +85,10 @@ async def save_pages(
     return [numbers[place.offset] for place in places]
 
 
+def _kind_of(event: FetchedPage | HarvestProblem) -> PageKind:
+    return PageKind.LISTING if event.thread_id is None else PageKind.THREAD
+
+
 async def save_failed_fetches(
     session: AsyncSession, run_id: int, source: str, problems: Sequence[HarvestProblem]
 ) -> None:
@@ -91,11 +96,10 @@ async def save_failed_fetches(
     moment = now()
     rows: list[dict[str, Any]] = []
     for problem in problems:
-        is_listing = problem.thread_id is None
         row = {
             "run_id": run_id,
             "source": source,
-            "kind": PageKind.LISTING if is_listing else PageKind.THREAD,
+            "kind": _kind_of(problem),
             "thread_id": problem.thread_id,
             "url": problem.url,
             "page_number": 1,

@@ -23,7 +23,7 @@ from medlive.db.tables.base import (
     number_column,
 )
 from medlive.sources.fetching.policy import RobotsState
-from medlive.sources.ledger import PageKind, Place
+from medlive.sources.ledger import Place
 
 
 class SourceKind(StrEnum):
@@ -94,6 +94,13 @@ class HarvestRunRow(Base):
         "What happened: event's name to its number", server_default="{}"
     )
     problem: Mapped[str | None] = column("Why it failed, or what it met")
+
+
+class PageKind(StrEnum):
+    """The purpose of a fetched page."""
+
+    LISTING = "listing"
+    THREAD = "thread"
 
 
 class FetchRow(Base):

@@ -41,7 +41,6 @@ from medlive.sources.ledger import (
     Listed,
     ListState,
     Place,
-    SkipReason,
 )
 from medlive.sources.source import ListEntry, Page, ProblemKind
 from medlive.threads.prepare import FoundIdentifier, thread_identifiers
@@ -166,12 +165,12 @@ class PostgresLedger:
                 erased = await self.database.ask(taken_down_ids, self.source, [target])
                 if erased:
                     # Its address shows a thread that was taken down: of the group only that is kept.
-                    entry, why = event.entry, SkipReason.TAKEN_DOWN
-                    group = (HarvestSkipped(entry.url, entry.thread_id, why),)
+                    entry = event.entry
+                    group = (HarvestSkipped(entry.url, entry.thread_id, "taken_down"),)
                     break
             events += group
             skipped = [skip for listed in _of(group, Listed) for skip in listed.skipped]
-            if not any(skip.reason is SkipReason.TAKEN_DOWN for skip in skipped):
+            if not any(skip.reason == "taken_down" for skip in skipped):
                 # Else a list shows a thread that was taken down: storing it would restore what was erased.
                 pages += _of(group, FetchedPage)
         places = await self._archive(pages) if pages else []
@@ -251,10 +250,10 @@ class PostgresLedger:
     ) -> None:
         skipped = {}
         for skip in listed.skipped:
-            counts[skip.reason.value] += 1
+            counts[skip.reason] += 1
             # The address of a thread that was taken down may hold its title.
-            if skip.reason is not SkipReason.TAKEN_DOWN:
-                skipped[skip.thread_id] = (skip.url, skip.reason.value)
+            if skip.reason != "taken_down":
+                skipped[skip.thread_id] = (skip.url, skip.reason)
         counts["listed"] += len(listed.waiting)
         run_id, key = self.run.run_id, listed.list_key
         await frontier.save_listed(
@@ -305,11 +304,11 @@ class PostgresLedger:
                         )
                     )
                 case HarvestSkipped(thread_id=thread_id, reason=reason):
-                    counts[reason.value] += 1
+                    counts[reason] += 1
                     outcome = frontier.Settled(
-                        thread_id, FrontierState.SKIPPED, reason=reason.value
+                        thread_id, FrontierState.SKIPPED, reason=reason
                     )
-                    if reason is SkipReason.NOT_MODIFIED:
+                    if reason == "not_modified":
                         seen.append(thread_id)
                         outcome = frontier.Settled(
                             thread_id, FrontierState.NOT_MODIFIED

@@ -15,7 +15,7 @@ from medlive.config import Settings
 from medlive.db.harvest.archives import Archive, fetches_in, list_archives
 from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables.intake import FetchRow
+from medlive.db.tables.intake import FetchRow, PageKind
 from medlive.db.threads.takedowns import (
     Traces,
     erase_thread,
@@ -36,7 +36,6 @@ from medlive.service.release.withdraw import (
 )
 from medlive.sources.archive import ArchiveDamaged, pages
 from medlive.sources.harvest import parse_with
-from medlive.sources.ledger import PageKind
 from medlive.sources.registry import build_site, known_sites
 from medlive.sources.source import Site
 from medlive.threads.model import Thread

@@ -14,7 +14,6 @@ from medlive.sources.ledger import (
     HarvestProblem,
     HarvestSkipped,
     KnownThread,
-    SkipReason,
 )
 from medlive.sources.registry import build_site
 from medlive.threads.model import Thread
@@ -87,7 +86,7 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
         unchanged = {
             e.thread_id
             for e in again.events
-            if isinstance(e, HarvestSkipped) and e.reason is SkipReason.NOT_MODIFIED
+            if isinstance(e, HarvestSkipped) and e.reason == "not_modified"
         }
         short = {thread_id for thread_id, e in harvested.items() if e.page_count == 1}
         assert unchanged == short
