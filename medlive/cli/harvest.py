@@ -35,9 +35,8 @@ from medlive.cli.output import (
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.session import Database
-from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, describe
-from medlive.integrity.folder import TooLong
-from medlive.integrity.given import read_given
+from medlive.errors import CheckFailed, MedliveError, UsageError, describe
+from medlive.integrity.log import read_bytes
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import (
     HarvestResult,
@@ -368,12 +367,7 @@ def lift(
 
 
 def _check_page(source: str, url: str, file: Path | None) -> Result:
-    try:
-        body = read_given(file) if file else None
-    except (OSError, TooLong) as exc:
-        raise BadInput(
-            f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
-        ) from exc
+    body = read_bytes(file) if file else None
     try:
         page = wait_for(check_page(read_settings(), source, url, body))
     except (LayoutError, NotAThread) as exc:

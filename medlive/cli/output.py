@@ -290,7 +290,7 @@ def checks_table(steps: "Sequence[StepResult]", most: int | None = None) -> Grid
         if more := step.faults - len(findings):
             findings.append(f"and {more} more")
         why = "; ".join(findings) or step.why or None
-        rows.append([step.number, step.name, step.state.value, why])
+        rows.append([step.number, step.name, step.state, why])
     return Grid(["step", "what", "state", "finding"], rows)
 
 

@@ -3,9 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from medlive.guard.printable import printable
 from medlive.integrity.folder import SIGNATURE, SUMS, Finding, TooLong
@@ -45,22 +44,13 @@ class Faults:
         self.count += others.count
 
 
-class Trust(StrEnum):
-    """What a signature proves."""
+Trust = Literal["not signed", "integrity", "origin", "broken"]
+"""What a signature proves. `not signed`: nothing, there is no key; `integrity`: nothing has changed since it was
+signed, and the key is named only by the signed files themselves; `origin`: it was signed with a key that the caller
+gave; `broken`: the signature is invalid or cannot be checked."""
 
-    NOT_SIGNED = "not signed"  # Nothing: there is no key
-    INTEGRITY = "integrity"
-    """Nothing has changed since it was signed; the key is named only by the signed files themselves."""
-    ORIGIN = "origin"  # It was signed with a key that the caller gave
-    BROKEN = "broken"  # The signature is invalid or cannot be checked
-
-
-class StepState(StrEnum):
-    """How a step ended; `skipped` says nothing about the files, good or bad."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    SKIPPED = "skipped"
+StepState = Literal["passed", "failed", "skipped"]
+"""How a step ended; `skipped` says nothing about the files, good or bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +89,7 @@ class Inspection(ABC):
 
     note: str = ""  # What the running step reports although it passes
     failed: tuple[int, ...] = ()  # The numbers of the failed steps
-    trust: Trust = Trust.BROKEN  # What the signature proves
+    trust: Trust = "broken"  # What the signature proves
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -117,12 +107,12 @@ class Report:
     @property
     def failed(self) -> tuple[StepResult, ...]:
         """The steps that failed."""
-        return tuple(step for step in self.steps if step.state is StepState.FAILED)
+        return tuple(step for step in self.steps if step.state == "failed")
 
     @property
     def skipped(self) -> tuple[StepResult, ...]:
         """The steps that were skipped."""
-        return tuple(step for step in self.steps if step.state is StepState.SKIPPED)
+        return tuple(step for step in self.steps if step.state == "skipped")
 
     @property
     def findings(self) -> list[Finding]:
@@ -165,11 +155,12 @@ def run_steps(
             faults.add(str(exc.filename or "."), "a readable file", got)
         except TooLong as exc:
             faults.add(".", "files and lines within the size limits", str(exc)[:200])
-        state, why = StepState.PASSED, subject.note
+        state: StepState = "passed"
+        why = subject.note
         if skipped is not None:
-            state, why = StepState.SKIPPED, skipped
+            state, why = "skipped", skipped
         elif faults.count:
-            state, why = StepState.FAILED, ""
+            state, why = "failed", ""
             subject.failed = (*subject.failed, number)
         findings = tuple(faults.findings)
         results.append(StepResult(number, name, state, findings, faults.count, why))
@@ -206,7 +197,7 @@ def check_signed(
         _check_key(subject, faults, document, key, comments, signers)
         if faults.count:
             return
-        subject.trust = Trust.ORIGIN if signers else Trust.INTEGRITY
+        subject.trust = "origin" if signers else "integrity"
         subject.note = f"signed with the key {key[0]}, which was given"
         if not signers:
             subject.note = (
@@ -221,7 +212,7 @@ def check_signed(
         expected = f"the key {_any_of(signers)}"
         faults.add(document, expected, f"no key: the {what} is unsigned")
     else:
-        subject.trust = Trust.NOT_SIGNED
+        subject.trust = "not signed"
         why = f"the {what} is unsigned, so its origin cannot be verified"
         raise Skip(why, allowed=True)
 

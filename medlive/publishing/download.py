@@ -64,7 +64,7 @@ class Fetched:
     # The steps of the verification that were skipped, each with the reason
     skipped: tuple[str, ...] = ()
     # What its signature proves
-    trust: Trust = Trust.NOT_SIGNED
+    trust: Trust = "not signed"
     # Why the snapshot is not publishable; empty where it is
     why_not: tuple[str, ...] = ()
 

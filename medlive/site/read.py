@@ -283,7 +283,7 @@ def _boards(
         trust = {}
         for report in ranking.ranked:
             if report.run is not None:
-                trust[report.run.info.model] = report.trust.value
+                trust[report.run.info.model] = report.trust
         notes = [*_headroom_notes(ranking.table, cases), *ranking.notes]
         board = board_of(
             ranking.table,

@@ -33,8 +33,7 @@ from medlive.db.session import Database
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import DisputeRow, ReviewAction
 from medlive.errors import UsageError, first_fault
-from medlive.integrity.folder import TooLong
-from medlive.integrity.given import read_given
+from medlive.integrity.log import read_bytes
 from medlive.rubric.model import Difficulty, Register, unproved_words
 from medlive.service.curation import review
 from medlive.service.curation.editing import (
@@ -162,10 +161,7 @@ def edit(
     if file:
         hint = "`medlive review edit CASE` prints such a file, with the revision"
         try:
-            edited = CaseEdit.model_validate_json(read_given(file))
-        except (OSError, TooLong) as exc:
-            why = getattr(exc, "strerror", None) or exc
-            raise UsageError(f"{file} cannot be read: {why}") from exc
+            edited = CaseEdit.model_validate_json(read_bytes(file))
         except ValidationError as exc:
             why = f"{file} is not an edited case: {first_fault(exc)}"
             raise UsageError(why, hint=hint) from exc

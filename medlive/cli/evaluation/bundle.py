@@ -43,7 +43,6 @@ from medlive.evaluation.scoring.errata import ErrataMode, use_errata
 from medlive.evaluation.scoring.refusals import check_figures, marked
 from medlive.guard.printable import printable
 from medlive.instance.paths import snapshot_folder, snapshots_path
-from medlive.integrity.checks import Trust
 from medlive.integrity.signing import PublicKey, load_signing_key, public_key_of
 from medlive.report.tables import scores_json
 
@@ -218,7 +217,7 @@ def leaderboard(
         )
     for ranking in board.rankings:
         notes += [*ranking.table.warnings, *ranking.notes]
-        if any(report.trust is Trust.NOT_SIGNED for report in ranking.ranked):
+        if any(report.trust == "not signed" for report in ranking.ranked):
             failure = typer.Exit(UNPROVEN)
     apart = []
     for report, why in board.unranked:

@@ -28,7 +28,6 @@ from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.guard.printable import printable
 from medlive.instance.loading import dotted
 from medlive.instance.paths import snapshot_folder
-from medlive.integrity.checks import Trust
 from medlive.integrity.signing import (
     FILE_VARIABLE,
     KEY_VARIABLE,
@@ -121,7 +120,7 @@ def verify(
         failure = CheckFailed(f"{folder.name} does not verify")
         return Result(value, shown, failure=failure)
     skipped = "" if report.complete else ", but steps were skipped"
-    notes = [f"{folder.name} verifies{skipped}", _TRUST[report.trust.value]]
+    notes = [f"{folder.name} verifies{skipped}", _TRUST[report.trust]]
     if note := unknown_note(report.unknown):
         notes.append(f"What is in it is authentic to its digests, but {note}")
     return Result(value, shown, notes)
@@ -185,7 +184,7 @@ def fetch(
     notes = [f"it verifies{skipped}"]
     for step in done.skipped:
         notes.append(f"skipped: {step}")
-    if done.trust is Trust.INTEGRITY:
+    if done.trust == "integrity":
         notes.append(_TRUST[done.trust])
     if done.why_not:
         notes.append("not publishable: " + "; ".join(done.why_not))

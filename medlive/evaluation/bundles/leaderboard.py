@@ -13,7 +13,6 @@ from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import ScoreTable, score_runs
-from medlive.integrity.checks import Trust
 from medlive.llm.registry import EMPTY, Registry
 
 MOST_UNSCORED: Final = 0.05
@@ -151,11 +150,11 @@ def _notes(
     errata: ErrataMode,
 ) -> Iterator[str]:
     unproven = {
-        Trust.NOT_SIGNED: "unsigned",
-        Trust.INTEGRITY: "signed only with a key named in the bundle",
+        "not signed": "unsigned",
+        "integrity": "signed only with a key named in the bundle",
     }
     for trust, how in unproven.items():
-        names = [report.path.name for report in entries if report.trust is trust]
+        names = [report.path.name for report in entries if report.trust == trust]
         if names:
             yield f"{how}, so the origin is not verified: {', '.join(names)}"
     for report in entries:

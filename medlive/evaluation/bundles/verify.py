@@ -13,7 +13,7 @@ from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.errata import RunErrata
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.integrity.checks import Report, StepState, run_steps
+from medlive.integrity.checks import Report, run_steps
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS
 from medlive.integrity.log import lines_of, writing
@@ -48,7 +48,7 @@ class BundleReport(Report):
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes of passed steps, except the signature's."""
-        passed = (step for step in self.steps[1:] if step.state is StepState.PASSED)
+        passed = (step for step in self.steps[1:] if step.state == "passed")
         return tuple(step.why for step in passed if step.why)
 
     @property
@@ -86,9 +86,9 @@ def verify_bundle(
     files, packing_faults = read_bundle(path)
     state = Verification(files, packing_faults, public_keys, snapshot, errata_file)
     steps = run_steps(state, STEPS)
-    usable = steps[0].state is not StepState.FAILED
+    usable = steps[0].state != "failed"
     for step in steps[1:]:
-        usable = usable and step.state is StepState.PASSED
+        usable = usable and step.state == "passed"
     return BundleReport(
         path=path,
         steps=steps,

@@ -1,7 +1,7 @@
 """Student Doctor Network: a XenForo 2 forum, read post by post."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -42,20 +42,6 @@ _LABELS = frozenset(["label", "label-append"])
 _FOLLOWING = "head link[rel=next], a.pageNav-jump--next, a.pageNavSimple-el--next"
 
 
-class Post(NamedTuple):
-    """One post as its page shows it, its author not yet hashed."""
-
-    post_id: str
-    author: str
-    status: str | None
-    """SDN's own field "current status", as shown."""
-    number: int | None
-    """Its place in the thread, counted from 1, where the page shows it."""
-    posted_at: datetime | None
-    text: str
-    media: tuple[str, ...]
-
-
 class ThreadPage(NamedTuple):
     """What one page of a thread shows."""
 
@@ -68,7 +54,9 @@ class ThreadPage(NamedTuple):
     """The address of the next page; None on the last."""
     title: str
     tags: tuple[str, ...]
-    posts: tuple[Post, ...]
+    posts: Mapping[str, tuple[int | None, Posted]]
+    """By their numbers in the forum: each with its place in the thread, counted from 1, where the page shows it.
+    `verified_by` is SDN's own field "current status", as shown; who asks is read later."""
 
 
 class Sdn(Site):
@@ -163,34 +151,29 @@ class Sdn(Site):
         read_pages = [read_page(page) for page in pages]
         _check_pages(pages, read_pages)
         first = read_pages[0]
-        by_id: dict[str, Post] = {}
+        by_id: dict[str, tuple[int | None, Posted]] = {}
         for read in read_pages:
-            by_id |= {post.post_id: post for post in read.posts}
-        posts = list(by_id.values())
-        for position, post in enumerate(posts, start=1):
-            if post.number not in (None, position):
-                raise IncompleteThread(
-                    f"{pages[0].url}: post #{post.number} found where #{position} was expected"
-                )
-        opener = posts[0]
+            by_id |= read.posts
         physicians = set(map(str.lower, self.settings.verified_labels))
-        posted = []
-        for post in posts:
-            fields = (post.author, post.text, post.media, post.posted_at)
+        posts: list[Posted] = []
+        for position, (number, post) in enumerate(by_id.values(), start=1):
+            if number not in (None, position):
+                raise IncompleteThread(
+                    f"{pages[0].url}: post #{number} found where #{position} was expected"
+                )
             # SDN's status, if its first word is a physician's ("Fellowship applicant" is not).
-            first_word = re.search(r"[a-z]+", (post.status or "").lower())
-            proof = None
-            if first_word is not None and first_word[0] in physicians:
-                proof = post.status
-            asks = post.author == opener.author
-            posted.append(Posted(*fields, asks, proof))
+            first_word = re.search(r"[a-z]+", (post.verified_by or "").lower())
+            if first_word is None or first_word[0] not in physicians:
+                post = post._replace(verified_by=None)
+            opener = posts[0] if posts else post
+            posts.append(post._replace(asks=post.handle == opener.handle))
         return self.build_thread(
             first.thread_id,
             first.url,
             first.title,
             first.tags,
-            opener.posted_at,
-            posted,
+            posts[0].posted_at,
+            posts,
             anonymise,
         )
 
@@ -228,8 +211,9 @@ def read_page(page: Page) -> ThreadPage:
         raise LayoutError(
             page.url, "html#XF of template thread_view", found=template or None
         )
-    posts = tuple(_post(page, article) for article in _articles(page, tree))
-    if len({post.post_id for post in posts}) < len(posts):
+    articles = _articles(page, tree)
+    posts = dict(_post(page, article) for article in articles)
+    if len(posts) < len(articles):
         raise LayoutError(page.url, "a number of its own for every post")
     heading = reading.required(page, tree, ["h1.p-title-value"])
     names = map(reading.line, tree.css(".p-breadcrumbs [itemprop=name]"))
@@ -285,7 +269,8 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
     return articles
 
 
-def _post(page: Page, article: LexborNode) -> Post:
+def _post(page: Page, article: LexborNode) -> tuple[str, tuple[int | None, Posted]]:
+    """A post as `ThreadPage.posts` holds it. Raises LayoutError."""
     attributes = article.attributes
     stated = attributes.get("data-content") or attributes.get("id") or ""
     post_id = stated.rpartition("post-")[2]
@@ -310,15 +295,8 @@ def _post(page: Page, article: LexborNode) -> Post:
         if shown := _NUMBER.search(attribution.text(separator="\x1f")):
             number = int(re.sub(r"\D", "", shown[1]))
         posted_at = _moment(attribution.css_first("time"))
-    return Post(
-        post_id=post_id,
-        author=author,
-        status=status,
-        number=number,
-        posted_at=posted_at,
-        text=text,
-        media=media,
-    )
+    post = Posted(author, text, media, posted_at, asks=False, verified_by=status)
+    return post_id, (number, post)
 
 
 def _written(page: Page, article: LexborNode) -> reading.Readable:
