@@ -299,6 +299,8 @@ class _Run:
                 continue
             elif not is_thread_id(entry.thread_id):
                 reason = "bad_id"
+            elif host_of(entry.url) not in self.policy.allowed_hosts:
+                reason = "other_host"
             elif _is_before(entry.posted_at, self.since):
                 reason = "older_than_since"
             if reason is not None:

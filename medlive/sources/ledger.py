@@ -52,8 +52,8 @@ class ListState:
 SkipReason = Literal[
     "older_than_since", "not_modified", "taken_down", "other_host", "bad_id"
 ]
-"""Why a listed thread was not harvested although nothing went wrong. `other_host`: it was met on a host that the source
-no longer has; `bad_id`: in an address its id would lead to another thread's page."""
+"""Why a listed thread was not harvested although nothing went wrong. `other_host`: it is on a host that is not, or no
+longer, the source's; `bad_id`: in an address its id would lead to another thread's page."""
 
 
 @dataclass(frozen=True, slots=True)

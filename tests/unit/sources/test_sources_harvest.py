@@ -419,17 +419,17 @@ async def test_a_thread_that_was_taken_down_is_not_asked_for(
 
 
 class Renaming:
-    """A site whose list and pages give its threads another id."""
+    """A site whose lists give its threads other fields."""
 
-    def __init__(self, site: Site, thread_id: str) -> None:
-        self._site, self._id = site, thread_id
+    def __init__(self, site: Site, **changes: Any) -> None:
+        self._site, self._changes = site, changes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._site, name)
 
     def parse_listing(self, page: Page) -> Listing:
         listing = self._site.parse_listing(page)
-        entries = [replace(e, thread_id=self._id) for e in listing.entries]
+        entries = [replace(e, **self._changes) for e in listing.entries]
         return replace(listing, entries=tuple(entries))
 
 
@@ -440,7 +440,7 @@ async def test_an_id_that_leads_to_another_threads_page_is_skipped(
     ledger, site = MemoryLedger(), site_for("icliniq")
     async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
         await harvest(
-            cast(Site, Renaming(site, thread_id)),
+            cast(Site, Renaming(site, thread_id=thread_id)),
             f"{served.base}/icliniq",
             fetcher.fetch,
             ledger,
@@ -450,6 +450,22 @@ async def test_an_id_that_leads_to_another_threads_page_is_skipped(
     assert {(s.thread_id, s.reason) for s in skipped} == {(thread_id, "bad_id")}
     with pytest.raises(LayoutError, match="a thread's id"):
         site.build_thread(thread_id, "http://x/", "", (), None, (), str)
+
+
+async def test_a_link_to_another_host_is_skipped(served: Communities) -> None:
+    ledger, site = MemoryLedger(), site_for("icliniq")
+    elsewhere = Renaming(site, url="https://elsewhere.example/qa/a/b")
+    async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
+        await harvest(
+            cast(Site, elsewhere),
+            f"{served.base}/icliniq",
+            fetcher.fetch,
+            ledger,
+            anonymise=str,
+        )
+    skipped = [s for e in ledger.events if isinstance(e, Listed) for s in e.skipped]
+    assert {s.reason for s in skipped} == {"other_host"}
+    assert not any(isinstance(e, HarvestProblem) for e in ledger.events)
 
 
 async def test_a_list_that_fits_no_layout_ends_the_source_and_its_page_is_kept(
