@@ -52,8 +52,12 @@ def run(arguments: list[str]) -> int:
 def _report(error: Exception) -> int:
     """Log the error for the user; the exit status."""
     from medlive import logs
-    from medlive.errors import MedliveError, describe
+    from medlive.errors import NO_SPACE, DiskFull, MedliveError, describe
 
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        where = error.filename or "a file"
+        hint = "make room and run this again"
+        error = DiskFull(f"no space is left for {where}", hint=hint)
     if isinstance(error, MedliveError):
         logs.report_error(error.message, error.hint)
         return error.exit_status

@@ -4,6 +4,7 @@ A docstring is the class's default message. Stages raise these and never let a d
 exception through: `raise ... from exc`.
 """
 
+import errno
 from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +13,10 @@ from medlive.guard.redaction import hide_secrets
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The system's errors for a full disk, a quota, a limit on file sizes."""
 
 
 class MedliveError(Exception):

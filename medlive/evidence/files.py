@@ -1,6 +1,5 @@
 """Files that are complete or absent, and a full disk as an error of its own."""
 
-import errno
 import os
 import secrets
 import time
@@ -9,10 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from medlive.errors import DiskFull
-
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""A full disk, a quota, a limit on file sizes."""
+from medlive.errors import NO_SPACE, DiskFull
 
 
 @contextmanager
@@ -21,7 +17,7 @@ def room_for(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        if exc.errno not in DISK_FULL:
+        if exc.errno not in NO_SPACE:
             raise
         raise DiskFull(
             f"{place} could not be written: {exc.strerror}",

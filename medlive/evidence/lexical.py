@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from medlive.errors import (
+    NO_SPACE,
     EvidenceUnavailable,
     IndexCorrupt,
     IndexOutdated,
     MissingExtra,
 )
 from medlive.evidence.corpora.parsing.text import HAN, stop_words
-from medlive.evidence.files import DISK_FULL
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import PassageStore
 from medlive.integrity.digest import digest_json
@@ -204,7 +204,7 @@ def index_passages(folder: Path, passages: Iterable[Passage]) -> Iterator[Passag
         writer.wait_merging_threads()
     except ValueError as exc:
         # The engine reports a full disk in words only.
-        for number in DISK_FULL:
+        for number in NO_SPACE:
             if f"os error {number})" in str(exc) or os.strerror(number) in str(exc):
                 raise OSError(number, os.strerror(number)) from exc
         raise

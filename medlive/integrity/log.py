@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic_core import from_json
 
-from medlive.errors import BadInput, DiskFull
+from medlive.errors import NO_SPACE, BadInput, DiskFull
 from medlive.guard.bounds import LOG_LINE_BYTES, RUN_FILE_BYTES
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import TooLong, read_small
@@ -178,7 +178,7 @@ def writing(path: Path) -> Iterator[None]:
             f"{path} cannot be written: {exc.message}", hint="remove what lies there"
         ) from exc
     except OSError as exc:
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if exc.errno in NO_SPACE:
             hint = "make room and run this again"
             raise DiskFull(f"no space is left for {path}", hint=hint) from exc
         raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc

@@ -1,6 +1,5 @@
 """Places to publish to: the protocol that `publish` needs, and a folder that implements it."""
 
-import errno
 import hashlib
 import io
 import os
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from medlive.errors import CheckFailed, DiskFull, UsageError
+from medlive.errors import NO_SPACE, CheckFailed, DiskFull, UsageError
 from medlive.integrity.folder import sha256, sync
 from medlive.integrity.lock import exclusive
 from medlive.integrity.paths import (
@@ -220,7 +219,7 @@ class FolderTarget:
                 hint="published files are plain ones: remove what lies there",
             ) from exc
         except OSError as exc:
-            if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            if exc.errno in NO_SPACE:
                 raise DiskFull(
                     f"{self.where} cannot be {done}: {exc.strerror}",
                     hint="make room and publish again: files that were published are not sent twice",

@@ -129,7 +129,8 @@ def readable(
         if isinstance(item, str):
             out.append(item)
         elif item.is_text_node:
-            out.append(_written(item, keeps_lines))
+            text = item.text_content or ""
+            out.append(text if keeps_lines else text.replace("\n", " "))
         elif item.is_element_node:
             name, own_classes = item.tag or "", set(classes(item))
             is_skipped = not skip_classes.isdisjoint(own_classes)
@@ -140,11 +141,6 @@ def readable(
             if not (is_silent or name in _VOID):
                 left += _inside(item, keeps_lines or name == "pre")
     return Readable(_tidy("".join(out)), tuple(media))
-
-
-def _written(node: LexborNode, keeps_lines: bool) -> str:
-    text = node.text_content or ""
-    return text if keeps_lines else text.replace("\n", " ")
 
 
 def _gap(name: str, *, is_silent: bool) -> str:

@@ -88,37 +88,12 @@ def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
     if failed:
         state = f"{len(failed)} of {len(verdicts)} failed"
     title = f"Filters: {state}"
-    names = ("rule", "reason", "evidence")
-    yield table_of(failed, names, title) if failed else title
+    columns = ("rule", "reason", "evidence")
+    yield table_of(failed, columns, title) if failed else title
     if parked := record["parked"]:
         searched = f"{parked['libraries']} libraries were searched since"
         yield f"Parked since {parked['since'][:10]}; {searched}"
-    tables: list[Table] = [
-        ("Overruled", record["overruled"], ("overruled", "reason", "decided_by"))
-    ]
-    if curation := record["curation"]:
-        tables += _curation_tables(curation, record["decided"])
-    if record["proof"]:
-        tables += _proof_tables(record["proof"], record["case"])
-    if len(record["decisions"]) > 1:
-        title = "Decisions, the latest first (--decision N shows one)"
-        tables.append(
-            (
-                title,
-                record["decisions"],
-                ("number", "at", "outcome", "stage", "reason", "attempt"),
-            )
-        )
-    if record["case"]:
-        tables += _case_tables(record["case"], record["criteria"])
-    tables.append(
-        (
-            "Reviews",
-            record["reviews"],
-            ("revision", "action", "element_id", "reason", "decided_by", "decided_at"),
-        )
-    )
-    for title, rows, names in tables:
+    for title, rows, names in _tables(record):
         if rows:
             yield table_of(rows, names, title)
 
@@ -134,6 +109,27 @@ def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
 
 Table = tuple[str, Sequence[Row], Sequence[str]]
 """Title, rows, and which of their values are shown."""
+
+
+def _tables(record: Row) -> Iterator[Table]:
+    yield "Overruled", record["overruled"], ("overruled", "reason", "decided_by")
+    if curation := record["curation"]:
+        yield from _curation_tables(curation, record["decided"])
+    if record["proof"]:
+        yield from _proof_tables(record["proof"], record["case"])
+    if len(record["decisions"]) > 1:
+        yield (
+            "Decisions, the latest first (--decision N shows one)",
+            record["decisions"],
+            ("number", "at", "outcome", "stage", "reason", "attempt"),
+        )
+    if record["case"]:
+        yield from _case_tables(record["case"], record["criteria"])
+    yield (
+        "Reviews",
+        record["reviews"],
+        ("revision", "action", "element_id", "reason", "decided_by", "decided_at"),
+    )
 
 
 def _facts(title: str, record: Row) -> Table:

@@ -5,7 +5,6 @@ a wrong configuration) is given back, and its queue is paused: no further job of
 let through. When one gets on the pause ends; otherwise the wait doubles. A state is logged when it begins and ends.
 """
 
-import errno
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 
 from medlive.clock import now
 from medlive.errors import (
+    NO_SPACE,
     CircuitOpen,
     ConfigError,
     DatabaseFull,
@@ -33,7 +33,6 @@ NEVER = float("inf")
 
 _log = logging.getLogger(__name__)
 _SURROUNDINGS = (BudgetSpent, ConfigError, MissingExtra, ServiceUnavailable)
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 
 def find_obstacle(error: BaseException) -> MedliveError | None:
@@ -41,7 +40,7 @@ def find_obstacle(error: BaseException) -> MedliveError | None:
 
     A lost database is no obstacle: its jobs are given back, and the worker begins again when it is back.
     """
-    if isinstance(error, OSError) and error.errno in _NO_SPACE:
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
         return DiskFull(
             f"no space is left on this machine: {error.filename or error.strerror}"
         )

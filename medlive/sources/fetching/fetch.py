@@ -237,21 +237,20 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 except FetchError as error:
                     if error.reason is None:
                         raise
-                    failure = error
+                    failure, reason = error, error.reason
                 else:
                     status = response.status
                     if status < 500 and status not in (408, 429):
                         host.failures = 0
                         return response
-                    kind = FetchReason.SERVER_ERROR
+                    reason = FetchReason.SERVER_ERROR
                     if status == 429:
-                        kind = FetchReason.RATE_LIMITED
-                    failure = _failed(response.url, kind, f"status {status}", status)
+                        reason = FetchReason.RATE_LIMITED
+                    failure = _failed(response.url, reason, f"status {status}", status)
                     after = response.headers.get("retry-after", "")
                     free_at = asyncio.get_running_loop().time()
                     free_at += parse_retry_after(after) or 0.0
                     host.next_at = max(host.next_at, free_at)
-            reason = failure.reason or FetchReason.HTTP_STATUS
             failures[reason] += 1
             if not self._may_retry(reason, failures, request):
                 # A host that failed too many pages in a row is given up; a failure of the page alone shows it alive.

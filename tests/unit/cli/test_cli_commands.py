@@ -1,5 +1,6 @@
 """Every command answers to --help, and every error becomes a message and an exit status."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -279,6 +280,14 @@ def test_a_file_of_another_user_is_named_with_what_to_do(
     shown = capfd.readouterr().err
     assert "error: /var/lib/medlive/handle.key: Permission denied" in shown
     assert "run medlive as the user who owns it" in shown
+
+
+def test_a_disk_that_is_full_is_no_fault_of_medlive(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "/srv/site/index.html")
+    assert _report(full) == 3
+    assert "no space is left for /srv/site/index.html" in capfd.readouterr().err
 
 
 def test_a_fault_of_medlive_shows_its_trace_only_to_those_who_ask(
