@@ -78,7 +78,6 @@ def list_key(request: PageRequest) -> str:
 
 async def harvest(
     site: Site,
-    base_url: str,
     fetch: Fetch,
     ledger: Ledger,
     *,
@@ -95,19 +94,18 @@ async def harvest(
     Threads opened before `since` (aware) are skipped, and a list ends where a page is older than this or than what
     earlier runs saw. At most `limit` threads are read, `concurrency` at a time.
     """
-    policy = FetchPolicy.of(site, base_url)
     run = _Run(
         site=site,
         fetch=fetch,
         ledger=ledger,
-        policy=policy,
+        policy=FetchPolicy.of(site),
         anonymise=anonymise,
         since=since,
         limit=limit,
         queue=asyncio.Queue(2 * concurrency),
     )
     tasks = [asyncio.create_task(run.work()) for _ in range(concurrency)]
-    tasks.append(asyncio.create_task(run.find(base_url, concurrency)))
+    tasks.append(asyncio.create_task(run.find(concurrency)))
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -144,10 +142,10 @@ class _Run:
     gone: set[str] = field(default_factory=set)
     """Addresses that were answered with 404 or 410."""
 
-    async def find(self, base_url: str, workers: int) -> None:
+    async def find(self, workers: int) -> None:
         """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
         await self._enqueue(await self.ledger.left_over(), "left over")
-        for first in self.site.listing_requests(base_url):
+        for first in self.site.listing_requests(self.site.settings.base_url):
             if not self._stopped():
                 await self._follow(first)
         if not self._stopped() and not self.lists_missing and self.since is None:

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from medlive.errors import ConfigError, MedliveError
+from medlive.errors import MedliveError
 from medlive.threads.model import Message, Role, Thread, is_thread_id
 
 Anonymiser = Callable[[str], str]
@@ -253,7 +253,7 @@ class SourceSettings(BaseModel):
         parts = urlsplit(value)
         if (
             parts.scheme not in ("http", "https")
-            or not parts.hostname
+            or not host_of(value)
             or parts.query
             or parts.fragment
         ):
@@ -369,18 +369,6 @@ def host_of(url: str) -> str:
     if port is None or port == {"http": 80, "https": 443}.get(parts.scheme):
         return host
     return f"{host}:{port}"
-
-
-def allowed_hosts(site: Site, base_url: str) -> frozenset[str]:
-    """The hosts that a harvest from `base_url` may ask. Raises ConfigError for a base without host.
-
-    Against the community itself its own hosts; against any other server (a demonstration, a mirror) that server
-    alone, so that no link in its pages leads out to the real community.
-    """
-    host = host_of(base_url)
-    if not host:
-        raise ConfigError(f"{base_url!r} is not a base address: it has no host")
-    return site.allowed_hosts if host in site.allowed_hosts else frozenset({host})
 
 
 def link(page: Page, href: str | None) -> str | None:

@@ -128,7 +128,6 @@ async def harvest_source(
                     try:
                         end = await harvest(
                             site,
-                            site.settings.base_url,
                             fetcher.fetch,
                             ledger,
                             anonymise=anonymise,

@@ -124,9 +124,7 @@ async def check_page(
     key = handle_key(settings)
     if body is None:
         async with Fetcher(fetch_settings(settings)) as fetcher:
-            page: Page = await fetcher.fetch(
-                url, FetchPolicy.of(site, site.settings.base_url)
-            )
+            page: Page = await fetcher.fetch(url, FetchPolicy.of(site))
     else:
         page = Page(url, body, "text/html")
     thread = site.parse_first_page(page, lambda handle: keyed_handle(handle, key))

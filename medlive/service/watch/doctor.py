@@ -298,16 +298,14 @@ async def examine_sites(settings: Settings) -> Diagnoses:
     async with Fetcher(fetch_settings(settings)) as fetcher:
         for name, overrides in select_sources(settings, []).items():
             site, subject = build_site(name, overrides), f"site {name}"
-            base_url = site.settings.base_url
-            policy = FetchPolicy.of(site, base_url)
             table = f"[sources.{name}] in sources.toml"
-            lists = site.listing_requests(base_url)
+            lists = site.listing_requests(site.settings.base_url)
             if not lists:
                 step = f"set boards under {table}"
                 yield Diagnosis("bad", "it has no list to read", step, subject)
                 continue
             try:
-                robots = await fetcher.robots_of(lists[0].url, policy)
+                robots = await fetcher.robots_of(lists[0].url, FetchPolicy.of(site))
             except MedliveError as exc:
                 step = exc.hint or "medlive source check tries one page"
                 yield Diagnosis("bad", exc.message, step, subject)

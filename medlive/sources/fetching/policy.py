@@ -18,7 +18,7 @@ from medlive.guard.bounds import (
     REDIRECTS,
     RETRY_AFTER_S,
 )
-from medlive.sources.source import ProblemKind, Site, SourceError, allowed_hosts
+from medlive.sources.source import ProblemKind, Site, SourceError, host_of
 
 PRODUCT = "medlive"
 """The name by which a robots.txt addresses this program."""
@@ -139,14 +139,16 @@ class FetchPolicy:
     stop_statuses: frozenset[int] = frozenset({403})
 
     @classmethod
-    def of(cls, site: Site, base_url: str) -> Self:
-        """How `site` is fetched from `base_url`. Raises ConfigError for a base without host."""
+    def of(cls, site: Site) -> Self:
+        """How a site is fetched from its base address.
+
+        Of the community itself its own hosts may be asked; of any other server (a demonstration, a mirror) that
+        server alone, so that no link in its pages leads out to the real community.
+        """
         settings = site.settings
-        return cls(
-            allowed_hosts(site, base_url),
-            settings.min_interval_s,
-            settings.stop_statuses,
-        )
+        host = host_of(settings.base_url)
+        hosts = site.allowed_hosts if host in site.allowed_hosts else frozenset({host})
+        return cls(hosts, settings.min_interval_s, settings.stop_statuses)
 
 
 class RobotsState(StrEnum):
@@ -214,14 +216,5 @@ def read_robots(
         detail = "robots.txt was answered with a page of markup"
     elif pause > _MAX_INTERVAL_S:
         detail = f"robots.txt asks for {pause:g} s between requests, too slow to read the source"
-    if detail:
-        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, body, detail)
-    return Robots(
-        host,
-        RobotsState.RULES,
-        fetched_at,
-        status,
-        body,
-        rules=rules,
-        interval_s=pause,
-    )
+    state = RobotsState.UNREADABLE if detail else RobotsState.RULES
+    return Robots(host, state, fetched_at, status, body, detail, rules, pause)

@@ -61,7 +61,6 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
         ledger = MemoryLedger()
         end = await harvest(
             adapter,
-            base,
             fetcher.fetch,
             ledger,
             anonymise=lambda handle: f"hash of {handle}",
@@ -82,7 +81,7 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
             for event in harvested.values()
         }
         again = MemoryLedger(known=known)
-        await harvest(adapter, base, fetcher.fetch, again, anonymise=str)
+        await harvest(adapter, fetcher.fetch, again, anonymise=str)
         unchanged = {
             e.thread_id
             for e in again.events

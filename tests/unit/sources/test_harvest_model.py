@@ -236,7 +236,7 @@ def one_week(
     for kill in kills if abandoned else [*kills, None]:
         ledger.die_after = None if kill is None else len(ledger.events) + kill
         try:
-            end = asyncio.run(harvest(Board(), BASE, host.fetch, ledger, anonymise=str))
+            end = asyncio.run(harvest(Board(), host.fetch, ledger, anonymise=str))
         except Killed:
             continue
         assert end == "complete"

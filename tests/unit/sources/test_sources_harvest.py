@@ -15,7 +15,12 @@ from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.guard.bounds import LIST_PAGES
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.policy import FetchError, FetchReason, FetchSettings
+from medlive.sources.fetching.policy import (
+    FetchError,
+    FetchPolicy,
+    FetchReason,
+    FetchSettings,
+)
 from medlive.sources.harvest import LAYOUT_STREAK, harvest
 from medlive.sources.ledger import (
     FetchedPage,
@@ -36,7 +41,6 @@ from medlive.sources.source import (
     Page,
     ProblemKind,
     Site,
-    allowed_hosts,
 )
 from medlive.threads.model import Thread
 from tests.support.ledger import Killed, MemoryLedger
@@ -110,12 +114,10 @@ async def served() -> AsyncIterator[Communities]:
         yield communities
 
 
-def site_for(name: str) -> Site:
-    boards = {"sdn": ["internal-medicine.41"]}
-    return build_site(
-        name,
-        {"min_interval_s": 0, **({"boards": boards[name]} if name in boards else {})},
-    )
+def site_for(served: Communities, name: str) -> Site:
+    boards = {"boards": ["internal-medicine.41"]} if name == "sdn" else {}
+    base = {"base_url": f"{served.base}/{name}", "min_interval_s": 0}
+    return build_site(name, base | boards)
 
 
 async def run(
@@ -129,8 +131,7 @@ async def run(
     settings = FetchSettings(allow_loopback=True, retries={})
     async with Fetcher(settings) as fetcher:
         await harvest(
-            site_for(name),
-            f"{served.base}/{name}",
+            site_for(served, name),
             fetcher.fetch,
             ledger,
             anonymise=lambda a: "h" + a,
@@ -223,7 +224,7 @@ async def test_a_host_that_is_down_ends_the_source_and_the_thread_waits(
         FetchSettings(allow_loopback=True, retries={}, max_host_failures=1)
     ) as fetcher:
         end = await harvest(
-            site_for("sdn"), f"{served.base}/sdn", fetcher.fetch, ledger, anonymise=str
+            site_for(served, "sdn"), fetcher.fetch, ledger, anonymise=str
         )
     assert end == "given_up"
     problems = [
@@ -437,11 +438,10 @@ class Renaming:
 async def test_an_id_that_leads_to_another_threads_page_is_skipped(
     served: Communities, thread_id: str
 ) -> None:
-    ledger, site = MemoryLedger(), site_for("icliniq")
+    ledger, site = MemoryLedger(), site_for(served, "icliniq")
     async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
         await harvest(
             cast(Site, Renaming(site, thread_id=thread_id)),
-            f"{served.base}/icliniq",
             fetcher.fetch,
             ledger,
             anonymise=str,
@@ -453,12 +453,11 @@ async def test_an_id_that_leads_to_another_threads_page_is_skipped(
 
 
 async def test_a_link_to_another_host_is_skipped(served: Communities) -> None:
-    ledger, site = MemoryLedger(), site_for("icliniq")
+    ledger, site = MemoryLedger(), site_for(served, "icliniq")
     elsewhere = Renaming(site, url="https://elsewhere.example/qa/a/b")
     async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
         await harvest(
             cast(Site, elsewhere),
-            f"{served.base}/icliniq",
             fetcher.fetch,
             ledger,
             anonymise=str,
@@ -502,8 +501,7 @@ async def test_an_adapter_s_own_fault_is_a_problem_and_its_page_is_kept(
     ledger = MemoryLedger()
     async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
         end = await harvest(
-            cast(Site, Broken(site_for("icliniq"))),
-            f"{served.base}/icliniq",
+            cast(Site, Broken(site_for(served, "icliniq"))),
             fetcher.fetch,
             ledger,
             anonymise=str,
@@ -583,8 +581,7 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
     first = f"{served.base}/icliniq/qa?page=1"
     ledger = Ids(lists={first: ListState(read_by=1)})
     await harvest(
-        site_for("icliniq"),
-        f"{served.base}/icliniq",
+        site_for(served, "icliniq"),
         Endless().fetch,
         ledger,
         anonymise=str,
@@ -593,8 +590,7 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
     asked.clear()
     ledger = Ids()
     await harvest(
-        site_for("icliniq"),
-        f"{served.base}/icliniq",
+        site_for(served, "icliniq"),
         Endless().fetch,
         ledger,
         anonymise=str,
@@ -611,10 +607,9 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
 @pytest.mark.parametrize("name", sorted(SITES))
 def test_another_server_is_asked_alone(name: str) -> None:
     site = build_site(name)
-    assert allowed_hosts(site, site.settings.base_url) == site.allowed_hosts
-    assert allowed_hosts(site, "http://127.0.0.1:8123/x") == {"127.0.0.1:8123"}
-    with pytest.raises(ConfigError):
-        allowed_hosts(site, "nowhere")
+    assert FetchPolicy.of(site).allowed_hosts == site.allowed_hosts
+    mirror = build_site(name, {"base_url": "http://127.0.0.1:8123/x"})
+    assert FetchPolicy.of(mirror).allowed_hosts == {"127.0.0.1:8123"}
 
 
 def test_settings_that_do_not_fit_are_told() -> None:
@@ -622,6 +617,8 @@ def test_settings_that_do_not_fit_are_told() -> None:
         build_site("unknown")
     for wrong in (
         {"base_url": "ftp://x"},
+        {"base_url": "nowhere"},
+        {"base_url": "https://x:99999"},
         {"base_url": "https://a:b@x"},
         {"min_interval_s": -1},
         {"nonsense": 1},
