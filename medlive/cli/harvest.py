@@ -55,14 +55,13 @@ from medlive.service.harvest.sources import (
     source_health,
 )
 from medlive.sources.files import ImportProblem
-from medlive.sources.registry import build_site
-from medlive.sources.source import LayoutError, NotAThread
+from medlive.sources.source import LayoutError, NotAThread, Site
 
 app = Commands()
 SourcesArgument = Annotated[
     list[str] | None, Argument(help="The communities; default: all.")
 ]
-Wanted = Mapping[str, Mapping[str, Any]]
+Wanted = Mapping[str, Site]
 SHOWN_PROBLEMS = 20
 COLUMNS = (
     "pages",
@@ -160,8 +159,7 @@ def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
     agent = fetch_settings(settings).user_agent
     plan = []
     for name, would in zip(wanted, with_database(look), strict=True):
-        site = build_site(name, wanted[name])
-        requests = site.listing_requests(site.settings.base_url)
+        requests = wanted[name].listing_requests(wanted[name].settings.base_url)
         lists = [request.url for request in requests]
         plan.append(
             {"source": name, "would": would, "user_agent": agent, "lists": lists}
@@ -182,11 +180,9 @@ async def _harvest(
             tick(sum(total.values()))
 
         work = []
-        for name, overrides in wanted.items():
+        for name, site in wanted.items():
             own = partial(count, name)
-            work.append(
-                harvest_source(database, settings, name, overrides, **how, tick=own)
-            )
+            work.append(harvest_source(database, settings, site, **how, tick=own))
         ended = await asyncio.gather(*work, return_exceptions=True)
     done, broken = [], []
     for name, result in zip(wanted, ended, strict=True):
@@ -265,8 +261,8 @@ def import_(
 def list_() -> Result:
     """List the communities with their address and boards."""
     value, rows = {}, []
-    for name, overrides in select_sources(read_settings(), []).items():
-        settings = build_site(name, overrides).settings
+    for name, site in select_sources(read_settings(), []).items():
+        settings = site.settings
         value[name] = settings.model_dump(mode="json")
         boards = ", ".join(settings.boards) or "all"
         rows.append([name, settings.base_url, boards, settings.min_interval_s])

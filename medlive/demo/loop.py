@@ -49,6 +49,7 @@ from medlive.service.release.freeze import FreezeResult, freeze
 from medlive.service.wiring import CURATION_ROLES
 from medlive.site.read import BUNDLES
 from medlive.snapshot.verify.run import verify_snapshot
+from medlive.sources.registry import build_site
 
 MARK = "demo-home"
 """The file that says that a home is the demo's."""
@@ -197,17 +198,16 @@ async def _harvest(settings: Settings) -> list[HarvestResult]:
         serve_communities(load_sample_threads()) as communities,
         open_database(settings) as database,
     ):
-        for site, community in communities.items():
+        for name, community in communities.items():
             # The front list of iCliniq has every topic.
-            boards = () if site == "icliniq" else community.boards
+            boards = () if name == "icliniq" else community.boards
             place = {
                 "base_url": community.base_url,
                 "boards": boards,
                 "min_interval_s": 0.0,
             }
-            harvested.append(
-                await harvest_source(database, settings, site, place, again=True)
-            )
+            site = build_site(name, place)
+            harvested.append(await harvest_source(database, settings, site, again=True))
     return harvested
 
 

@@ -20,6 +20,7 @@ from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.reparse import ReparseResult, reparse_source
 from medlive.sources.fetching.fetch import Fetcher
+from medlive.sources.registry import build_site
 from medlive.sources.sites.sdn import Sdn
 from medlive.sources.source import LayoutError, Page
 from medlive.threads.model import Thread
@@ -76,7 +77,9 @@ async def harvested(
         overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
         with monkeypatch.context() as patched:
             patched.setattr(Sdn, "parse_thread", _broken)
-            done = await harvest_source(database, settings, "sdn", overrides)
+            done = await harvest_source(
+                database, settings, build_site("sdn", overrides)
+            )
     assert (done.counts["new"], done.counts["layout"], done.counts["fault"]) == (
         2,
         1,

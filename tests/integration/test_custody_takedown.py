@@ -42,6 +42,7 @@ from medlive.service.release.freeze import freeze
 from medlive.service.release.withdraw import reinstate
 from medlive.snapshot.errata import load_errata
 from medlive.sources.archive import pages
+from medlive.sources.registry import build_site
 from tests.support.custody import (
     harvest,
     samples,
@@ -559,7 +560,7 @@ async def test_pages_of_other_threads_that_link_to_it_lose_their_bytes_and_nothi
     )
     async with serve_forum(forum):
         overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
-        await harvest_source(database, settings, "sdn", overrides)
+        await harvest_source(database, settings, build_site("sdn", overrides))
     done = await take_down(database, settings, "sdn", "5001", "asked")
     # The list and the page of 5002; 50010, whose address begins alike, is another thread.
     assert done.counts["pages_showing_it"] == 2

@@ -13,6 +13,7 @@ from medlive.db.session import Database
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import SampleThread, load_sample_threads
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
+from medlive.sources.registry import build_site
 
 
 def settings_of(database_url: str, home: Path, **more: Any) -> Settings:
@@ -43,7 +44,8 @@ async def harvest(
             "boards": communities[site].boards,
             "min_interval_s": 0.0,
         }
-        return await harvest_source(database, settings, site, overrides, again=True)
+        built = build_site(site, overrides)
+        return await harvest_source(database, settings, built, again=True)
 
 
 def words_of(thread: SampleThread) -> list[str]:

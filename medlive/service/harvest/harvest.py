@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from medlive.clock import iso_week, now
 from medlive.config import Settings
@@ -31,8 +30,7 @@ from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.files import ImportedThread, ImportProblem, read_threads
 from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import HarvestProblem
-from medlive.sources.registry import build_site
-from medlive.sources.source import REFUSALS
+from medlive.sources.source import REFUSALS, Site
 from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
@@ -67,8 +65,7 @@ class HarvestResult:
 async def harvest_source(
     database: Database,
     settings: Settings,
-    source: str,
-    overrides: Mapping[str, Any],
+    site: Site,
     *,
     week: str | None = None,
     since: datetime | None = None,
@@ -82,8 +79,8 @@ async def harvest_source(
     only with `again`. Raises DatabaseUnavailable and ArchiveDamaged; the next
     call resumes the run. Raises also ConfigError, and UsageError for a source that is switched off.
     """
+    source = site.name
     done = HarvestResult(source, week or iso_week(now()))
-    site = build_site(source, overrides)
     if not site.settings.enabled:
         raise UsageError(
             f"{source} is switched off",

@@ -16,7 +16,7 @@ from medlive.instance.loading import validate_section
 from medlive.sources.drift import Compared
 from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
 from medlive.sources.registry import build_site, known_sites
-from medlive.sources.source import Page
+from medlive.sources.source import Page, Site
 
 STALE_AFTER = timedelta(days=8)
 """A week, and a day for a harvest that takes long or is retried."""
@@ -27,10 +27,8 @@ def fetch_settings(settings: Settings) -> FetchSettings:
     return validate_section(FetchSettings, "harvest", settings.harvest)
 
 
-def select_sources(
-    settings: Settings, names: Sequence[str]
-) -> dict[str, Mapping[str, Any]]:
-    """Source → its configured settings, for those named or for all that are enabled.
+def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Site]:
+    """Source → its adapter as configured, for those named or for all that are enabled.
 
     Raises UsageError for an unknown name, ConfigError for configured sources and settings that do not exist.
     """
@@ -42,11 +40,10 @@ def select_sources(
     for name in settings.sources:
         if name not in sites:
             raise ConfigError(f"[sources.{name}]: unknown source", hint=known)
-    enabled = []
-    for name in sites:
-        if build_site(name, settings.sources.get(name)).settings.enabled:
-            enabled.append(name)
-    return {name: settings.sources.get(name, {}) for name in names or enabled}
+    built = {name: build_site(name, settings.sources.get(name)) for name in sites}
+    if names:
+        return {name: built[name] for name in names}
+    return {name: site for name, site in built.items() if site.settings.enabled}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,7 @@ async def check_page(
     from medlive.service.database import handle_key
     from medlive.sources.fetching.fetch import Fetcher
 
-    site = build_site(source, select_sources(settings, [source])[source])
+    site = select_sources(settings, [source])[source]
     key = handle_key(settings)
     if body is None:
         async with Fetcher(fetch_settings(settings)) as fetcher:

@@ -322,8 +322,8 @@ async def run_step(
 async def _harvest(
     database: Database, settings: Settings, source: str, week: str
 ) -> Counts:
-    overrides = select_sources(settings, [source])[source]
-    done = await harvest_source(database, settings, source, overrides, week=week)
+    site = select_sources(settings, [source])[source]
+    done = await harvest_source(database, settings, site, week=week)
     if done.busy:
         return {steps.AGAIN: done.failed}
     counts: Counts = dict(done.counts)

@@ -293,11 +293,10 @@ async def examine_sites(settings: Settings) -> Diagnoses:
     from medlive.service.harvest.sources import fetch_settings, select_sources
     from medlive.sources.fetching.fetch import Fetcher
     from medlive.sources.fetching.policy import FetchPolicy
-    from medlive.sources.registry import build_site
 
     async with Fetcher(fetch_settings(settings)) as fetcher:
-        for name, overrides in select_sources(settings, []).items():
-            site, subject = build_site(name, overrides), f"site {name}"
+        for name, site in select_sources(settings, []).items():
+            subject = f"site {name}"
             table = f"[sources.{name}] in sources.toml"
             lists = site.listing_requests(site.settings.base_url)
             if not lists:
