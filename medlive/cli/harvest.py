@@ -112,7 +112,7 @@ def harvest(
     if not wanted:
         raise UsageError(
             "every source is switched off",
-            hint="[sources.NAME] enabled = true in sources.toml, or name a source",
+            hint="[sources.NAME] enabled = true in sources.toml",
         )
     if dry_run:
         return _describe_plan(settings, wanted, again)
@@ -140,12 +140,10 @@ def harvest(
             given_up.append(f"{name}: quarantined: {result.quarantined}")
         elif result.failed:
             given_up.append(f"{name}: {result.failed}")
-    failure: BaseException | None = None
+    failure = failed(given_up, "`medlive source check` says what its threads lack")
     if broken:
         notes += given_up
         failure = broken[-1]
-    else:
-        failure = failed(given_up, "`medlive source check` says what its threads lack")
     table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
     return Result(value, [table], notes, failure)
 

@@ -282,6 +282,15 @@ def _check_names(env: Mapping[str, str]) -> None:
             )
 
 
+def _value_of(path: Sequence[str], text: str) -> Any:
+    """A variable's value, in TOML or a text as it is; of a text's setting it stays a text, as a password of digits."""
+    value: Any = text
+    with suppress(tomllib.TOMLDecodeError):
+        value = tomllib.loads(f"value = {text}")["value"]
+    is_text = _kind_of(path) in (str, SecretStr)
+    return text if is_text and not isinstance(value, str) else value
+
+
 def _merge_environment(
     values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
 ) -> None:
@@ -303,12 +312,6 @@ def _merge_environment(
         # Compose sets variables to "" that the user left out.
         if text and variable.startswith(_PREFIX) and "__" in variable:
             *path, leaf = variable.removeprefix(_PREFIX).lower().split("__")
-            value: Any = text
-            with suppress(tomllib.TOMLDecodeError):
-                value = tomllib.loads(f"value = {text}")["value"]
-            # A password of digits is a text as well.
-            if _kind_of([*path, leaf]) in (str, SecretStr):
-                value = value if isinstance(value, str) else text
             table = values
             for part in path:
                 table = table.setdefault(part, {})
@@ -319,4 +322,5 @@ def _merge_environment(
             table.pop(leaf, None)
             above = ".".join([*path, ""])
             origins[above + leaf] = variable
+            value = _value_of([*path, leaf], text)
             _merge(table, {leaf: value}, variable, origins, above)

@@ -128,9 +128,6 @@ def readable(
         item, keeps_lines = left.pop()
         if isinstance(item, str):
             out.append(item)
-        elif item.is_text_node:
-            text = item.text_content or ""
-            out.append(text if keeps_lines else text.replace("\n", " "))
         elif item.is_element_node:
             name, own_classes = item.tag or "", set(classes(item))
             is_skipped = not skip_classes.isdisjoint(own_classes)
@@ -157,7 +154,11 @@ def _inside(node: LexborNode, keeps_lines: bool) -> list[tuple[LexborNode | str,
     if node.tag in _BLOCK:
         left.append(("\n", False))
     for child in reversed(list(node.iter(include_text=True))):
-        left.append((child, keeps_lines))
+        text = child.text_content
+        if text is None:
+            left.append((child, keeps_lines))
+        else:
+            left.append((text if keeps_lines else text.replace("\n", " "), False))
     return left
 
 
