@@ -248,6 +248,8 @@ def _database_by_parts(env: Mapping[str, str]) -> str | None:
     host, port, name, user, password, file, mode = map(env.get, DATABASE_PARTS)
     if not host:
         return None
+    if env.get("MEDLIVE_DATABASE_URL"):
+        raise ConfigError("set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both")
     if file:
         if password:
             raise ConfigError(
@@ -301,13 +303,14 @@ def _merge_environment(
     if folder := env.get("MEDLIVE_PLUGINS"):
         values["plugins"] = str(Path(folder).expanduser().absolute())
         origins["plugins"] = "MEDLIVE_PLUGINS"
-    url, by_parts = env.get("MEDLIVE_DATABASE_URL"), _database_by_parts(env)
-    if url and by_parts:
-        raise ConfigError("set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both")
-    if url or by_parts:
-        values["database_url"] = url or by_parts
-        variable = "MEDLIVE_DATABASE_URL" if url else "MEDLIVE_DATABASE_HOST"
-        origins["database_url"] = variable
+    urls = {
+        "MEDLIVE_DATABASE_URL": env.get("MEDLIVE_DATABASE_URL"),
+        "MEDLIVE_DATABASE_HOST": _database_by_parts(env),
+    }
+    for variable, url in urls.items():
+        if url:
+            values["database_url"] = url
+            origins["database_url"] = variable
     for variable, text in env.items():
         # Compose sets variables to "" that the user left out.
         if text and variable.startswith(_PREFIX) and "__" in variable:
