@@ -166,32 +166,23 @@ class _Run:
     async def _enqueue(
         self, entries: Sequence[ListEntry], origin: _Origin = "listed"
     ) -> None:
-        if origin != "listed":
-            entries = await self._on_allowed_hosts(entries)
         if not entries:
             return
         known = await self.ledger.look_up([entry.thread_id for entry in entries])
         for entry in entries:
+            thread_id = entry.thread_id
+            if host_of(entry.url) not in self.policy.allowed_hosts:
+                await self.ledger.keep(
+                    HarvestSkipped(entry.url, thread_id, "other_host")
+                )
+                continue
             if self.limit is not None and self.requested >= self.limit:
                 self.limited = True
             if self._stopped():
                 return
             self.requested += 1
-            self.in_progress.add(entry.thread_id)
-            before = known.get(entry.thread_id, _UNKNOWN)
-            await self.queue.put((entry, before, origin))
-
-    async def _on_allowed_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
-        """Keep the entries on hosts of the source, which may have moved since; the others are skipped."""
-        kept, skipped = [], []
-        for entry in entries:
-            if host_of(entry.url) in self.policy.allowed_hosts:
-                kept.append(entry)
-                continue
-            skip = HarvestSkipped(entry.url, entry.thread_id, "other_host")
-            skipped.append(skip)
-        await self.ledger.keep(*skipped)
-        return kept
+            self.in_progress.add(thread_id)
+            await self.queue.put((entry, known.get(thread_id, _UNKNOWN), origin))
 
     async def _follow(self, first: PageRequest) -> None:
         """Read a list from where this run left it to where it may stop."""
@@ -297,8 +288,6 @@ class _Run:
                 continue
             elif not is_thread_id(entry.thread_id):
                 reason = "bad_id"
-            elif host_of(entry.url) not in self.policy.allowed_hosts:
-                reason = "other_host"
             elif _is_before(entry.posted_at, self.since):
                 reason = "older_than_since"
             if reason is not None:
