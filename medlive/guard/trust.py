@@ -95,7 +95,8 @@ def _file(own: Path | None, system_file: str | None, system_folder: str | None) 
     folder = ssl.get_default_verify_paths().capath
     # OpenSSL reads a folder only when it looks for an authority, and lists none of them before.
     for path in sorted(Path(folder).iterdir()) if folder else ():
-        if _HASHED.fullmatch(path.name):
+        # A link to an authority that was removed is nothing to OpenSSL either.
+        if _HASHED.fullmatch(path.name) and path.exists():
             _load(context, path, SYSTEM_FOLDER)
     descriptor, name = tempfile.mkstemp(prefix="medlive-authorities-", suffix=".pem")
     with os.fdopen(descriptor, "w", encoding="ascii") as handle:

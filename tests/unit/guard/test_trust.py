@@ -353,6 +353,14 @@ def test_a_file_without_an_authority_is_a_wrong_setting(
         _load_and_use()
 
 
+def test_a_link_to_a_removed_authority_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "0123abcd.0").symlink_to(tmp_path / "removed.pem")
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    assert authorities_file().is_file()
+
+
 def test_a_remote_database_is_checked_or_said_to_be_in_the_clear(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
