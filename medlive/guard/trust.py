@@ -92,12 +92,13 @@ def _context(
 def _file(own: Path | None, system_file: str | None, system_folder: str | None) -> Path:
     # A context of its own: one in use lists also those that a server has sent.
     context = _context.__wrapped__(own, system_file, system_folder)
-    folder = ssl.get_default_verify_paths().capath
-    # OpenSSL reads a folder only when it looks for an authority, and lists none of them before.
-    for path in sorted(Path(folder).iterdir()) if folder else ():
-        # A link to an authority that was removed is nothing to OpenSSL either.
-        if _HASHED.fullmatch(path.name) and path.exists():
-            _load(context, path, SYSTEM_FOLDER)
+    # One or several. OpenSSL reads them only when it looks for an authority, and lists none before.
+    folders = system_folder or ssl.get_default_verify_paths().capath or ""
+    for folder in filter(os.path.isdir, folders.split(os.pathsep)):
+        for path in sorted(Path(folder).iterdir()):
+            # A link to an authority that was removed is nothing to OpenSSL either.
+            if _HASHED.fullmatch(path.name) and path.exists():
+                _load(context, path, SYSTEM_FOLDER)
     descriptor, name = tempfile.mkstemp(prefix="medlive-authorities-", suffix=".pem")
     with os.fdopen(descriptor, "w", encoding="ascii") as handle:
         for certificate in context.get_ca_certs(binary_form=True):

@@ -353,12 +353,16 @@ def test_a_file_without_an_authority_is_a_wrong_setting(
         _load_and_use()
 
 
-def test_a_link_to_a_removed_authority_stops_nothing(
+def test_every_folder_of_authorities_is_read_and_a_dead_link_in_it_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "0123abcd.0").symlink_to(tmp_path / "removed.pem")
-    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    assert authorities_file().is_file()
+    authority = Authority(tmp_path, "a folder's").file
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, target in ((first, tmp_path / "removed.pem"), (second, authority)):
+        folder.mkdir()
+        (folder / "0123abcd.0").symlink_to(target)
+    monkeypatch.setenv("SSL_CERT_DIR", f"{first}:{tmp_path / 'none'}:{second}")
+    assert authority.read_text() in authorities_file().read_text()
 
 
 def test_a_remote_database_is_checked_or_said_to_be_in_the_clear(
