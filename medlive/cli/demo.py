@@ -41,13 +41,12 @@ def demo(
         record: Record the endpoint's replies here.
         replay: Ask the endpoint only for what the shipped recording does not hold; with --record, both are kept.
     """
-    is_own = record is not None or replay
-    if live != (base_url is not None and model is not None) or (is_own and not live):
-        raise UsageError(
-            "--live needs --base-url and --model, and --record, --replay and these need --live"
-        )
+    if not live and any((base_url, model, api_key_env, record, replay)):
+        raise UsageError("an endpoint, a recording and --replay need --live")
+    if live and not (base_url and model):
+        raise UsageError("--live needs --base-url and --model")
     endpoint = None
-    if base_url is not None and model is not None:
+    if live:
         endpoint = RoleSettings(
             engine="recorded" if replay else "openai",
             recording=sample_replies_path() if replay else None,
