@@ -63,7 +63,9 @@ def _modules(folder: Path) -> tuple[ModuleType, ...]:
     if not folder.is_dir():
         raise ConfigError(f"plugins: {folder} is not a folder")
     modules = []
-    for path in (folder, *sorted(folder.glob("*.py"))):
+    # Editors leave hidden files beside a module.
+    paths = sorted(folder.glob("[!.]*.py"))
+    for path in (folder, *paths):
         status = path.stat()
         is_ours = status.st_uid in (0, os.geteuid())
         if not is_ours or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -71,7 +73,7 @@ def _modules(folder: Path) -> tuple[ModuleType, ...]:
                 f"plugins: others may write to {path}, and its code runs with medlive's rights",
                 hint="chmod go-w, and let it belong to you or to root",
             )
-    for path in sorted(folder.glob("*.py")):
+    for path in paths:
         spec = spec_from_file_location(f"medlive_plugin_{path.stem}", path)
         assert spec is not None
         assert spec.loader is not None

@@ -6,6 +6,7 @@ from medlive.cli.options import Commands
 from medlive.cli.output import Result, table_of, with_session
 from medlive.db.audit.threads import CASES
 from medlive.db.curation.cases import list_overruled
+from medlive.errors import UsageError
 
 app = Commands()
 _COLUMNS = (
@@ -29,6 +30,8 @@ def list_(which: Listed, overruled: bool = False) -> Result | None:
         overruled: Only those whose confirmed veto people overruled, with their reasons; no other filter.
     """
     if overruled:
+        if which != Listed():
+            raise UsageError("--overruled lists all such cases: no filter beside it")
         rows = with_session(list_overruled)
         names = ("case_id", "revision", "status", "query", "overruled")
         return Result({"rows": rows}, [table_of(rows, names)])

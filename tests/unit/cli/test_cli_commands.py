@@ -124,6 +124,7 @@ def test_help_of_the_whole_names_every_command(instance: Instance) -> None:
         ("week", "run", "queue", "--week", ""),
         ("jobs", "retry", "--reason", ""),
         ("thread", "list", "--since", ""),
+        ("case", "list", "--overruled", "--source", "sdn"),
         ("demo", "--model", "ours"),
         ("demo", "--api-key-env", "OURS"),
         ("demo", "--live", "--model", "ours"),

@@ -27,6 +27,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_folder_adds_an_adapter_once_it_is_named(folder: Path) -> None:
+    (folder / ".#own.py").symlink_to("an editor's lock")
     assert "own" not in known_sites()
     plugins.use_plugins(folder)
     assert "own" in known_sites()
