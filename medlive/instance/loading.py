@@ -269,6 +269,7 @@ def _database_by_parts(env: Mapping[str, str]) -> str | None:
     if password:
         caller += f":{quote(password, safe='')}"
     query = f"?sslmode={quote(mode, safe='')}" if mode else ""
+    host = f"[{host}]" if ":" in host else host
     return f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}{query}"
 
 

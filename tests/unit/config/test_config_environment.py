@@ -94,6 +94,7 @@ def test_a_variable_goes_before_a_files_database(tmp_path: Path) -> None:
         ({}, "postgresql:///file"),
         (by_url, "postgresql:///variable"),
         (by_parts, "postgresql://medlive@db:5432/medlive"),
+        ({"MEDLIVE_DATABASE_HOST": "::1"}, "postgresql://medlive@[::1]:5432/medlive"),
     ):
         url = load_settings({**environment, **variables}).settings.database_url
         assert url is not None
