@@ -42,7 +42,7 @@ class RoleSettings(_Section):
     """The endpoint up to /v1, for engine "openai"; for "recorded" it is asked for what is not recorded."""
     model: str | None = None
     """The model as the endpoint names it."""
-    # The environment variable with the key; None for an endpoint without one
+    # The environment variable with the key; None: OPENAI_API_KEY, which may be unset
     api_key_env: str | None = None
     concurrency: Calls = 32
     """Most concurrent calls; roles with the same base_url and key share the largest limit."""
