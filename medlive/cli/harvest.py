@@ -140,7 +140,8 @@ def harvest(
             given_up.append(f"{name}: quarantined: {result.quarantined}")
         elif result.failed:
             given_up.append(f"{name}: {result.failed}")
-    failure = failed(given_up, "`medlive source check` says what its threads lack")
+    hint = "`medlive source check` says what its threads lack"
+    failure: BaseException | None = failed(given_up, hint)
     if broken:
         notes += given_up
         failure = broken[-1]

@@ -1,10 +1,10 @@
 """What every room is given: the site's database and folders, and how a room is listed."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Form, Request
 
@@ -14,21 +14,14 @@ from medlive.db.tables.accounts import Role
 from medlive.grader.rated import GraderSheet
 
 
-class Evaluation(Protocol):
+class Evaluation(NamedTuple):
     """What is served of the evaluation, which is another program."""
 
-    def pages(
-        self, given_out: Mapping[str, str], checked: frozenset[str]
-    ) -> Mapping[str, bytes] | None:
-        """The files of the public site; None where they cannot be made, and the log says why.
-
-        Args:
-            given_out: Version → digest of the snapshots that are given out.
-            checked: Items whose verdicts are kept back while people check them blind.
-        """
-
-    def read_sheet(self, run: Path, judges: Sequence[str]) -> GraderSheet:
-        """A run's verdicts for people to check. Raises UsageError."""
+    pages: Callable[[Mapping[str, str], frozenset[str]], Mapping[str, bytes] | None]
+    """The files of the public site; None where they cannot be made, and the log says why. Takes the snapshots that are
+    given out, version → digest, and the items whose verdicts are kept back while people check them blind."""
+    read_sheet: Callable[[Path, Sequence[str]], GraderSheet]
+    """A run's verdicts, of these judges, for people to check. Raises UsageError."""
 
 
 @dataclass(frozen=True, slots=True)

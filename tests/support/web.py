@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 from itsdangerous import TimestampSigner
 
-from medlive.cli.served import ServedEvaluation
+from medlive.cli.served import served_evaluation
 from medlive.config import Settings
 from medlive.db import accounts
 from medlive.db.accounts import Account
@@ -35,7 +35,7 @@ def whole_site(
     database: Database, settings: Settings, snapshots: Path, preview: bool = False
 ) -> Site:
     """A site with what it shows of the evaluation, as `medlive serve` makes it."""
-    evaluation = ServedEvaluation(settings, snapshots, preview)
+    evaluation = served_evaluation(settings, snapshots, preview)
     return Site(database, settings, snapshots, preview, evaluation)
 
 

@@ -234,7 +234,7 @@ async def _open_app(
         ServiceUnavailable: while the database, its tables or an account are missing.
         ConfigError: while a key is missing.
     """
-    from medlive.cli.served import ServedEvaluation
+    from medlive.cli.served import served_evaluation
     from medlive.service.watch.metrics import read_metrics
     from medlive.web.accounts.access import check_exposure
     from medlive.web.app import ROOMS, build_app
@@ -249,7 +249,7 @@ async def _open_app(
             public = part == "public"
             rooms = [room for room in ROOMS if part == "all" or room.public is public]
         snapshots = snapshots_path(settings)
-        evaluation = ServedEvaluation(settings, snapshots, preview)
+        evaluation = served_evaluation(settings, snapshots, preview)
         site = Site(database, settings, snapshots, preview, evaluation)
         if not all(room.public for room in rooms):
             key = instance_key(settings, "web.key", "everybody is signed out")
