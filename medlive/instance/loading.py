@@ -195,6 +195,9 @@ def describe(loaded: Loaded) -> list[tuple[str, object, str]]:
         settings["database_url"] = mask_url(url.get_secret_value())
     rows = []
     for name, value in sorted(dotted(settings), key=lambda row: row[0]):
+        if isinstance(value, str):
+            # A header's name may say that its value is a secret.
+            value = hide_secrets(f"{name}={value}").removeprefix(f"{name}=")
         rows.append((name, value, loaded.origins.get(name, "default")))
     return rows
 

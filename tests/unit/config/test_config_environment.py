@@ -141,3 +141,20 @@ def test_a_misspelt_setting_of_an_optional_table_names_the_nearest(
     with pytest.raises(ConfigError) as refused:
         load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
     assert refused.value.hint == "is web.oidc.scope meant?"
+
+
+def test_a_header_s_secret_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text(
+        "[roles.grader]\nkey_header = 'api-key'\napi_key_env = 'THE_KEY'\n"
+        "headers = {Authorization = 'Bearer 0123456789', api-key = 'abcdefgh', X-Team = 'ours'}\n"
+    )
+    loaded = load_settings(
+        {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)}
+    )
+    shown = {name: value for name, value, _ in describe(loaded)}
+    role = "roles.grader"
+    assert shown[f"{role}.headers.Authorization"] == "Bearer ***"
+    assert shown[f"{role}.headers.api-key"] == "***"
+    assert shown[f"{role}.headers.X-Team"] == "ours"
+    assert shown[f"{role}.api_key_env"] == "THE_KEY"
+    assert shown[f"{role}.key_header"] == "api-key"
