@@ -130,7 +130,7 @@ def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def echo(value: object = "") -> None:
+def echo(value: object) -> None:
     """A line on stdout: no text in it moves the cursor or begins another line."""
     sys.stdout.write(printable(str(value)) + "\n")
 

@@ -143,10 +143,10 @@ class LogWriter:
         self._size += len(data)
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
-    """The first names for a message, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+def some(names: Sequence[str]) -> str:
+    """The first five names for a message, and how many more there are."""
+    more = len(names) - 5
+    return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")
 
 
 def read_bytes(path: Path) -> bytes:

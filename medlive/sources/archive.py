@@ -13,7 +13,7 @@ import os
 import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.client import responses
 from math import inf
@@ -63,8 +63,8 @@ class ArchiveDamaged(MedliveError):
         )
 
 
-class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
-    """Writes one archive file; a context manager. One file has one writer, used by one thread at a time."""
+class ArchiveWriter:
+    """Writes one archive file until it is closed. One file has one writer, used by one thread at a time."""
 
     def __init__(
         self,
@@ -91,9 +91,6 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
             raise
         self.size = self._file.tell()
         """Bytes that are safely on the disk; `seal` cuts off what is behind them after a kill."""
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def append(self, pages: Sequence[Fetched]) -> list[Place]:
         """Store pages and flush them to the disk; return their places.

@@ -149,7 +149,7 @@ def check() -> Result:
             shown.append(table_of(failed, reasons, "Failed jobs"))
         failure = None
         if lost:
-            threads = counted(lost, "thread", "threads")
+            threads = counted(lost, "thread")
             failure = CheckFailed(f"{threads} waited without a job: queued again")
         return Result(
             {"queued_again": lost, "waits": waits, "failed": failed},

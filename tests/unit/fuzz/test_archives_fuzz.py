@@ -5,6 +5,7 @@ import io
 import os
 import tarfile
 import zipfile
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -266,7 +267,9 @@ def warc_of(folder: Path) -> bytes:
         fetched_at=AT,
         form=(("page", "1"),),
     )
-    with ArchiveWriter(path, software="test", operator=None, created_at=AT) as writer:
+    with closing(
+        ArchiveWriter(path, software="test", operator=None, created_at=AT)
+    ) as writer:
         writer.append([page, form])
     data = path.read_bytes()
     path.unlink()

@@ -5,6 +5,7 @@ import gzip
 import random
 import resource
 import tracemalloc
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -42,8 +43,10 @@ def a_page(number: int = 0, **changes: object) -> Fetched:
 
 
 def written(path: Path, pages: list[Fetched]) -> list[Place]:
-    with ArchiveWriter(
-        path, software="medlive/1", operator="ops@example.org", created_at=MOMENT
+    with closing(
+        ArchiveWriter(
+            path, software="medlive/1", operator="ops@example.org", created_at=MOMENT
+        )
     ) as writer:
         places = writer.append(pages)
         assert writer.size == path.stat().st_size
@@ -207,7 +210,7 @@ def test_equal_pages_make_equal_files_and_a_file_is_never_overwritten(
 
 def test_a_page_that_cannot_be_stored_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "a.warc.gz"
-    with ArchiveWriter(path, software="medlive", operator=None) as writer:
+    with closing(ArchiveWriter(path, software="medlive", operator=None)) as writer:
         for bad in (a_page(9, status=42), a_page(9, fetched_at=datetime(2026, 1, 1))):  # noqa: DTZ001
             before = writer.size
             with pytest.raises(ValueError, match="aware time"):
@@ -224,7 +227,7 @@ def test_a_full_disk_leaves_the_file_as_it_was_and_it_can_be_closed(
 ) -> None:
     path, noise = tmp_path / "a.warc.gz", random.Random(0).randbytes(64)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with ArchiveWriter(path, software="medlive/1", operator=None) as writer:
+    with closing(ArchiveWriter(path, software="medlive/1", operator=None)) as writer:
         (place,) = writer.append([a_page()])
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (writer.size + 100, hard))
@@ -248,8 +251,8 @@ def test_a_big_page_comes_back(tmp_path: Path) -> None:
 
 def test_a_killed_write_is_cut_off_at_every_point(tmp_path: Path) -> None:
     path = tmp_path / "a.warc.gz"
-    with ArchiveWriter(
-        path, software="medlive", operator=None, created_at=MOMENT
+    with closing(
+        ArchiveWriter(path, software="medlive", operator=None, created_at=MOMENT)
     ) as writer:
         (first,) = writer.append([a_page(1, form=FORM)])
         size = writer.size
@@ -393,7 +396,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     path, target = tmp_path / "a.warc.gz", tmp_path / "b.warc.gz"
     places: list[Place] = []
     tracemalloc.start()
-    with ArchiveWriter(path, software="medlive", operator=None) as writer:
+    with closing(ArchiveWriter(path, software="medlive", operator=None)) as writer:
         for batch in range(20):
             places += writer.append(
                 [a_page(batch, body=noise.randbytes(50_000)) for _ in range(10)]
