@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from medlive.errors import ConfigError
 from medlive.guard.bounds import CONFIG_BYTES
-from medlive.integrity.folder import TooLong
 from medlive.integrity.given import open_given, read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain
 
@@ -147,7 +146,7 @@ def read_tables(
             with open_file(path) as handle:
                 text = read_to_end(handle, name, CONFIG_BYTES).decode()
             table = tomllib.loads(text)
-        except (ValueError, RecursionError, OSError, TooLong, UnsafePath) as exc:
+        except (ValueError, RecursionError, OSError, UnsafePath) as exc:
             raise ConfigError(f"{origin_of(path)} cannot be read: {exc}") from exc
         yield path, table
 

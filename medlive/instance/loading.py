@@ -102,7 +102,9 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     folder = config_folder(env)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for path, table in read_tables(folder):
+    # What is shipped in place of a missing file comes before what the folder's own files say.
+    tables = sorted(read_tables(folder), key=lambda read: read[0].parent == folder)
+    for path, table in tables:
         if "home" in table:
             raise ConfigError(
                 f"{origin_of(path)}: home is no setting of a file",

@@ -42,25 +42,14 @@ def open_endpoint(
     if settings.base_url is None or settings.model is None:
         raise ConfigError('engine "openai" needs base_url and model')
     key, price = read_key(settings.api_key_env), settings.price or price
-    same = {
-        "model",
-        "base_url",
-        "parameters",
-        "timeout_s",
-        "max_retries",
-        "concurrency",
-        "json_mode",
-        "query",
-        "headers",
-        "key_header",
-    }
+    other = {"engine", "recording", "api_key_env", "allow_unpinned", "price"}
     limiter = circuit = None
     if limiters:
         address, model = settings.base_url, settings.model
         limiter = limiters.limiter(address, key, settings.concurrency)
         circuit = limiters.circuit(address, key, model)
     return OpenAIEngine(
-        **settings.model_dump(include=same),
+        **settings.model_dump(exclude=other),
         api_key=key,
         price=price,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,

@@ -150,11 +150,11 @@ def run_steps(
                 skipped = str(skip)
             else:
                 faults.add(".", "what this step needs", str(skip))
+        except TooLong as exc:
+            faults.add(".", "files and lines within the size limits", str(exc)[:200])
         except OSError as exc:
             got = exc.strerror or str(exc)[:200]
             faults.add(str(exc.filename or "."), "a readable file", got)
-        except TooLong as exc:
-            faults.add(".", "files and lines within the size limits", str(exc)[:200])
         state: StepState = "passed"
         why = subject.note
         if skipped is not None:

@@ -80,8 +80,8 @@ class Listing:
         return frozenset(self.sizes)
 
 
-class TooLong(Exception):
-    """A file or a line is longer than anything a snapshot holds."""
+class TooLong(OSError):
+    """A file or a line is longer than anything a snapshot holds: it cannot be read, as with the system's errors."""
 
 
 def list_files(root: Path) -> Listing:
@@ -146,7 +146,7 @@ def sums_text(digests: Mapping[str, str]) -> str:
 
 
 def read_small(path: Path, max_bytes: int = SMALL_FILE_BYTES) -> bytes:
-    """Read a file whole. Raises TooLong, or OSError."""
+    """Read a file whole. Raises OSError, as TooLong."""
     with open_plain(path) as handle:
         if os.fstat(handle.fileno()).st_size > max_bytes:
             raise TooLong(f"{path.name} has more than {max_bytes} bytes")
@@ -154,7 +154,7 @@ def read_small(path: Path, max_bytes: int = SMALL_FILE_BYTES) -> bytes:
 
 
 def lines(source: Path | io.FileIO) -> Iterator[bytes]:
-    """Yield the lines of a file, with their ends, split at `\\n` alone. Raises TooLong, or OSError."""
+    """Yield the lines of a file, with their ends, split at `\\n` alone. Raises OSError, as TooLong."""
     opened = open_plain(source) if isinstance(source, Path) else source
     with io.BufferedReader(opened, 256 * 1024) as handle:
         while data := handle.readline(SNAPSHOT_LINE_BYTES):

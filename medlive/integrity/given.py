@@ -28,7 +28,7 @@ def open_given(path: Path) -> io.FileIO:
 
 
 def read_given(path: Path, most: int = GIVEN_BYTES) -> bytes:
-    """Return the bytes of a file that a user named. Raises TooLong, or OSError as `open_given`."""
+    """Return the bytes of a file that a user named. Raises OSError, as `open_given` and TooLong."""
     with open_given(path) as handle:
         return read_to_end(handle, path.name, most)
 
@@ -38,7 +38,7 @@ def read_to_end(
     name: str,
     most: int,
 ) -> bytes:
-    """Return what is left of a file. Raises TooLong, or OSError."""
+    """Return what is left of a file. Raises OSError, as TooLong."""
     data = bytearray()
     while block := handle.read(min(1 << 20, most + 1 - len(data))):
         data += block

@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from medlive.errors import NO_SPACE, BadInput, DiskFull
 from medlive.guard.bounds import LOG_LINE_BYTES, RUN_FILE_BYTES
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.folder import read_small
 from medlive.integrity.given import open_given, read_given
 from medlive.integrity.lock import exclusive
 from medlive.integrity.paths import UnsafePath, create_below, open_plain
@@ -164,8 +164,6 @@ def _read(path: Path, read: Callable[[Path], bytes]) -> bytes:
         return read(path)
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
-    except TooLong as exc:
-        raise BadInput(f"{path} cannot be read: {exc}") from exc
 
 
 @contextmanager

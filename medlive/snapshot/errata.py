@@ -19,7 +19,7 @@ from pydantic import (
 
 from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.guard.bounds import SMALL_FILE_BYTES
-from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.folder import read_small
 from medlive.integrity.given import read_given
 from medlive.integrity.log import writing
 from medlive.integrity.paths import create_below
@@ -192,8 +192,6 @@ def load_errata(
         data = read(path, SMALL_FILE_BYTES)
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
-    except TooLong as exc:
-        raise BadInput(str(exc)) from exc
     return read_errata(data, signature, str(path), public_key)
 
 

@@ -54,7 +54,9 @@ def url(
         password: Print the password, for another program.
     """
     # Other programs know no drivers.
-    address = database_url(read_settings()).replace("postgresql+psycopg:", "postgresql:")
+    address = database_url(read_settings()).replace(
+        "postgresql+psycopg:", "postgresql:"
+    )
     echo(address if password else mask_url(address))
 
 

@@ -196,6 +196,18 @@ def test_the_users_own_folder_is_read_and_a_named_one_comes_first(
     )
 
 
+def test_what_is_shipped_for_a_missing_file_overrides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "medlive.toml").write_text(
+        '[roles.screener]\nengine = "openai"\nbase_url = "http://a/v1"\nmodel = "m"\n'
+        '[schedule.harvest]\nweekday = "fri"\nhour = 7\n'
+    )
+    environment = {"MEDLIVE_HOME": str(tmp_path), "MEDLIVE_CONFIG": str(tmp_path)}
+    loaded = load_settings(environment)
+    assert loaded.settings.roles.screener.engine == "openai"
+    assert loaded.settings.schedule.harvest.hour == 7
+    assert loaded.origins["roles.screener.engine"] == str(tmp_path / "medlive.toml")
+
+
 @pytest.mark.parametrize("installed", [False, True])
 def test_a_clone_is_known_by_the_code_that_runs(
     tmp_path: Path, installed: bool
