@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -290,11 +290,19 @@ def power(
 
     Raises:
         CheckFailed: If the runs' scores would mislead, and `allow` does not override why.
-        UsageError: If the points are not from 0.01 to 100, the runs' scores show no spread, power and alpha are not
-            in (0, 1), or power is not above alpha.
+        UsageError: If a number is beyond what the command takes, the runs' scores show no spread, power and alpha are
+            not in (0, 1), or power is not above alpha.
     """
-    if not 0.01 <= points <= 100:
-        raise UsageError(f"points: expected a number from 0.01 to 100, got {points}")
+    for name, number, least, most in (
+        ("points", points, 0.01, 100),
+        ("correlation", correlation, -1, 0.99),
+        ("models", models, 2, 10_000),
+        ("before", 2 if before is None else before, 2, inf),
+    ):
+        if not least <= number <= most:
+            raise UsageError(
+                f"{name}: expected a number from {least} to {most}, got {number}"
+            )
     overridden: Sequence[Objection] = ()
     if graded := load_runs(runs) if runs else []:
         table = score(graded, draws=1, allow=allow)

@@ -42,7 +42,7 @@ def load_hard(path: Path) -> HardWeeks:
         return {}
     try:
         return _FILE.validate_json(path.read_bytes())
-    except ValidationError as exc:
+    except (OSError, ValidationError) as exc:
         raise BadInput(
             f"{path} cannot be read as a file of hard cases",
             hint="fetch it again from the site (data/hard.json); without it they would be chosen again",

@@ -183,7 +183,7 @@ def load_errata(
         CheckFailed: If the signature is missing or not valid.
     """
     path = Path(path)
-    beside = path.with_name(f"{path.name}.minisig")
+    beside = path.parent / f"{path.name}.minisig"
     read = read_given if is_named else read_small
     signature = None
     try:

@@ -225,7 +225,7 @@ def estimates_of(
     estimates = []
     for column, why in enumerate(reasons):
         n = int(counts[column])
-        low, high = (None if why else float(end[column]) for end in ends)
+        low, high = (None if why else known_or_none(end[column]) for end in ends)
         estimate = Estimate(
             value=known_or_none(values[column]),
             low=low,

@@ -65,6 +65,11 @@ class Grader:
         return f"{self.model} ({self.mode}, {digest})"
 
 
+def named(judge: Grader | Grade) -> str:
+    """A judge where several are told apart: model, mode and the first digits of the digest."""
+    return f"{judge.model} ({judge.mode} mode, {judge.judge[:19]})"
+
+
 @dataclass(frozen=True, slots=True)
 class GradedRun:
     """A run with the verdicts of one grader, ready to be scored."""
@@ -200,10 +205,6 @@ class _JudgeLog:
     reasons: dict[str, str] = field(default_factory=dict)
     """Why a key has no verdict."""
 
-    @property
-    def name(self) -> str:
-        return f"{self.last.model} ({self.last.mode} mode, {self.last.judge[:19]})"
-
 
 def load_graded(
     path: Path,
@@ -262,11 +263,11 @@ def load_graded(
     log = judges[chosen]
     most = counts.pop(chosen)
     if counts:
-        others = [f"{judges[j].name}: {n} verdicts" for j, n in counts.items()]
+        others = [f"{named(judges[j].last)}: {n} verdicts" for j, n in counts.items()]
         tied = most in counts.values()
         why = "wrote last of those with the most" if tied else "has the most"
         notes.append(
-            f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: {most} verdicts "
+            f"graded by {len(judges)} judges; scored is the one that {why}, {named(log.last)}: {most} verdicts "
             f"on the current answers and criteria; not {'; '.join(others)} (--judge chooses)"
         )
     reasons = _current(
@@ -293,7 +294,7 @@ def load_graded(
         ),
         notes=tuple(notes),
         met=current[chosen],
-        rivals=tuple(judges[j].name for j, n in counts.items() if n),
+        rivals=tuple(named(judges[j].last) for j, n in counts.items() if n),
     )
 
 
@@ -326,7 +327,7 @@ def _find_judge(
         matching = [j for j in judges if judges[j].last.model == wanted]
     if len(matching) == 1:
         return matching[0]
-    names = "; ".join(log.name for log in judges.values())
+    names = "; ".join(named(log.last) for log in judges.values())
     raise UsageError(
         f"{path}: {len(matching) or 'no'} judges match {wanted!r}",
         hint=f"graded by {names}; give the first digits of the digest, or a model that only one judge has",

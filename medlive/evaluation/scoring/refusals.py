@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from medlive.errors import CheckFailed
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
-from medlive.evaluation.scoring.graded import GradedRun, Grader
+from medlive.evaluation.scoring.graded import GradedRun, Grader, named
 from medlive.integrity.log import some
 
 
@@ -129,7 +129,7 @@ def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
     """All that makes a table of these runs mislead."""
     judges = {judge_of(run.grader) for run in runs if run.grader}
     if len(judges) > 1:
-        graders = sorted({_name(run.grader) for run in runs if run.grader})
+        graders = sorted({named(run.grader) for run in runs if run.grader})
         why = f"the runs were graded by {len(judges)} graders ({'; '.join(graders)})"
         yield Objection(
             Allow.MIXED_GRADERS, f"{why}, and their scores cannot be ranked together"
@@ -138,7 +138,7 @@ def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
     for run in runs:
         own = []
         if run.rivals:
-            names = "; ".join([_name(run.known_grader), *run.rivals])
+            names = "; ".join([named(run.known_grader), *run.rivals])
             why = f"several judges graded this run and --judge chooses none: {names}"
             own.append(Objection(Allow.SEVERAL_JUDGES, why))
         for why in unpublishable_reasons(run):
@@ -152,10 +152,6 @@ def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
 def judge_of(grader: Grader) -> str:
     """What makes two graders one; the graders of imported verdicts are unknown."""
     return grader.judge if grader.engine != IMPORTED else IMPORTED
-
-
-def _name(grader: Grader) -> str:
-    return f"{grader.model}, {grader.mode} mode, {grader.judge[:19]}"
 
 
 def _case_reasons(cases: CaseSet | CasesUse) -> Iterator[str]:

@@ -40,7 +40,7 @@ def contamination(report: Report) -> Section:
     for model in table.models:
         for note in model.notes:
             by_note.setdefault(note, []).append(model.label)
-    parts = [figure, report.render("contamination.html", found=table)]
+    parts = [figure, report.render("contamination.html")]
     for note, labels in by_note.items():
         parts.append(soft(f"{upper_first(note)}: {some(labels)}."))
     parts.append(soft(f"Cutoffs are from {Path(table.registry).name}."))

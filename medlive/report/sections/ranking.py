@@ -68,7 +68,7 @@ def pairs(report: Report) -> Section:
     return Section(
         "pairs",
         "Pairs",
-        [report.render("pairs.html", found=compared)],
+        [report.render("pairs.html", compared=compared)],
     )
 
 

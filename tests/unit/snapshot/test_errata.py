@@ -162,6 +162,8 @@ def test_spoilt_bytes_are_errata_or_bad_input_and_nothing_else(
 def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         load_errata(tmp_path / "errata.json")
+    with pytest.raises(BadInput, match="cannot be read"):
+        load_errata(Path(""), is_named=True)
 
 
 @pytest.fixture(scope="module")
