@@ -146,7 +146,8 @@ class IndexFolder:
             most = self.manifest.passages
             if not is_whole or ordinals.min() < 0 or ordinals.max() >= most:
                 raise ValueError(f"expected {count} numbers of passages")
-        except (OSError, ValueError) as exc:
+        # NumPy reads the header as Python: a damaged one is any error of its tokenizer, its parser or its sorting.
+        except Exception as exc:
             raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
         return ordinals
 

@@ -79,9 +79,8 @@ def read_terms(path: Path) -> Iterator[Term]:
             hint="save it as CSV or TSV, UTF-8",
         )
     name = re.sub("[_ -]", "", path.name.lower())
-    system = path.stem
-    for mark in filter(name.__contains__, reversed(_SYSTEMS)):
-        system = _SYSTEMS[mark]
+    systems = [system for mark, system in _SYSTEMS.items() if mark in name]
+    system = systems[0] if systems else path.stem
     has_term = False
     has_mark = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
     for encoding in ("utf-16" if has_mark else "utf-8-sig", "gb18030"):

@@ -229,8 +229,9 @@ def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path
             )
         # The hub's own errors are OSErrors or ValueErrors.
         except (OSError, ValueError, httpx2.HTTPError) as exc:
+            cause = str(exc).strip().partition("\n")[0] or type(exc).__name__
             raise ServiceUnavailable(
-                f"{name} cannot be downloaded: {str(exc).strip().splitlines()[0]}",
+                f"{name} cannot be downloaded: {cause}",
                 hint=f"try again, or put its files into {folder} by hand: medlive works without it, by bm25",
             ) from exc
         check_folder(folder)

@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+import httpx2
 import numpy as np
 import pytest
 
-from medlive.errors import EvidenceUnavailable, MissingExtra, UsageError
+from medlive.errors import (
+    EvidenceUnavailable,
+    MissingExtra,
+    ServiceUnavailable,
+    UsageError,
+)
 from medlive.evidence.encoders.folders import (
     PACKAGES,
     check_folder,
+    download_models,
     find_folder,
     find_problem,
     folder_digest,
@@ -207,6 +214,20 @@ def test_a_reranker_may_be_a_folder_by_its_bare_name(
     (tmp_path / "mine").mkdir()
     with pytest.raises(EvidenceUnavailable, match=r"mine lacks config\.json"):
         open_reranker("mine", settings=settings_of(tmp_path))
+
+
+def test_a_download_that_fails_without_words_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+
+    def time_out(*_: object, **__: object) -> None:
+        raise httpx2.ReadTimeout("")
+
+    monkeypatch.setattr(hub, "snapshot_download", time_out)
+    monkeypatch.setattr(hub, "set_client_factory", lambda _: None)
+    with pytest.raises(ServiceUnavailable, match="cannot be downloaded: ReadTimeout"):
+        download_models(EncoderModel(query="org/model"), settings_of(tmp_path))
 
 
 class OneModel:

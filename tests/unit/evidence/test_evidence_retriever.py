@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated, UsageError
 from medlive.evidence import index as module
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
@@ -365,6 +365,20 @@ class BackwardsReranker:
 
     def close(self) -> None:
         """Holds nothing."""
+
+
+@pytest.mark.parametrize(("place", "byte"), [(8, 1), (21, 44), (26, 98), (200, 255)])
+def test_damaged_ordinals_are_a_damaged_index(
+    tmp_path: Path, place: int, byte: int
+) -> None:
+    folder = build(tmp_path, HashingEncoder())
+    manifest = read_manifest(folder)
+    [ordinals] = (folder / manifest.data).rglob("ordinals.npy")
+    data = bytearray(ordinals.read_bytes())
+    data[place] = byte
+    ordinals.write_bytes(data)
+    with pytest.raises(IndexCorrupt, match=r"ordinals\.npy cannot be read"):
+        open_index(folder, encoders=named(HashingEncoder()))
 
 
 def test_a_cross_encoder_orders_the_best_anew(
