@@ -144,9 +144,12 @@ def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:
     assert assumed.to_tell_two_apart == 285
     assert medlive.power(10).to_tell_two_apart < assumed.to_tell_two_apart
     assert medlive.power(5, runs).spread.score > 0
-    for name, number in (("models", 1), ("before", 0), ("correlation", 2)):
-        with pytest.raises(UsageError, match=f"{name}: expected"):
-            medlive.power(5, **{name: number})
+    with pytest.raises(UsageError, match="models: expected"):
+        medlive.power(5, models=1)
+    with pytest.raises(UsageError, match="before: expected"):
+        medlive.power(5, before=0)
+    with pytest.raises(UsageError, match="correlation: expected"):
+        medlive.power(5, correlation=2)
     with pytest.raises(UsageError, match="points"):
         medlive.power(0)
 
