@@ -65,11 +65,7 @@ async def load_thread_page(
     title, messages = await asyncio.to_thread(mark_thread, thread, curation["elements"])
     elements = _group(curation["elements"], "side")
     criteria = _group(record["criteria"], "advice_id")
-    claims = {claim["element_id"]: claim for claim in curation["claims"]}
-    advice = []
-    for element in elements.get("advice", ()):
-        name = element["id"]
-        advice.append((element, claims.get(name), criteria.pop(name, [])))
+    advice = _advice(elements.get("advice", ()), curation["claims"], criteria)
     failed_checks = [check for check in curation["checks"] if not check["passed"]]
     here = request.url.replace(scheme="", netloc="")
     decision_links = {}
@@ -136,6 +132,20 @@ async def load_thread_page(
         after=await _neighbour(session, state, "after"),
         back=(TABLES[state.table].title, state.page()),
     )
+
+
+def _advice(
+    elements: Iterable[_Record],
+    claims: Iterable[_Record],
+    criteria: dict[str, list[_Record]],
+) -> list[tuple[_Record, _Record | None, list[_Record]]]:
+    """Each advice with its claim and its criteria, which are taken out of `criteria`."""
+    by_element = {claim["element_id"]: claim for claim in claims}
+    advice = []
+    for element in elements:
+        name = element["id"]
+        advice.append((element, by_element.get(name), criteria.pop(name, [])))
+    return advice
 
 
 async def _history(
