@@ -12,7 +12,7 @@ from medlive.api import Run, Runs, load_runs
 from medlive.errors import UsageError, require
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.model import CaseSet
-from medlive.evaluation.scoring.score import ScoreTable
+from medlive.evaluation.scoring.score import ScoreTable, labelled
 from medlive.snapshot.load import Snapshot
 from medlive.statistics.bootstrap import Comparison
 
@@ -72,11 +72,11 @@ def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Fram
 
 
 def answers(runs: Runs, library: Library = "pandas") -> Frame:
-    """The answers of runs, a row for each answered case."""
+    """The answers of runs, a row for each answered case; `model` is as in the runs' scores."""
     names = ("case_id", "state", "response")
     tokens = ("input_tokens", "output_tokens")
     rows = []
-    for run in load_runs(runs):
+    for run in labelled(load_runs(runs)):
         for answer in run.answers.values():
             row = {
                 "model": run.label,
@@ -94,7 +94,7 @@ def verdicts(runs: Runs, library: Library = "pandas") -> Frame:
     names = ("criterion", "axis", "origin", "points")
     texts = ("quote", "reasoning")
     rows = []
-    for run in load_runs(runs):
+    for run in labelled(load_runs(runs)):
         for case in run.run.cases:
             met = run.answered_verdicts(case.case_id)
             if met is None:

@@ -166,11 +166,13 @@ def _cases(
     errata: Errata,
 ) -> dict[str, SnapshotCase]:
     """The latest revision of each case that was not withdrawn, without withdrawn criteria."""
-    withdrawn = {entry.criterion_id or entry.case_id for entry in errata.standing}
+    gone = {entry.case_id for entry in errata.standing if entry.criterion_id is None}
     cases: dict[str, SnapshotCase] = {}
     for snapshot in snapshots:
+        # The id of a withdrawn criterion may be another's in a later snapshot.
+        withdrawn = {entry.criterion_id for entry in errata.affecting(snapshot.version)}
         for case in snapshot:
-            if case.case_id in withdrawn or case.case_id in cases:
+            if case.case_id in gone or case.case_id in cases:
                 continue
             kept = [c for c in case.criteria if c.criterion_id not in withdrawn]
             cases[case.case_id] = replace(

@@ -63,7 +63,8 @@ class Snapshot:
     @cached_property
     def cases(self) -> tuple[SnapshotCase, ...]:
         """The cases, all in memory."""
-        return tuple(self)
+        # Of the iterator: of itself, Python would ask for the length, which reads all rows.
+        return tuple(iter(self))
 
     def __len__(self) -> int:
         if self.verified and not self.keep:

@@ -145,6 +145,18 @@ def test_signs_and_reasons_are_those_of_the_statistics(site: Served, page: Any) 
         assert why == too_few(sums, np.array([len(column)]))[0]
 
 
+def test_without_its_verdicts_the_table_stays_as_it_was(
+    site: Served, page: Any
+) -> None:
+    page.route("**/*.bin", lambda route: route.fulfill(status=404, body="x" * 10_000))
+    page.goto(f"{site.url}/leaderboard.html")
+    page.get_by_text("The figures cannot be recomputed here").wait_for()
+    for model in score_runs(site.runs).models:
+        row = page.locator(f"tr[data-model={model.label}]")
+        figure = row.locator("[data-figure=mean]")
+        assert figure.text_content() == printed(model.overall.value)
+
+
 def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:
     page.goto(f"{site.url}/leaderboard.html?language=zh")
     table = score_runs(site.runs)

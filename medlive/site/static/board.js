@@ -306,9 +306,16 @@ export class Board {
   }
 }
 
+/** Fetch a file; the page of an error is none. */
+async function fetchFile(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
+  return answer;
+}
+
 /** Fetch a board: its description, and its verdicts beside it. */
 export async function loadBoard(address) {
-  const description = await (await fetch(address)).json();
-  const verdicts = await fetch(new URL(description.verdicts, new URL(address, document.baseURI)));
+  const description = await (await fetchFile(address)).json();
+  const verdicts = await fetchFile(new URL(description.verdicts, new URL(address, document.baseURI)));
   return new Board(description, new Uint8Array(await verdicts.arrayBuffer()));
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,14 @@ def test_the_scores_of_a_frame_have_the_tables_mean(runs: list[Path]) -> None:
     means = frames.scores(table).groupby("model").score.mean()
     for model in table.models:
         assert means[model.label] == pytest.approx(model.overall.value)
+
+
+def test_runs_of_one_model_have_the_names_of_their_scores(runs: list[Path]) -> None:
+    several = [replace(load_graded(run), label="one") for run in runs]
+    names = {model.label for model in score_runs(several, draws=10).models}
+    assert len(names) == 2
+    for frame in (frames.answers, frames.verdicts):
+        assert set(frame(several, library="arrow")["model"].to_pylist()) == names
 
 
 def test_a_missing_library_is_named(

@@ -168,6 +168,28 @@ def test_a_withdrawn_case_is_on_no_page(inputs: Inputs) -> None:
     ]
 
 
+@pytest.mark.parametrize("version", ["2026.W40", VERSION])
+def test_a_withdrawn_criterion_is_known_by_its_snapshot_too(
+    inputs: Inputs, version: str
+) -> None:
+    """Criteria of a later revision may have the ids that others had."""
+    (first, *_), name = read_content(inputs).cases[IDS[1]].criteria, IDS[1]
+    entry = Erratum(
+        id=1,
+        issued_at=datetime(2026, 11, 22, tzinfo=UTC),
+        kind=WithdrawalKind.ERRATUM,
+        case_id=name,
+        criterion_id=first.criterion_id,
+        reason="It is wrong",
+        revision=1,
+        snapshots=(version,),
+        fixed_in=None,
+    )
+    (inputs.snapshots / "errata.json").write_text(Errata(entries=(entry,)).text())
+    content = read_content(replace(inputs, bundles=None))
+    assert (first in content.cases[name].criteria) is (version != VERSION)
+
+
 def test_bundles_of_a_withdrawn_snapshot_are_left_out(inputs: Inputs) -> None:
     withdraw(inputs, *IDS)
     content = read_content(inputs)

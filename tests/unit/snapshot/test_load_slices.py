@@ -121,6 +121,12 @@ def test_frames_have_types_and_the_canary(
         assert caught.value.hint == f"pip install {name}"
 
 
+def test_the_cases_of_a_part_are_read_once(loaded: Snapshot) -> None:
+    read: list[str] = []
+    part = loaded.where(lambda case: bool(read.append(case.case_id)) or True)
+    assert len(part.cases) == len(read)
+
+
 def test_what_is_asked_wrongly_is_said(loaded: Snapshot) -> None:
     for wrong in ({"posted_from": "2025-13-01"}, {"first_release_after": "2026-W40"}):
         with pytest.raises(UsageError, match=str(next(iter(wrong.values())))):
