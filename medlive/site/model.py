@@ -77,7 +77,8 @@ class BoardEntry:
     title: str
     """What tells this board from the others."""
     conditions: str
-    """Grader, template and snippets: boards that share them and the metric are put on one scale."""
+    """Grader, template, snippets and their index, each with digits of its digest: boards that share them and the metric
+    are put on one scale."""
     table: ScoreTable
     models: tuple[ModelEntry, ...]
     """The best first."""

@@ -352,21 +352,27 @@ def board_of(
         models.append(entry)
     first = models[0].score.run
     info, grader = first.run.info, first.grader
-    by = "nobody" if grader is None else f"{grader.model} ({grader.mode} mode)"
-    snippets = ""
-    if info.evidence is not None:
-        snippets = f" · {info.evidence.top_k} snippets a question"
-    template = info.template.name
+    by = f"graded by {'nobody' if grader is None else grader.name}"
+    template, use, snippets, index = info.template, info.evidence, "", ""
+    digits = _short(template.digest or "unknown")
+    if use is not None:
+        snippets = f" · {use.top_k} snippets a question"
+        index = f" of {_short(use.index_digest)}"
     overridden = [objection.why for objection in table.overridden]
     return BoardEntry(
         slug=slug,
-        title=f"{info.cases.name} · graded by {by} · template {template}{snippets}",
-        conditions=f"graded by {by} · {template}{snippets}",
+        title=f"{info.cases.name} · {by} · template {template.name}{snippets}",
+        conditions=f"{by} · {template.name} ({digits}){snippets}{index}",
         table=table,
         models=tuple(models),
         cases=first.run.cases,
         notes=tuple(dict.fromkeys((*overridden, *notes, *table.warnings))),
     )
+
+
+def _short(digest: str) -> str:
+    """The first digits of a digest, by which people tell two apart."""
+    return digest.removeprefix("sha256:")[:8]
 
 
 def _tokens(run: GradedRun) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -337,13 +338,18 @@ def test_a_case_of_two_boards_counts_once_on_the_scale(tmp_path: Path) -> None:
         assert f'<td class="n">{100 * row.value:.1f}</td>' in line.split("</tr>")[0]
 
 
-def test_boards_of_other_graders_are_never_on_one_scale(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other", [{"model": "another"}, {"judge": "sha256:" + "0" * 64}], ids=str
+)
+def test_boards_of_other_graders_are_never_on_one_scale(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
     runs = made_graded(tmp_path, models=2, cases=20)
     board = made_board(runs)
     others = []
     for made in runs:
         assert made.grader is not None
-        others.append(replace(made, grader=replace(made.grader, model="another")))
+        others.append(replace(made, grader=replace(made.grader, **other)))
     scales = shared_scales([board, made_board(others)])
     assert [shared.boards for shared in scales] == [("board-1",), ("board-1",)]
 
