@@ -223,7 +223,7 @@ async def judge_alignment(
     inputs = {
         **brief.inputs(),
         "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
-        "passages": [evidence.shown(name) for name in evidence.passages],
+        "passages": list(map(evidence.shown, evidence.passages)),
     }
     wanted = [c.element_id for c in claims]
 

@@ -148,7 +148,7 @@ def _fingerprint() -> str:
         "Patients' infections, 0.75mg naïve ﬁbrosis",
         "高血压病人可以口服硝苯地平控释片吗",
     ]
-    return digest_json([terms(text) for text in probe])
+    return digest_json(list(map(terms, probe)))
 
 
 def parameters() -> dict[str, float | int | str]:

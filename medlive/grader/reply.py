@@ -228,7 +228,7 @@ def read_rubric(
     if spelt_out(before):
         raise Unusable("the reply gives verdicts before its JSON")
     items = _items(value, ids)
-    ids_read = [_id(item) for item in items]
+    ids_read = list(map(_id, items))
     times = Counter(name for name in ids_read if name in ids)
     astray = len(ids_read) > len(times)
     if astray and len(ids) > 1 and len(times) < len(set(ids)):

@@ -119,7 +119,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         settings = Settings.model_validate(values)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
-        parts = [str(part) for part in first["loc"]]
+        parts = list(map(str, first["loc"]))
         where = ".".join(part for part in parts if part != "[key]")
         below = (o for name, o in origins.items() if name.startswith(where))
         origin = origins.get(where) or next(below, str(own_folder(env)))

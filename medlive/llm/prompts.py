@@ -87,7 +87,7 @@ def _neutral(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {neutralise(key): _neutral(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_neutral(item) for item in value]
+        return list(map(_neutral, value))
     return value
 
 

@@ -181,7 +181,7 @@ def _seen(value: Any) -> Any:
     if isinstance(value, str):
         return neutralise(value)
     if isinstance(value, list):
-        return [_seen(item) for item in value]
+        return list(map(_seen, value))
     if isinstance(value, dict):
         return _no_doubles([(_seen(key), _seen(item)) for key, item in value.items()])
     return value

@@ -123,7 +123,7 @@ def chat_body(
     """The body of a chat request."""
     body: dict[str, Any] = {
         "model": model,
-        "messages": [dict(message) for message in messages],
+        "messages": list(map(dict, messages)),
         **parameters,
     }
     if response_format is not None:

@@ -119,7 +119,7 @@ async def write_probes(
         written.append(GradedProbe(probe, reply.answer, note, {}))
         return written[-1]
 
-    return tuple(await asyncio.gather(*[write(probe) for probe in kinds]))
+    return tuple(await asyncio.gather(*map(write, kinds)))
 
 
 def _fault_of(

@@ -109,7 +109,7 @@ class Errata(BaseModel, extra="forbid", frozen=True):
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
-        keys = [_key(entry) for entry in self.entries]
+        keys = list(map(_key, self.entries))
         if keys != sorted(set(keys)):
             raise ValueError("entries are not in the order of their numbers, each once")
         return self

@@ -216,7 +216,7 @@ def _storable(value: Any) -> Any:
     if isinstance(value, str):
         return strip_unstorable(value)
     if isinstance(value, list):
-        return [_storable(item) for item in value]
+        return list(map(_storable, value))
     if isinstance(value, dict):
         return {key: _storable(item) for key, item in value.items()}
     return value

@@ -261,7 +261,7 @@ def _drawn_interval(
 ) -> tuple[float | None, float | None]:
     """The percentile interval of a figure of weighted items."""
     drawn_from = items if clusters is None else clusters
-    drawn = [figure(weights) for weights in weight_chunks(drawn_from, draws, seed)]
+    drawn = list(map(figure, weight_chunks(drawn_from, draws, seed)))
     return interval(np.concatenate(drawn))
 
 

@@ -154,7 +154,7 @@ def linked_groups(known: Flags) -> list[list[int]]:
         groups,
         key=lambda group: (-len(group), -counts[:, group].sum(), group),
     )
-    return [list(group) for group in order]
+    return list(map(list, order))
 
 
 def scale(
@@ -267,7 +267,7 @@ def normal_scores(scores: Floats) -> Floats:
     )
     middle = np.cumsum(counts) - counts / 2
     quantile = NormalDist().inv_cdf
-    levels = np.array([quantile(rank) for rank in middle / counts.sum()])
+    levels = np.array(list(map(quantile, middle / counts.sum())))
     normal = np.zeros(scores.shape)
     normal[known] = levels[place]
     return normal
@@ -392,7 +392,7 @@ class _Reading:
         order = np.argsort(places, kind="stable")
         number = min(_BINS, int(np.sqrt(len(order))))
         bins = np.array_split(order, max(1, number))
-        sizes = [len(members) for members in bins]
+        sizes = list(map(len, bins))
         means = [scores[members].mean() for members in bins]
         middles = [places[members].mean() for members in bins]
         self.middles = np.array(middles)

@@ -100,8 +100,8 @@ def shows(quote: str, answer: str) -> bool:
         return True
     if len(_WORD.findall(fold(quote))) < 2:
         return False
-    sentences = {_bare(part) for part in _SENTENCE_END.split(_unmarked(answer))}
-    parts = [_bare(part) for part in _SENTENCE_END.split(_unmarked(quote))]
+    sentences = set(map(_bare, _SENTENCE_END.split(_unmarked(answer))))
+    parts = list(map(_bare, _SENTENCE_END.split(_unmarked(quote))))
     return all(part in sentences for part in parts if part)
 
 

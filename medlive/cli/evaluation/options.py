@@ -74,7 +74,7 @@ def check_runs(paths: list[Path]) -> list[Path]:
         if place in places:
             raise UsageError(f"{path} is given more than once")
         places.add(place)
-    return [_run(path) for path in paths]
+    return list(map(_run, paths))
 
 
 def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:

@@ -97,7 +97,7 @@ def scheduler(
 
     settings = read_settings()
     if dry_run:
-        steps = [step_as_json(state) for state in with_instance(read_states)]
+        steps = list(map(step_as_json, with_instance(read_states)))
         return Result(steps, [steps_table(steps)])
 
     async def run() -> list[StepResult]:

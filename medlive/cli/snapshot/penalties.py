@@ -54,7 +54,7 @@ def penalties(
     if out.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{out} is inside the snapshot", hint="name another folder")
     loaded = open_snapshot(folder, verify=not unverified)
-    runs = [open_run(path) for path in check_runs(answers)]
+    runs = list(map(open_run, check_runs(answers)))
     candidates = find_candidates(loaded, runs)
     questions = [candidate.question for candidate in candidates]
     log = out / ERRORS

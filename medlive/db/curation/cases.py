@@ -86,7 +86,7 @@ class CaseContent:
             if rubric.ordinary is not None:
                 values["proof"].append(rubric.ordinary)
         if rubric.asked:
-            values["asked"] = [asdict(part) for part in rubric.asked]
+            values["asked"] = list(map(asdict, rubric.asked))
         if self.overruled is not None:
             values["overruled"] = self.overruled
         return digest_json(values | asdict(self.text) | {"criteria": criteria})

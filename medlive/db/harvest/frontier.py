@@ -151,7 +151,7 @@ async def take_left_over(
     """
     values = {"source": source, "run_id": run_id} | _RETRY
     rows = (await run_sql(session, _LEFT_OVER, **values)).all()
-    return [_entry(entry) for entry in sorted(rows, key=attrgetter("attempts"))]
+    return list(map(_entry, sorted(rows, key=attrgetter("attempts"))))
 
 
 async def count_left_over(session: AsyncSession, source: str) -> int:
@@ -170,7 +170,7 @@ async def take_not_listed(
     was last read to its end.
     """
     named = {"source": source, "run_id": run_id, "overlap": overlap}
-    return [_entry(entry) for entry in await run_sql(session, _NOT_LISTED, **named)]
+    return list(map(_entry, await run_sql(session, _NOT_LISTED, **named)))
 
 
 async def reading_began(session: AsyncSession, source: str, thread_id: str) -> int:

@@ -140,7 +140,7 @@ def _definitions(
 
 def _missing_triggers(connection: Connection) -> list[str]:
     values = {"schema": _current_schema(connection)}
-    present = {tuple(row) for row in connection.execute(_TRIGGERS_PRESENT, values)}
+    present = set(map(tuple, connection.execute(_TRIGGERS_PRESENT, values)))
     connection.rollback()
     missing = []
     for table, kinds in sorted(_TRIGGERS.items()):

@@ -90,7 +90,7 @@ async def save_threads(
         return []
     for thread in threads:
         check_storable(thread)
-    threads = [_in_utc(thread) for thread in threads]
+    threads = list(map(_in_utc, threads))
     if fetch_ids is None:
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)

@@ -153,7 +153,7 @@ def read_humans(
             )
         raise BadInput(f"{name} {why}", hint=hint)
     notes += _remarks(foreign, undecided, verdicts)
-    digests = [digest_bytes(data) for data in files.values()]
+    digests = list(map(digest_bytes, files.values()))
     return HumanRatings(
         name=name,
         digest=digests[0] if len(digests) == 1 else digest_json(digests),

@@ -402,7 +402,7 @@ def _level(
 ) -> CaseLevel:
     """Compare a method with people's scores; `by_case` has None where it was asked without a score."""
     people = np.array(list(truth.values()))
-    scores = [by_case.get(case_id) for case_id in truth]
+    scores = list(map(by_case.get, truth))
     column = np.array(scores, dtype=np.float64)
     both = ~np.isnan(column)
     clusters = _clusters(run, truth)

@@ -49,7 +49,7 @@ def repeated(
     by_round: list[dict[str, dict[str, bool | None]]] = [{} for _ in range(n)]
     for (case_id, criterion_id), verdicts in rounds.items():
         numbers.append(cluster_of[case_id])
-        rows.append([code_of(met) for met in verdicts])
+        rows.append(list(map(code_of, verdicts)))
         for of_round, met in zip(by_round, verdicts, strict=True):
             of_round.setdefault(case_id, {})[criterion_id] = met
     codes = np.array(rows, dtype=np.int_).reshape(-1, n)
@@ -70,7 +70,7 @@ def repeated(
         what,
         **draws,
     )
-    scores = [run.whole_scores(met) for met in by_round]
+    scores = list(map(run.whole_scores, by_round))
     ranges = []
     of_ranges = []
     for case_id, cluster in cluster_of.items():

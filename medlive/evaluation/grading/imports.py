@@ -331,7 +331,7 @@ def _exported(graded: GradedRun) -> tuple[list[Any], list[Any]]:
         # LiveMedBench's files hold no origin: all their criteria count in the published script.
         cases = [case.advice_only for case in graded.cases]
         gradings = [grade_entry(case, graded.verdicts(case.case_id)) for case in cases]
-        return [case_entry(case) for case in cases], gradings
+        return list(map(case_entry, cases)), gradings
     # What was asked here has a usage; the file's grading is of the answer that came with it.
     anew = {case_id for case_id, answer in graded.answers.items() if answer.usage}
     return kept[0], [g for g in kept[1] if str(g.get("case_id")) not in anew]

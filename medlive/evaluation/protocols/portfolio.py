@@ -103,7 +103,7 @@ def ranks(
     models: Sequence[str],
 ) -> list[float | None]:
     """Each model's rank, 1 for the best; equals share the mean of their ranks."""
-    values = [figures.get(model) for model in models]
+    values = list(map(figures.get, models))
     known = sorted((value for value in values if value is not None), reverse=True)
     ranked: list[float | None] = []
     for value in values:
@@ -127,7 +127,7 @@ def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
     ranked.sort(key=lambda row: (row[-1] is None, row[-1] or 0.0))
     columns = {}
     for task, of_task in figures.items():
-        own_values = [of_task.get(model) for model in models]
+        own_values = list(map(of_task.get, models))
         columns[task] = np.array(own_values, dtype=np.float64)
     alike: Rows = []
     for task, column in columns.items():

@@ -67,7 +67,7 @@ class Evidence:
         """`evidence.jsonl`: a line a snippet; a case without any has a line of rank 0 that says why."""
         rows: list[dict[str, Any]] = []
         for case_id, snippets in self.by_case.items():
-            rows += [asdict(snippet) for snippet in snippets]
+            rows += map(asdict, snippets)
             if not snippets:
                 rows.append(
                     {
@@ -132,7 +132,7 @@ class PromptTemplate:
     @property
     def digest(self) -> str:
         """The template's identity."""
-        parts = [self.name, [list(pair) for pair in self.texts]]
+        parts = [self.name, list(map(list, self.texts))]
         return digest_json(
             parts if self.without is None else [*parts, self.without.digest]
         )

@@ -327,7 +327,7 @@ class ScoreGrid:
             self._add(
                 slices,
                 kind,
-                [value_of(case) for case in cases],
+                list(map(value_of, cases)),
                 models,
             )
         for axis, criteria in self._axes.items():

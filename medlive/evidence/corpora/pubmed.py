@@ -224,7 +224,7 @@ def documents_of_record(
         )
         return
     marks = {notice.get("RefType") for notice in root.iter("CommentsCorrections")}
-    marks |= {flat(kind) for kind in root.iter("PublicationType")}
+    marks |= set(map(flat, root.iter("PublicationType")))
     titles = map(flat, root.iter("ArticleTitle"))
     if marks & _RETRACTED or any(map(is_retracted_title, titles)):
         log.retracted += 1

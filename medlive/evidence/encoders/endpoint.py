@@ -129,7 +129,7 @@ class EndpointEncoder:
                 # An empty input is refused by most endpoints.
                 batch.append((prompt or "") + cleaned(text) or " ")
             rows += self._request(name, batch)
-        lengths = {len(row) for row in rows}
+        lengths = set(map(len, rows))
         if len(lengths) > 1 or 0 in lengths:
             raise self._wrong(
                 f"answered vectors of different lengths ({sorted(lengths)})"

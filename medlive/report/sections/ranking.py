@@ -38,8 +38,8 @@ def ranking(report: Report) -> Section:
         figure = picture(report.marked("Overall score"), note, rows)
     # What is the same for all is said above all sections.
     further = {
-        "cases": [report.case_name(model) for model in report.models],
-        "grader": [judged(model) for model in report.models],
+        "cases": list(map(report.case_name, report.models)),
+        "grader": list(map(judged, report.models)),
     }
     differing = {name: own for name, own in further.items() if len(set(own)) > 1}
     lacking = [model.label for model in report.models if model.cutoff is None]

@@ -149,7 +149,7 @@ class CurationRun:
             **self.counts.as_json(),
             "rescanned": dict(self.rescanned),
             "spent": self.spent,
-            "endpoints": [asdict(state) for state in self.endpoints],
+            "endpoints": list(map(asdict, self.endpoints)),
         }
 
     def as_json(self) -> dict[str, Any]:

@@ -149,4 +149,4 @@ async def _load_sketches(
     """Load the revisions' threads, normalised, and the sketches that identify near-duplicates."""
     loaded = await load_threads(session, [r.revision_pk for r in revisions])
     threads = [normalised(loaded[r.revision_pk]) for r in revisions]
-    return threads, sketches([patient_text(t) for t in threads])
+    return threads, sketches(list(map(patient_text, threads)))

@@ -104,10 +104,10 @@ async def inspect_thread(
         "first_seen_at": row.first_seen_at.isoformat(),
         "last_seen_at": row.last_seen_at.isoformat(),
         "gone_at": row.gone_at and row.gone_at.isoformat(),
-        "pages": [asdict(page) for page in pages],
+        "pages": list(map(asdict, pages)),
         "identifiers": await count_identifiers(session, revision),
     }
-    overruled = [as_dict(o) for o in await overrules_of(session, revision)]
+    overruled = list(map(as_dict, await overrules_of(session, revision)))
     filter_reason = await filter_reason_of(session, revision)
     if any(entry["curation_id"] is None for entry in overruled):
         filter_reason = None
@@ -126,7 +126,7 @@ async def inspect_thread(
         "filter_reason": filter_reason,
         "overruled": overruled,
         **outcome,
-        "decisions": [_decision(decision_row) for decision_row in decisions],
+        "decisions": list(map(_decision, decisions)),
         "parked": parked
         and {"since": parked.since.isoformat(), "libraries": parked.libraries},
         **of_case,
@@ -236,7 +236,7 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
             _criterion(c)
             for c in await criteria_of(session, case.case_id, case.revision)
         ],
-        "reviews": [as_dict(r) for r in await reviews_of(session, case.case_id)],
+        "reviews": list(map(as_dict, await reviews_of(session, case.case_id))),
     }
 
 

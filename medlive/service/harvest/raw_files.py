@@ -94,7 +94,7 @@ async def clear_removed(database: Database, folder: Path, source: str) -> int:
         marked = await archives.list_archives(session, source, removed=True)
         kept = await archives.list_archives(session, source)
     removed, current = {row.path for row in marked}, {row.path for row in kept}
-    stems = {_stem(path) for path in removed | current} - {None}
+    stems = set(map(_stem, removed | current)) - {None}
     unnamed = await asyncio.to_thread(_files, folder, source) - current
     left = [path for path in unnamed if path in removed or _stem(path) in stems]
     await asyncio.to_thread(_remove, folder, left)

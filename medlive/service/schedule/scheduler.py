@@ -170,7 +170,7 @@ class _Runner:
         alive = asyncio.Event()
         watching = keep_looking(self.database, self.settings, alive, self.clock)
         works = [watching, *map(self.run_lane, times)]
-        tasks = [asyncio.create_task(work) for work in works]
+        tasks = list(map(asyncio.create_task, works))
         known: object = None
         try:
             while True:

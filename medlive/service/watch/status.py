@@ -105,9 +105,9 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
         sources.append({**vars(source), "not_modified_share": share})
     return {
         "sources": sources,
-        "steps": [step_as_json(state) for state in facts.steps],
+        "steps": list(map(step_as_json, facts.steps)),
         "week": dict(facts.week),
-        "circuits": [asdict(opening) for opening in facts.circuits],
+        "circuits": list(map(asdict, facts.circuits)),
         "scheduler_active": facts.scheduler_active,
         "scheduler_heard": facts.scheduler_heard,
         "workers": {queue: n for queue, n in facts.workers.items() if n},

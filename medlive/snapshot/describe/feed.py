@@ -124,7 +124,7 @@ def latest_json(releases: Sequence[Release], base_url: str | None) -> bytes:
         "parent": newest.manifest.parent,
         "counts": newest.manifest.model_dump(mode="json")["counts"],
         "files": files,
-        "versions": [head(release) for release in ordered],
+        "versions": list(map(head, ordered)),
     }
     return pretty_json(value).encode("utf-8")
 

@@ -232,7 +232,7 @@ def _doctor(
     detail = tree.css_first(".doctor-info .doctor-detail")
     if detail is not None:
         name = reading.line(detail.css_first(".doctor-header > div"))
-        facts = [reading.line(node) for node in detail.css(".doctor-body > div")]
+        facts = list(map(reading.line, detail.css(".doctor-body > div")))
         # Title, department and hospital are known by their place only, so all three are needed.
         if name and len(facts) >= 3:
             return name, facts[0], facts[1], facts[2]

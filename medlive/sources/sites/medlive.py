@@ -125,7 +125,7 @@ class Medlive(Site):
         author = reading.required(page, tree, [".info_cms a.color_888", "a.color_888"])
         posted_at = _article_date(tree)
         opening = self._entry(page, author, case, posted_at)._replace(asks=True)
-        outcome = [reading.readable(result) for result in tree.css(".case_result")[:1]]
+        outcome = list(map(reading.readable, tree.css(".case_result")[:1]))
         if not all(read.text for read in outcome):
             raise LayoutError(page.url, "text in .case_result")
         if not outcome and not comments:

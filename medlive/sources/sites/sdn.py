@@ -148,7 +148,7 @@ class Sdn(Site):
         pages: Sequence[Page],
         anonymise: Anonymiser,
     ) -> Thread:
-        read_pages = [read_page(page) for page in pages]
+        read_pages = list(map(read_page, pages))
         _check_pages(pages, read_pages)
         first = read_pages[0]
         by_id: dict[str, tuple[int | None, Posted]] = {}

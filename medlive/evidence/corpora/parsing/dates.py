@@ -85,7 +85,7 @@ def written(text: str) -> Period | None:
     Its last day is never before the one meant; its first is 1 January of the first year. None without a year.
     """
     text = text[:200].lower()
-    years = [int(year) for year in _YEAR.findall(text)]
+    years = list(map(int, _YEAR.findall(text)))
     if not years:
         return None
     last_year = max(years)
@@ -110,7 +110,7 @@ def _last_day(text: str, year: int) -> date:
     if first[0] > last[0] and last[1] <= 12:  # "2000 Nov-Jan"
         return _month_end(year, last[1] + 12)
     month_end = _month_end(year, last[1])
-    days = [int(number) for number in _NUMBER.findall(rest, days_at)]
+    days = list(map(int, _NUMBER.findall(rest, days_at)))
     is_day = days and days == sorted(days) and 1 <= days[-1] <= month_end.day
     if is_day and last[0] == last[1]:
         return month_end.replace(day=days[-1])
