@@ -14,7 +14,7 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Standard deviations by case, each times √n less than that of a mean of n cases in their clusters."""
+    """Standard deviations σ by case: the mean of n cases, in clusters as they are here, has σ / √n."""
 
     difference: float
     """Of two models' scores of one case."""
@@ -87,9 +87,9 @@ def cases_for_pair(
         ValueError: If alpha and power are not in (0, 1), or power is not above alpha.
     """
     z = _standard_normals(power, alpha)
-    more = _NORMAL.inv_cdf(1 - alpha / 2) ** 2 / 2
+    for_student = _NORMAL.inv_cdf(1 - alpha / 2) ** 2 / 2
     cases = (z * spread / difference) ** 2
-    return max(2, math.ceil(cases + more))
+    return max(2, math.ceil(cases + for_student))
 
 
 def cases_for_drop(
@@ -102,17 +102,16 @@ def cases_for_drop(
 ) -> int | None:
     """Cases after the cutoff that show a drop of this size against `before` cases up to it; None: as many of each.
 
-    As `cases_for_pair`, with the variances σ² / n of both sides. None where no number of later cases would do,
-    because those before are too few.
+    The smallest n with σ² / before + σ² / n <= d² / (z_{1-α/2} + z_power)², and half of what `cases_for_pair` adds
+    for Student's quantile. None where no n would do, because those before are too few. Raises ValueError as it does.
     """
     z = _standard_normals(power, alpha)
-    more = _NORMAL.inv_cdf(1 - alpha / 2) ** 2 / 4
-    variance = math.inf
-    if spread:
-        variance = (difference / (z * spread)) ** 2
+    for_student = _NORMAL.inv_cdf(1 - alpha / 2) ** 2 / 4
+    # What 1 / before + 1 / n may be at most.
+    most = (difference / (z * spread)) ** 2 if spread else math.inf
     if before is None:
-        return max(2, math.ceil(2 / variance + more))
-    left = variance - 1 / before
+        return max(2, math.ceil(2 / most + for_student))
+    left = most - 1 / before
     if left <= 0:
         return None
-    return max(2, math.ceil(1 / left + more))
+    return max(2, math.ceil(1 / left + for_student))
