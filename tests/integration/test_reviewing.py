@@ -38,7 +38,7 @@ from tests.support.reviewing import (
     pipeline,
     status_of,
 )
-from tests.support.scripted import THREAD
+from tests.support.scripted import THREAD, voice
 from tests.support.triggers import refused_by_trigger
 
 
@@ -114,6 +114,23 @@ async def test_a_case_is_written_anew_without_an_element(
     assert {c.advice_id for c in case.rubric.criteria} == {"a1"}
     with pytest.raises(CheckFailed):
         await drop_element(pipeline(database), held, "a1", "x")
+
+
+async def test_a_case_that_the_rewriting_rejects_is_not_released(
+    database: Database, held: str
+) -> None:
+    wrong = [{**HARMFUL["wrong"][0], "id": "a1"}]
+    both_sure = pipeline(
+        database,
+        "m-2",
+        reader__case={**HARMFUL, "wrong": wrong},
+        validator__soundness=voice("wrong", control="wrong"),
+    )
+    with pytest.raises(CheckFailed, match="without a2 the case is rejected: advice_h"):
+        await drop_element(both_sure, held, "a2", "Harmful here.")
+    assert await status_of(database, held) == "held"
+    async with database.begin() as session:
+        assert await reviews_of(session, held) == []
 
 
 async def test_a_case_cannot_do_without_its_only_supported_advice(

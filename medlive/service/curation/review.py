@@ -110,7 +110,8 @@ async def drop_element(
     """Rewrite a held case without one of its advice elements, and store it with the person's decision.
 
     The case is ready when nothing else holds it. Nothing is changed when an error is raised: UsageError if the
-    case cannot do without the element, CheckFailed if it is not held, EndpointUnavailable without usable replies.
+    case cannot do without the element, CheckFailed if it is not held or is rejected without it, EndpointUnavailable
+    without usable replies.
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with pipeline.database.begin() as session:
@@ -130,6 +131,11 @@ async def drop_element(
         pipeline.curation,
     )
     rubric = proof = None
+    if curation.outcome is Outcome.REJECTED:
+        raise CheckFailed(
+            f"without {element_id} the case is rejected: {curation.reason}: {curation.detail}",
+            hint="reject the case, or edit it",
+        )
     if curation.outcome is not Outcome.FAILED:
         curation, rubric, proof = await complete_in(
             pipeline, curation, language, started
