@@ -12,8 +12,10 @@ from medlive.deidentify.detect import (
     redact_part,
 )
 from medlive.text.normalise import dominant_language, normalise
-from medlive.threads.model import Thread
+from medlive.threads.model import Role, Thread
 
+LANGUAGES: Final = ("en", "zh")
+"""Those of cases."""
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 
 
@@ -44,10 +46,25 @@ def _with_texts(thread: Thread, change: Callable[[str], str]) -> Thread:
 
 
 def thread_language(thread: Thread) -> str:
-    """Detect the language of a thread's text: "en", "zh", "other" or "unknown"."""
-    return dominant_language(
-        "\n".join([thread.title, *(m.text for m in thread.messages)])
-    )
+    """Detect the language of a thread's text: "en", "zh", "other" or "unknown".
+
+    What patients and verified physicians write decides, then the patients' words alone, then everybody's; where none
+    of it says, the source's word counts, as for the filters.
+    """
+    patients: list[str] = []
+    shown: list[str] = []
+    for message in thread.messages:
+        if message.role is Role.PATIENT:
+            patients.append(message.text)
+        if message.role is Role.PATIENT or message.is_advice_source:
+            shown.append(message.text)
+    language = "unknown"
+    for texts in (shown, patients, [m.text for m in thread.messages]):
+        language = dominant_language("\n".join([thread.title, *texts]))
+        if language in LANGUAGES:
+            return language
+    is_declared = language == "unknown" and thread.language in LANGUAGES
+    return str(thread.language) if is_declared else language
 
 
 def deidentified(thread: Thread, language: str) -> Thread:

@@ -1,6 +1,7 @@
 """Handles are hashed; identifiers of people go, clinical words stay."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.deidentify.detect import find_identifiers, keyed_handle, redact
+from medlive.threads.model import Message, Role
+from medlive.threads.prepare import prepared
+from tests.support.scripted import THREAD
 
 ONCE_MISSED = {
     "my name's tamsin brownlee im 19": "my name's [name] im 19",
@@ -169,3 +173,28 @@ def test_the_messy_sentences_are_read_as_labelled(row: dict[str, Any]) -> None:
         for i in find_identifiers(row["text"], row["language"])
     ]
     assert found == [(s["kind"], s["start"], s["end"]) for s in row["spans"]]
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        "Мне тоже помогло это лекарство, но потом кашель вернулся. " * 10,
+        "我也有同样的情况，吃了这个药以后咳嗽得很厉害，后来换了药就好了。" * 20,
+        "Moi aussi j'ai eu la même toux avec ce médicament, je vais mieux. " * 10,
+    ],
+)
+def test_strangers_do_not_change_a_thread_s_language(stranger: str) -> None:
+    message = Message("m9", "u_9", Role.OTHER, False, stranger)
+    thread = replace(THREAD, messages=(*THREAD.messages, message))
+    assert prepared(thread)[1] == "en"
+
+
+def test_a_thread_of_few_words_is_in_the_language_that_its_source_declares() -> None:
+    patient = "Lisinopril 10 mg, dry cough 3 weeks. Cause?"
+    physician = "Lisinopril. Stop lisinopril, start losartan 50 mg."
+    messages = (
+        Message("m0", "u_1", Role.PATIENT, False, patient),
+        Message("m1", "u_2", Role.PHYSICIAN, True, physician),
+    )
+    thread = replace(THREAD, title="Lisinopril cough", messages=messages)
+    assert prepared(thread)[1] == "en"
