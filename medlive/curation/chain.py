@@ -154,6 +154,15 @@ async def curate_without_element(
     return await chain.finish(chain.write())
 
 
+def cited_until(curation: Curation, thread: Thread, run_date: date) -> date:
+    """The day after whose evidence nothing is cited: that of the run, or the end of the month of its time."""
+    posted = thread.posted_at
+    if not curation.of_its_time or posted is None:
+        return run_date
+    last = monthrange(posted.year, posted.month)[1]
+    return min(run_date, date(posted.year, posted.month, last))
+
+
 @dataclass(slots=True)
 class _Chain:
     """One thread's curation; `state` is what is known so far, kept when a step fails."""
@@ -238,11 +247,9 @@ class _Chain:
 
     @property
     def _not_after(self) -> date | None:
-        """The day after whose evidence nothing is cited: that of the run, or the end of the month of its time."""
-        if not self._month or self.run_date is None:
-            return self.run_date
-        year, month = map(int, self._month.split("-"))
-        return min(self.run_date, date(year, month, monthrange(year, month)[1]))
+        if self.run_date is None:
+            return None
+        return cited_until(self.state, self.thread, self.run_date)
 
     async def _check_elements(
         self, control: ElementControl, *, judged: bool

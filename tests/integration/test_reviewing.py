@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,20 @@ import pytest
 from sqlalchemy import text
 
 from medlive.config import Settings
-from medlive.curation.model import Outcome
+from medlive.curation.model import Outcome, Reason, Stage
 from medlive.db.curation.cases import latest_case, lock_case, set_status
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
 from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads import threads
-from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
+from medlive.errors import (
+    CheckFailed,
+    EndpointUnavailable,
+    LiteratureUnavailable,
+    UsageError,
+)
+from medlive.evidence.passage import Hit
 from medlive.integrity.digest import digest_text
 from medlive.rubric.model import AskedPart
 from medlive.service.curation import curate, editing
@@ -32,6 +38,7 @@ from medlive.service.curation.editing import (
     load_edit,
 )
 from medlive.service.curation.review import decide_case, drop_element
+from tests.integration.test_curating_twice import Indexed
 from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,
@@ -131,6 +138,87 @@ async def test_a_case_that_the_rewriting_rejects_is_not_released(
     assert await status_of(database, held) == "held"
     async with database.begin() as session:
         assert await reviews_of(session, held) == []
+
+
+class Asked(Indexed):
+    """Keeps until when evidence may be cited; gives nothing after `most` searches."""
+
+    def __init__(self, most: int = 9) -> None:
+        self.until: list[date | None] = []
+        self.most = most
+
+    async def search(
+        self, queries: Any, *, k: int, not_after: date | None = None
+    ) -> list[list[Hit]]:
+        self.until.append(not_after)
+        if len(self.until) > self.most:
+            raise LiteratureUnavailable("pubmed gave no usable answer")
+        return await super().search(queries, k=k, not_after=not_after)
+
+
+NAMED = {
+    "points": [
+        {
+            "point": "Have the kidneys checked.",
+            "kind": "plan",
+            "criterion": "Recommends a check of the kidneys.",
+            "axis": "Safety",
+            "points": 8,
+        }
+    ]
+}
+OF_ITS_TIME = {
+    "category": "diagnosis",
+    "meaningful": True,
+    "of_its_time": True,
+    "reason": "",
+}
+
+
+async def saved_thread(database: Database, *, assumed: bool = False) -> int:
+    """The revision of a thread of January 2026, whose date somebody assumed or not."""
+    thread = replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))
+    async with database.begin() as session:
+        [saved] = await threads.save_threads(
+            session, [thread], assumed_posted_at=[assumed]
+        )
+    return saved.revision_pk
+
+
+async def test_a_rubric_of_its_time_is_completed_by_the_evidence_of_then(
+    database: Database,
+) -> None:
+    library = Asked()
+    made = pipeline(database, validator__query=OF_ITS_TIME, rubric__complete=NAMED)
+    await curate_revision(
+        replace(made, retriever=library), await saved_thread(database)
+    )
+    assert library.until == [date(2026, 1, 31)] * 2
+
+
+async def test_literature_that_fails_while_a_rubric_is_completed_fails_the_thread(
+    database: Database,
+) -> None:
+    made = replace(pipeline(database, rubric__complete=NAMED), retriever=Asked(most=1))
+    curation = await curate_revision(made, await saved_thread(database))
+    assert curation is not None
+    assert (curation.outcome, curation.reason, curation.stage) == (
+        Outcome.FAILED,
+        Reason.ENDPOINT_UNAVAILABLE,
+        Stage.RUBRIC,
+    )
+
+
+async def test_an_assumed_date_is_not_told_when_an_element_is_dropped(
+    database: Database,
+) -> None:
+    made = pipeline(database, validator__query=OF_ITS_TIME)
+    await curate_revision(made, await saved_thread(database, assumed=True))
+    async with database.begin() as session:
+        [waiting] = await list_held(session)
+    dropped = await drop_element(made, waiting.case_id, "a2", "Harmful here.")
+    assert dropped.text is not None
+    assert "2026" not in dropped.text.narrative
 
 
 async def test_a_case_cannot_do_without_its_only_supported_advice(

@@ -28,6 +28,7 @@ from medlive.db.release.withdrawals import (
 )
 from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus, ReviewAction
+from medlive.errors import LiteratureUnavailable
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
 from medlive.rubric.make import make_rubric
@@ -56,7 +57,7 @@ async def complete_case(
     """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
 
     The curation is held where the rubric stays faulty or unproven or a name could not be removed; it failed, and
-    has no rubric, when an engine gave no usable reply.
+    has no rubric, when an engine or a literature service gave no usable reply.
 
     Args:
         curation: What the chain made of a thread.
@@ -83,7 +84,10 @@ async def complete_case(
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)
         text, rubric, redacted = await redact_case(text, made.rubric, agents["reader"])
-    except AgentFailure as failure:
+    except (AgentFailure, LiteratureUnavailable) as error:
+        failure = error
+        if isinstance(failure, LiteratureUnavailable):
+            failure = AgentFailure(Reason.ENDPOINT_UNAVAILABLE, failure.message)
         failed = replace(
             curation,
             outcome=Outcome.FAILED,

@@ -14,7 +14,7 @@ import procrastinate
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
-from medlive.curation.chain import curate
+from medlive.curation.chain import cited_until, curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import FunnelRow, funnel
@@ -67,6 +67,7 @@ from medlive.service.work.jobs import (
 )
 from medlive.service.work.readiness import find_obstacle
 from medlive.service.work.taken import Work, Works
+from medlive.threads.model import Thread
 from medlive.threads.prepare import prepared
 
 _log = logging.getLogger(__name__)
@@ -374,10 +375,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     with bound(thread=name):
         started = now()
         limit_s = pipeline.settings.curation.thread_timeout_s
-        thread, language = prepared(stored.thread)
-        if stored.posted_at_assumed:
-            # A date that somebody assumed says nothing of the medicine of its time.
-            thread = replace(thread, posted_at=None)
+        thread, language = read_thread(stored)
         rubric = proof = None
         try:
             async with asyncio.timeout(limit_s):
@@ -392,7 +390,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 )
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
                     curation, rubric, proof = await complete_in(
-                        pipeline, curation, language, started
+                        pipeline, curation, thread, language, started
                     )
         except asyncio.CancelledError:
             # What is under way is kept before another worker takes the thread up, and would ask it again.
@@ -420,8 +418,21 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     return curation
 
 
+def read_thread(stored: StoredThread) -> tuple[Thread, str]:
+    """A thread as the agents get it, and its language."""
+    thread, language = prepared(stored.thread)
+    if stored.posted_at_assumed:
+        # A date that somebody assumed says nothing of the medicine of its time.
+        thread = replace(thread, posted_at=None)
+    return thread, language
+
+
 async def complete_in(
-    pipeline: Pipeline, curation: Curation, language: str, started: datetime
+    pipeline: Pipeline,
+    curation: Curation,
+    thread: Thread,
+    language: str,
+    started: datetime,
 ) -> CompletedCase:
     """Complete a curation as the pipeline's settings have it; `started`: evidence published later is not cited."""
     return await complete_case(
@@ -429,7 +440,7 @@ async def complete_in(
         language,
         pipeline.respondents,
         grade=grade_probes if pipeline.proves else None,
-        library=pipeline.library(started.date()),
+        library=pipeline.library(cited_until(curation, thread, started.date())),
     )
 
 

@@ -28,7 +28,11 @@ from medlive.db.threads.threads import load_thread
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
-from medlive.service.curation.curate import complete_in, save_decision
+from medlive.service.curation.curate import (
+    complete_in,
+    read_thread,
+    save_decision,
+)
 from medlive.service.curation.inspect import latest_revision
 from medlive.service.release.withdraw import (
     check_person_name,
@@ -39,7 +43,6 @@ from medlive.service.release.withdraw import (
 )
 from medlive.service.wiring import Pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
-from medlive.threads.prepare import prepared
 
 _INDISPENSABLE = frozenset(
     {
@@ -121,7 +124,7 @@ async def drop_element(
         made = await session.get_one(CurationRow, case.curation_id)
         stored = await load_thread(session, made.revision_id)
     started = now()
-    thread, language = prepared(stored.thread)
+    thread, language = read_thread(stored)
     curation = await curate_without_element(
         decided,
         element_id,
@@ -138,7 +141,7 @@ async def drop_element(
         )
     if curation.outcome is not Outcome.FAILED:
         curation, rubric, proof = await complete_in(
-            pipeline, curation, language, started
+            pipeline, curation, thread, language, started
         )
     if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
