@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from medlive.cli.audit.thread import describe_thread
+from medlive.cli.output import Result, show_result
 from medlive.config import Settings
 from medlive.curation.model import Outcome, Reason, Stage
 from medlive.db.curation.cases import latest_case, lock_case, set_status
@@ -37,6 +39,7 @@ from medlive.service.curation.editing import (
     edit_case,
     load_edit,
 )
+from medlive.service.curation.inspect import inspect_thread
 from medlive.service.curation.review import decide_case, drop_element
 from tests.integration.test_curating_twice import Indexed
 from tests.support.instance import Instance
@@ -207,6 +210,28 @@ async def test_literature_that_fails_while_a_rubric_is_completed_fails_the_threa
         Reason.ENDPOINT_UNAVAILABLE,
         Stage.RUBRIC,
     )
+
+
+async def test_a_thread_without_elements_or_requirements_shows_its_decision(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing = {"narrative": [], "query": None, "advice": []}
+    enough = {"consult": "c", "answers_now": True, "required": [], "prudent": []}
+    for number, (told, tasks) in enumerate(
+        {
+            "rejected at screener": {"screener__extract": nothing},
+            "S_cc 1, S_inf 1, S_align 1": {"validator__sufficiency": enough},
+        }.items()
+    ):
+        thread = replace(THREAD, thread_id=f"t{number}", posted_at=datetime.now(UTC))
+        async with database.begin() as session:
+            [saved] = await threads.save_threads(session, [thread])
+        made = pipeline(database, f"m-{number}", **tasks)
+        await curate_revision(made, saved.revision_pk)
+        async with database.begin() as session:
+            record = await inspect_thread(session, "test", thread.thread_id)
+        show_result(Result(None, describe_thread("test", record)))
+        assert told in " ".join(capsys.readouterr().out.split())
 
 
 async def test_an_assumed_date_is_not_told_when_an_element_is_dropped(

@@ -96,6 +96,8 @@ def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
     for title, rows, names in _tables(record):
         if rows:
             yield table_of(rows, names, title)
+        elif title.startswith(_TOLD):
+            yield title
 
 
 def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
@@ -107,6 +109,8 @@ def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
     return Grid(["id", "role", "verified", "text"], rows, title)
 
 
+_TOLD = ("Curation: ", "S_cc ")
+"""Beginnings of the titles that say something by themselves."""
 Table = tuple[str, Sequence[Row], Sequence[str]]
 """Title, rows, and which of their values are shown."""
 
