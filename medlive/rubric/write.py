@@ -27,6 +27,7 @@ from medlive.rubric.model import (
     UNKNOWN_SPECIALTY,
     AskedPart,
     Axis,
+    Conflict,
     Criterion,
     Omission,
     OmittedFact,
@@ -275,11 +276,14 @@ class Drafting:
         dropped = find_faulty(whole, [*faults, *find_trivial(whole)])
         kept = [c for c in whole if c.id not in dropped]
         has_penalty = any(c.points < 0 for c in kept)
+        conflicts = conflicts_of(review, whole, self.advice)
+        if earlier is not None:
+            conflicts += _of_added(earlier, whole, conflicts)
         reviewed = replace(
             rubric,
             criteria=numbered(kept),
             no_negative="" if has_penalty else rubric.no_negative,
-            conflicts=conflicts_of(review, whole, self.advice),
+            conflicts=conflicts,
         )
         omitted = list(rubric.omitted)
         for criterion in whole:
@@ -345,6 +349,20 @@ def omit(criterion: Criterion, why: str, step: Step) -> OmittedFact:
         step=step,
         criterion=criterion.criterion,
     )
+
+
+def _of_added(
+    earlier: Rubric, whole: Sequence[Criterion], found: Sequence[Conflict]
+) -> tuple[Conflict, ...]:
+    """What another reviewer found of criteria that completion added and that stay, beside what is `found` anew."""
+    added = {c.criterion for c in whole if c.origin is not Origin.ADVICE}
+    known = {(conflict.criterion, conflict.other) for conflict in found}
+    kept = []
+    for conflict in earlier.conflicts:
+        sides = (conflict.criterion, conflict.other)
+        if added.intersection(sides) and sides not in known:
+            kept.append(conflict)
+    return tuple(kept)
 
 
 def _gone(

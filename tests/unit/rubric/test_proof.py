@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from medlive.curation.agent import Agent
 from medlive.curation.chain import ROLES
 from medlive.curation.model import Outcome, Reason, Side
 from medlive.grader.probes import grade_probes
@@ -22,7 +23,7 @@ from medlive.harm.model import (
 )
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.rules.engine import RulesEngine
-from medlive.rubric.model import Axis, Criterion, Step, Tier
+from medlive.rubric.model import Axis, Conflict, Criterion, Origin, Step, Tier
 from medlive.rubric.probe import probe_prompt
 from medlive.rubric.proof import (
     MISTAKEN,
@@ -33,6 +34,7 @@ from medlive.rubric.proof import (
     ProofFault,
     examine,
 )
+from medlive.rubric.write import Drafting
 from medlive.service.curation.complete import CompletedCase, complete_case
 from tests.support.proving import (
     ASKS,
@@ -471,6 +473,32 @@ async def test_a_criterion_against_the_advice_holds_the_case_with_both_sentences
     assert [hold.reason for hold in curation.holds] == [Reason.ADVICE_CONTRADICTED]
     advice = curation.side(Side.ADVICE)[0].statement
     assert f"“{ASKS[0]}” against a1 “{advice}”: One asks" in curation.detail
+
+
+async def test_a_revision_keeps_what_completion_found_against_the_advice() -> None:
+    engine = Scripted(script())
+    curation = await run({}, engine=engine)
+    assert curation.text is not None
+    writer, reader = (Agent(engine, [], "en") for _ in range(2))
+    advice = curation.side(Side.ADVICE)
+    drafting = Drafting(curation.text, advice, writer, reader, ["It is denied."])
+    made = await drafting.write()
+    forbids = Criterion(
+        "c4",
+        4,
+        "Advises to keep the tablet.",
+        Axis.SAFETY,
+        7,
+        None,
+        "Keep it.",
+        Origin.EVIDENCE,
+        "demo:1:0",
+    )
+    conflict = Conflict(forbids.criterion, advice[0].statement, "Both.", "a1")
+    completed = replace(made, criteria=(*made.criteria, forbids), conflicts=(conflict,))
+    revised = await drafting.revise(completed, [], [])
+    assert forbids.criterion in [c.criterion for c in revised.criteria]
+    assert revised.conflicts == (conflict,)
 
 
 async def test_a_grader_that_meets_all_is_named_and_no_revision_is_paid_for() -> None:
