@@ -119,6 +119,7 @@ def test_the_paper_s_own_rule_stands_beside(loop: Loop) -> None:
         for (number,) in loop.instance.rows(
             "SELECT curation_id FROM claim_verdicts WHERE value = 0 OR verdict = 'disputed'"
             " UNION SELECT curation_id FROM elements WHERE standing = 'unsupported'"
+            " OR standing = 'dropped' AND left_out IS NULL"
         )
     }
     for number, outcome, reason, *v in loop.instance.rows(

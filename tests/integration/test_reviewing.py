@@ -15,6 +15,7 @@ from medlive.cli.audit.thread import describe_thread
 from medlive.cli.output import Result, show_result
 from medlive.config import Settings
 from medlive.curation.model import Outcome, Reason, Stage
+from medlive.db.curation.by_paper import outcomes_by_paper
 from medlive.db.curation.cases import latest_case, lock_case, set_status
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.reviews import list_held, reviews_of
@@ -47,6 +48,7 @@ from tests.support.reviewing import (
     HARMFUL,
     pipeline,
     status_of,
+    written,
 )
 from tests.support.scripted import THREAD, voice
 from tests.support.triggers import refused_by_trigger
@@ -178,6 +180,14 @@ OF_ITS_TIME = {
 }
 
 
+NOTHING_NEEDED: dict[str, Any] = {
+    "consult": "c",
+    "answers_now": True,
+    "required": [],
+    "prudent": [],
+}
+
+
 async def saved_thread(database: Database, *, assumed: bool = False) -> int:
     """The revision of a thread of January 2026, whose date somebody assumed or not."""
     thread = replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))
@@ -216,11 +226,10 @@ async def test_a_thread_without_elements_or_requirements_shows_its_decision(
     database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nothing = {"narrative": [], "query": None, "advice": []}
-    enough = {"consult": "c", "answers_now": True, "required": [], "prudent": []}
     for number, (told, tasks) in enumerate(
         {
             "rejected at screener": {"screener__extract": nothing},
-            "S_cc 1, S_inf 1, S_align 1": {"validator__sufficiency": enough},
+            "S_cc 1, S_inf 1, S_align 1": {"validator__sufficiency": NOTHING_NEEDED},
         }.items()
     ):
         thread = replace(THREAD, thread_id=f"t{number}", posted_at=datetime.now(UTC))
@@ -232,6 +241,41 @@ async def test_a_thread_without_elements_or_requirements_shows_its_decision(
             record = await inspect_thread(session, "test", thread.thread_id)
         show_result(Result(None, describe_thread("test", record)))
         assert told in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_the_paper_would_reject_for_a_dropped_fact(
+    database: Database, keep: bool
+) -> None:
+    made = pipeline(
+        database,
+        controller__support=lambda inputs: {
+            "verdicts": [
+                {"id": e["id"], "supported": e["id"] != "n1", "reason": "r"}
+                for e in inputs["elements"]
+            ]
+        },
+        screener__revise=lambda inputs: {
+            "elements": [
+                {k: e[k] for k in ("id", "message_id", "quote", "statement")}
+                | {"keep": keep}
+                for e in inputs["elements"]
+            ]
+        },
+        validator__sufficiency=NOTHING_NEEDED,
+        controller__write=lambda inputs: {
+            **written(inputs),
+            "narrative": "A dry cough for 3 weeks.",
+        },
+        reader__case={**HARMFUL, "wrong": []},
+    )
+    kept = await curate_revision(made, await saved_thread(database))
+    assert kept is not None
+    assert (kept.outcome, kept.elements[0].status.value) == (Outcome.KEPT, "dropped")
+    async with database.begin() as session:
+        since, until = (datetime(year, 1, 1, tzinfo=UTC) for year in (2020, 2100))
+        [row] = await outcomes_by_paper(session, since, until)
+    assert (row.outcome, row.by_paper) == ("kept", "rejected")
 
 
 async def test_an_assumed_date_is_not_told_when_an_element_is_dropped(

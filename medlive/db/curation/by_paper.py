@@ -1,8 +1,8 @@
 """What the paper's own rule would have decided, beside what was decided: the effect of every addition to it.
 
 Source: LiveMedBench §3.2.2 and §3.2.3: V = (S_cc, S_inf, S_align) above their thresholds, any contradicted advice
-vetoes, any unsupported element discards. The second check of a contradiction, the second reading, the proof and
-people have no part in it.
+vetoes, any unsupported element discards, also one that was dropped for it. The second check of a contradiction, the
+second reading, the proof and people have no part in it.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,12 @@ _BY_PAPER = """
                      AND verdict IN ('contradicted', 'disputed')) THEN 'rejected'
         WHEN EXISTS (SELECT FROM elements WHERE curation_id = curations.id
                      AND standing = 'unsupported') THEN 'rejected'
+        WHEN EXISTS (SELECT FROM elements JOIN controller_checks AS last USING (curation_id)
+                     WHERE curation_id = curations.id AND standing = 'dropped' AND subject = element_id
+                     AND NOT last.passed AND check_name <> 'suspicion' AND round = (
+                       SELECT max(round) FROM controller_checks AS own
+                       WHERE own.curation_id = last.curation_id AND own.subject = last.subject
+                     )) THEN 'rejected'
         WHEN s_cc = 1 AND s_inf IS NOT NULL AND s_align IS NOT NULL THEN 'kept'
         ELSE 'unknown' END AS by_paper
       FROM curations
