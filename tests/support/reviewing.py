@@ -188,8 +188,10 @@ async def rejected(database: Database) -> int:
     return saved[0].revision_pk
 
 
-async def drain(pipeline: Pipeline) -> dict[str, int]:
+async def drain(pipeline: Pipeline, max_attempts: int = 1) -> dict[str, int]:
     """What the queued jobs and those that a run queues by itself come to."""
     async with open_app(pipeline.database).open_async() as app:
-        await queue_again(app, pipeline, digest_text("chain"), max_attempts=1)
+        await queue_again(
+            app, pipeline, digest_text("chain"), max_attempts=max_attempts
+        )
         return dict((await curate_queued(app, pipeline)).outcomes)

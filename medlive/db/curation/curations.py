@@ -19,6 +19,7 @@ from medlive.db.mapping import (
     insert_rows,
     read,
     read_column,
+    read_value,
     row_of,
     run_sql,
 )
@@ -132,6 +133,8 @@ _UNTRIED = f"""
     )
     ORDER BY r.id
 """
+_COUNTED = "reason NOT IN ('endpoint_unavailable', 'budget_spent')"
+"""Failures that got a reply: the others say nothing about a thread."""
 _FAILED = f"""
     SELECT r.id FROM thread_revisions AS r JOIN curations ON revision_id = r.id WHERE {_IS_LATEST}
     GROUP BY r.id
@@ -139,7 +142,7 @@ _FAILED = f"""
             bool_and(outcome = 'failed') FILTER (WHERE pipeline_digest = :pipeline), bool_and(outcome = 'failed')
         )
         AND (CAST(:most AS int) IS NULL OR count(*) FILTER (
-            WHERE pipeline_digest = :pipeline AND reason NOT IN ('endpoint_unavailable', 'budget_spent')
+            WHERE pipeline_digest = :pipeline AND {_COUNTED}
         ) < :most)
     ORDER BY r.id
 """
@@ -165,6 +168,18 @@ async def failed_revisions(
     """
     values = {"pipeline": pipeline_digest, "most": max_attempts}
     return await read_column(session, _FAILED, **values)
+
+
+async def count_failures(
+    session: AsyncSession, revision_pk: int, pipeline_digest: str
+) -> int:
+    """How many attempts at a revision failed under this pipeline that got a reply."""
+    query = f"""
+        SELECT count(*) FROM curations WHERE revision_id = :revision AND pipeline_digest = :pipeline
+            AND outcome = 'failed' AND {_COUNTED}
+    """
+    values = {"revision": revision_pk, "pipeline": pipeline_digest}
+    return int(await read_value(session, query, **values))
 
 
 async def load_curation(session: AsyncSession, curation_id: int) -> model.Curation:

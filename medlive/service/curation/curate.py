@@ -30,6 +30,7 @@ from medlive.db.curation.reviews import (
 )
 from medlive.db.runs import CURATE, recorded_run
 from medlive.db.session import Session
+from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.errors import (
@@ -281,7 +282,12 @@ async def queue_again(
         untried = await curations.untried_revisions(
             session, chain_digest, pipeline.digest if anew else None
         )
-        overruled = await overruled_revisions(session)
+        overruled = []
+        for revision in await overruled_revisions(session):
+            digest = _digest_for(pipeline, await overrules_of(session, revision))
+            failures = await curations.count_failures(session, revision, digest)
+            if max_attempts is None or failures < max_attempts:
+                overruled.append(revision)
         revisions = [*failed, *overruled, *untried]
         if parked:
             library = pipeline.retriever.identity.index_digest
@@ -355,6 +361,14 @@ def curation_work(
     return work
 
 
+def _digest_for(pipeline: Pipeline, overrules: Sequence[OverruleRow]) -> str:
+    """The digest of the pipeline and what people overruled of a revision."""
+    overruled = {o.overruled for o in in_force(overrules)}
+    if not overruled:
+        return pipeline.digest
+    return digest_json([pipeline.digest, "overruled", *sorted(overruled)])
+
+
 async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     """Curate one revision and store the decision and its case; None if it was decided before."""
 
@@ -365,11 +379,9 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
-        overrules = in_force(await overrules_of(session, revision))
-        overruled = {o.overruled for o in overrules}
-        digest = pipeline.digest
-        if overruled:
-            digest = digest_json([digest, "overruled", *sorted(overruled)])
+        overrules = await overrules_of(session, revision)
+        overruled = {o.overruled for o in in_force(overrules)}
+        digest = _digest_for(pipeline, overrules)
         if await is_decided(session):
             return None
     with bound(thread=name):
