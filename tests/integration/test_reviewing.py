@@ -16,7 +16,7 @@ from medlive.cli.output import Result, show_result
 from medlive.config import Settings
 from medlive.curation.model import Outcome, Reason, Stage
 from medlive.db.curation.by_paper import outcomes_by_paper
-from medlive.db.curation.cases import latest_case, lock_case, set_status
+from medlive.db.curation.cases import find_case, latest_case, lock_case, set_status
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
@@ -126,6 +126,27 @@ async def test_a_case_is_written_anew_without_an_element(
     assert {c.advice_id for c in case.rubric.criteria} == {"a1"}
     with pytest.raises(CheckFailed):
         await drop_element(pipeline(database), held, "a1", "x")
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_dropping_an_element_settles_no_later_rejection(
+    database: Database, held: str, approved: bool
+) -> None:
+    if approved:
+        await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    nonclinical = {**OF_ITS_TIME, "category": "nonclinical"}
+    other = pipeline(database, "m-2", validator__query=nonclinical)
+    async with database.begin() as session:
+        revision = await session.scalar(text("SELECT max(id) FROM thread_revisions"))
+    other = replace(other, digest=digest_text("other"))
+    rejected = await curate_revision(other, revision)
+    assert rejected is not None
+    assert rejected.reason is Reason.QUERY_NOT_CLINICAL
+    await drop_element(pipeline(database), held, "a2", "Harmful here.")
+    assert await status_of(database, held) == "held"
+    async with database.begin() as session:
+        reason = (await find_case(session, held)).status_reason
+    assert str(reason).startswith("curated again: query_not_clinical")
 
 
 async def test_a_case_that_the_rewriting_rejects_is_not_released(

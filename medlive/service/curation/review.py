@@ -5,10 +5,13 @@ from medlive.curation.chain import curate_without_element
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.db.curation.cases import (
     apply_review,
+    find_case,
     lock_case,
+    set_status,
 )
 from medlive.db.curation.curations import (
     latest_curation,
+    list_curations,
     load_curation,
     lock_revision,
 )
@@ -24,7 +27,7 @@ from medlive.db.curation.reviews import (
 from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
-from medlive.db.threads.threads import load_thread
+from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
@@ -123,6 +126,7 @@ async def drop_element(
         decided = await load_curation(session, case.curation_id)
         made = await session.get_one(CurationRow, case.curation_id)
         stored = await load_thread(session, made.revision_id)
+        held_else = await _find_other_hold(session, case_id, stored)
     started = now()
     thread, language = read_thread(stored)
     curation = await curate_without_element(
@@ -167,7 +171,28 @@ async def drop_element(
             started=started,
             digest=digest,
         )
+        is_ready = await lock_case(session, case_id) is CaseStatus.READY
+        if is_ready and held_else is not None:
+            await set_status(session, case_id, CaseStatus.HELD, held_else)
     return curation
+
+
+async def _find_other_hold(
+    session: Session, case_id: str, stored: StoredThread
+) -> str | None:
+    """What holds a case besides a curation's own doubts: the thread was rejected or parked since, or the like."""
+    name = (stored.thread.source, stored.thread.thread_id)
+    for row in await list_curations(session, await latest_revision(session, *name)):
+        if row.outcome in _OVERRULED:
+            return f"curated again: {row.reason}: {row.detail}"[:1000]
+        if row.outcome is not Outcome.FAILED:
+            break
+    doubts = set()
+    for row in await list_curations(session, stored.revision_pk):
+        if row.outcome is Outcome.HELD:
+            doubts.add(row.detail)
+    reason = (await find_case(session, case_id)).status_reason
+    return None if reason in doubts else reason
 
 
 async def overrule_rejection(
