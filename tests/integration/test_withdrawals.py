@@ -15,7 +15,7 @@ from medlive.config import Settings
 from medlive.db.curation.cases import CaseContent, StoredCase, add_revision, latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.mapping import find_rows
-from medlive.db.release.withdrawals import reasons_for
+from medlive.db.release.withdrawals import must_not_be_given_out, reasons_for
 from medlive.db.session import Database
 from medlive.db.tables.release import ReviewAction, WithdrawalRow
 from medlive.db.threads.takedowns import erase_thread
@@ -546,6 +546,19 @@ async def test_a_criterion_that_comes_back_makes_the_rubric_unproved(
     await reinstate(database, settings, case_id, "It is right.", criterion_id="c2")
     rubric = (await latest(database, case_id)).rubric
     assert (len(rubric.criteria), rubric.ceiling) == (4, None)
+
+
+async def test_a_snapshot_without_a_withdrawn_criterion_is_given_out(
+    database: Database, settings: Settings
+) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await freeze(database, "2026.W46")
+    # The second kind makes no new revision: the latest lacks the criterion already.
+    for kind in (ERRATUM, PRIVACY):
+        await withdraw(database, settings, case_id, kind, WRONG, criterion_id="c2")
+    await freeze(database, "2026.W47")
+    async with database.begin() as session:
+        assert await must_not_be_given_out(session) == {"2026.W46"}
 
 
 async def test_a_case_that_comes_back_waits_for_a_person_and_not_for_a_curation(

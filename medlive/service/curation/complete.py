@@ -171,9 +171,9 @@ async def save_case(
     """Save the case that a thread made, as a new revision unless its content is the latest one's.
 
     A person's decision about the very same content stands, and a case that a person rejected waits again when its
-    content changes; one that was reinstated waits for an approval. A withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of the
-    rubric; when too few are left, the case is held with its latest revision as it was. What a person has edited is
-    held when it is replaced.
+    content changes; one that was reinstated waits for an approval. A withdrawn case stays withdrawn, and criteria
+    that were withdrawn from it are left out of the rubric; when too few are left, the case is held with its latest
+    revision as it was. What a person has edited is held when it is replaced.
 
     Args:
         session: The transaction in which the decision about the thread is stored.

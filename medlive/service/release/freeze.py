@@ -186,7 +186,7 @@ async def _can_resume(database: Database, version: str, notify: Notify) -> bool:
         has_withdrawn = await holds_withdrawn(session, version)
     if existing != fixed.numbers or has_withdrawn:
         notify(
-            f"cases selected for {version} were withdrawn since; selecting again without them"
+            f"cases selected for {version} were withdrawn, rejected or redacted since; selecting again"
         )
         return False
     notify(
