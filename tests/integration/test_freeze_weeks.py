@@ -205,6 +205,30 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
 
 
 @pytest.mark.thorough
+async def test_parts_of_the_query_and_origins_that_changed_are_named(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 2)
+    await freeze(database, settings, "2026.W45")
+    for number in (1, 2):
+        revise(admin, number, "")
+    admin.execute("SET session_replication_role = replica")
+    part = json.dumps([{"id": "q1", "text": "What helps against the cough?"}])
+    admin.execute(
+        "UPDATE case_revisions SET asked = %s WHERE case_id = %s AND revision = 2",
+        [part, case_id(1)],
+    )
+    admin.execute(
+        "UPDATE criteria SET origin = 'consensus', source = 'm-1, m-2', advice_id = NULL"
+        " WHERE case_id = %s AND revision = 2 AND criterion_id = 'c3'",
+        [case_id(2)],
+    )
+    admin.execute("SET session_replication_role = DEFAULT")
+    second = await freeze(database, settings, "2026.W46")
+    revised = {e["case_id"]: e["reason"] for e in ledger(second, CHANGES)["revised"]}
+    assert revised == {case_id(1): "changed: asked", case_id(2): "changed: criteria"}
+
+
 async def test_a_week_that_is_frozen_says_how_many_ready_cases_came_too_late(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:

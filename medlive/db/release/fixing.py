@@ -177,7 +177,8 @@ _CARRY = """
     FROM judged WHERE passes AND is_held
 """
 _RUBRIC = """
-    SELECT array_agg(ROW (c.criterion_id, c.position, c.criterion, c.axis, c.points)::text ORDER BY c.position)
+    SELECT array_agg(ROW (c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source, c.tier,
+        c.asked)::text ORDER BY c.position)
     FROM criteria AS c WHERE c.case_id = {0}.case_id AND c.revision = {0}.revision
 """
 _TEXTS = (
@@ -190,6 +191,7 @@ _TEXTS = (
     "dialogue_register",
     "narrative",
     "query",
+    "asked",
     "advice",
 )
 _DIFFERING = (
