@@ -407,6 +407,10 @@ async def test_an_edit_that_the_linter_refuses_changes_nothing(
             "advice element",
         ),
         (CaseEdit(specialty="Astrology"), "unknown specialty"),
+        (
+            CaseEdit(asked=(AskedPart("q1", "Why?"), AskedPart("q1", "How long?"))),
+            "share an id",
+        ),
         (now, "nothing in case"),
     ):
         with pytest.raises(UsageError, match=match):

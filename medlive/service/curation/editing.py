@@ -143,6 +143,8 @@ class CaseEdit(BaseModel):
         if self.asked is not None:
             if not all(part.text.strip() for part in self.asked):
                 raise UsageError("a part of the query has no text")
+            if len({part.id for part in self.asked}) < len(self.asked):
+                raise UsageError("two parts of the query share an id")
             changes["asked"] = self.asked
         texts = {name: changes.pop(name) for name in _TEXTS if name in changes}
         text, rubric = replace(case.text, **texts), replace(case.rubric, **changes)
