@@ -582,12 +582,12 @@ async def test_what_was_redacted_while_it_was_held_out_is_never_shown(
     monkeypatch.setattr(editing, "lint_case", lambda *_, **__: [])
     release = settings.release.model_copy(update={"hold_out": 0.5, "hold_out_weeks": 1})
     settings = settings.model_copy(update={"release": release})
-    fill(admin, 12, gates=gates_digest())
+    fill(admin, 40, gates=gates_digest())
     first = await freeze(database, settings, "2026.W45")
-    held = sorted({case_id(n) for n in range(1, 13)} - set(rows(first)))
+    held = sorted({case_id(n) for n in range(1, 41)} - set(rows(first)))
     by_person, by_scan, cut, kept, *_ = held
     await redact_case(database, by_person, "sore throat", "It names her.")
-    number = next(n for n in range(1, 13) if case_id(n) == by_scan)
+    number = next(n for n in range(1, 41) if case_id(n) == by_scan)
     revise(admin, number, "")
     admin.execute(
         "INSERT INTO identifier_scans (case_id, revision, scanner, found) VALUES (%s, 2, %s, 1)",
@@ -624,6 +624,24 @@ async def test_what_was_redacted_while_it_was_held_out_is_never_shown(
     verify(fourth)
     assert fourth.revealed == 3
     assert "sore throat" not in rows(fourth)[by_person]["narrative"]
+
+
+async def test_a_clock_that_is_set_back_makes_no_snapshot_older_than_its_parent(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 2)
+    first = await freeze(database, settings, "2026.W46")
+    # As if the clock had been a day ahead then
+    admin.execute("SET session_replication_role = replica")
+    admin.execute("UPDATE snapshots SET created_at = created_at + interval '1 day'")
+    admin.execute("SET session_replication_role = DEFAULT")
+    second = await freeze(database, settings, "2026.W47")
+    made = [
+        json.loads((frozen.path / "manifest.json").read_bytes())["created_at"]
+        for frozen in (first, second)
+    ]
+    assert made[1][:10] > made[0][:10]
+    verify(second)
 
 
 async def test_two_freezes_at_once_make_one_snapshot(
