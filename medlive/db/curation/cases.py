@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import CaseText
@@ -237,6 +238,25 @@ async def hold_case_of_thread(
         UPDATE cases SET status = 'held', status_reason = :reason WHERE thread_id = :thread AND status = 'ready'
     """
     await run_sql(session, hold, thread=thread_pk, reason=reason)
+
+
+async def hold_filtered_cases(
+    session: AsyncSession, rejected: Mapping[int, str]
+) -> None:
+    """Take ready cases of threads back until a person looks: thread revision → why the filters reject it now.
+
+    Not where people have overruled that very rejection.
+    """
+    hold = """
+        UPDATE cases SET status = 'held', status_reason = 'filtered again: ' || reason
+        FROM json_each_text(CAST(:rejected AS json)) AS judged (revision, reason)
+        JOIN thread_revisions AS r ON r.id = CAST(judged.revision AS bigint)
+        WHERE cases.thread_id = r.thread_id AND status = 'ready' AND NOT EXISTS (
+            SELECT FROM overrules WHERE revision_id = r.id AND overruled = judged.reason
+        )
+    """
+    if rejected:
+        await run_sql(session, hold, rejected=Json(dict(rejected)))
 
 
 async def apply_review(
