@@ -32,6 +32,7 @@ from medlive.integrity.signing import SecretKey, generate
 from medlive.service.curation import editing
 from medlive.service.curation.editing import edit_case, load_edit, redact_case
 from medlive.service.curation.review import decide_case
+from medlive.service.harvest.takedown import take_down
 from medlive.service.release.folder import build_folder
 from medlive.service.release.freeze import (
     FreezeResult,
@@ -545,6 +546,28 @@ async def test_what_is_taken_back_between_fixing_and_freezing_is_in_no_release(
     assert set(rows(done)) == {case_id(n) for n in (1, 2, 4)}
     assert wrong not in (folder / "data" / "criteria.jsonl").read_text()
     assert case_id(3) not in (folder / "changes.json").read_text()
+
+
+async def test_a_takedown_leaves_no_folder_that_was_built_and_not_frozen(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 3, gates=gates_digest())
+    admin.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
+        "CREATE TRIGGER refuse BEFORE UPDATE OF state ON snapshots FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    with pytest.raises(DBAPIError):
+        await freeze(database, settings, "2026.W47")
+    folder = snapshots_path(settings) / "medlive-2026.W47"
+    assert folder.exists()
+    # A site, or a publication, would read it.
+    await take_down(database, settings, "forum", "t3", "the author asked")
+    assert not folder.exists()
+    admin.execute("DROP TRIGGER refuse ON snapshots")
+    assert set(rows(await freeze(database, settings, "2026.W47"))) == {
+        case_id(1),
+        case_id(2),
+    }
 
 
 async def test_what_people_reject_or_redact_before_a_freeze_is_resumed_is_not_in_it(
