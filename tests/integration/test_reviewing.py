@@ -195,6 +195,24 @@ async def test_a_scan_keeps_what_a_person_edits_meanwhile(
     assert "[name] for 4 weeks" in str((await load_edit(database, held)).narrative)
 
 
+async def test_words_are_redacted_however_they_are_written(
+    database: Database, held: str
+) -> None:
+    edit = CaseEdit(
+        narrative="Mr Lima, or LIMA,\nhas a cough; lima beans and Limassol, too.",
+        query="Did Ann  Patel say so, or ANN PATEL?",
+    )
+    await edit_case(database, held, edit, "As it was told.")
+    for words in ("Lima", "Ann Patel"):
+        await editing.redact_case(database, held, words, "A name.")
+    case = await load_edit(database, held)
+    r = "[redacted]"
+    assert (
+        case.narrative == f"Mr {r}, or {r},\nhas a cough; {r} beans and {r}ssol, too."
+    )
+    assert case.query == f"Did {r} say so, or {r}?"
+
+
 async def test_what_is_removed_from_a_query_is_removed_from_its_parts(
     database: Database, held: str
 ) -> None:

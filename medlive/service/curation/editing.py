@@ -1,5 +1,6 @@
 """Cases as people edit them: each edit is a new revision, made of the latest one or refused."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Self
@@ -263,17 +264,21 @@ async def edit_case(
 async def redact_case(
     database: Database, case_id: str, words: str, reason: str, *, by: str | None = None
 ) -> ReviewRow:
-    """Replace words by "[redacted]" in every text of a case; otherwise as `edit_case`.
+    """Replace words by "[redacted]" in every text of a case, in small or capital letters; otherwise as `edit_case`.
 
     Frozen snapshots keep them: withdraw the case for privacy as well where one holds it.
     """
     if len(words := words.strip()) < 2:
         raise UsageError("at least two characters can be redacted")
     case = await load_edit(database, case_id)
+    # As they are written, and as whole words in other letters or with other spaces
+    spelt = r"\s+".join(map(re.escape, words.split()))
+    other = rf"(?<![A-Za-z0-9]){spelt}(?![A-Za-z0-9])"
+    pattern = re.compile(rf"{re.escape(words)}|(?i:{other})")
 
     def without(own: object, *names: str) -> dict[str, object]:
         texts = {name: getattr(own, name) for name in names}
-        return {name: t and t.replace(words, REDACTED) for name, t in texts.items()}
+        return {name: t and pattern.sub(REDACTED, t) for name, t in texts.items()}
 
     changes = without(case, *_TEXTS, "no_negative")
     criteria, asked = list[CriterionEdit](), list[AskedPart]()
@@ -281,7 +286,7 @@ async def redact_case(
         own = without(criterion, "criterion", "fact", "likely")
         criteria.append(criterion.model_copy(update=own))
     for part in case.asked or ():
-        asked.append(AskedPart(part.id, part.text.replace(words, REDACTED)))
+        asked.append(AskedPart(part.id, pattern.sub(REDACTED, part.text)))
     changes |= {"criteria": tuple(criteria), "asked": tuple(asked)}
     edit = case.model_copy(update=changes)
     return await edit_case(
