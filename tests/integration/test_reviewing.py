@@ -13,7 +13,12 @@ from sqlalchemy import text
 
 from medlive.config import Settings
 from medlive.curation.model import Outcome
-from medlive.db.curation.cases import latest_case, lock_case, set_status
+from medlive.db.curation.cases import (
+    add_revision,
+    latest_case,
+    lock_case,
+    set_status,
+)
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
@@ -188,6 +193,24 @@ async def test_a_scan_keeps_what_a_person_edits_meanwhile(
     # The next one finds the edited case.
     assert (await rescan_cases(new))["redacted"] == 1
     assert "[name] for 4 weeks" in str((await load_edit(database, held)).narrative)
+
+
+async def test_words_are_redacted_however_they_are_written(
+    database: Database, held: str
+) -> None:
+    edit = CaseEdit(
+        narrative="Mr Lima, or LIMA,\nhas a cough; lima beans and Limassol, too.",
+        query="Did Ann  Patel say so, or ANN PATEL?",
+    )
+    await edit_case(database, held, edit, "As it was told.")
+    for words in ("Lima", "Ann Patel"):
+        await editing.redact_case(database, held, words, "A name.")
+    case = await load_edit(database, held)
+    r = "[redacted]"
+    assert (
+        case.narrative == f"Mr {r}, or {r},\nhas a cough; {r} beans and {r}ssol, too."
+    )
+    assert case.query == f"Did {r} say so, or {r}?"
 
 
 async def test_what_is_removed_from_a_query_is_removed_from_its_parts(
@@ -402,6 +425,10 @@ async def test_an_edit_that_the_linter_refuses_changes_nothing(
             "advice element",
         ),
         (CaseEdit(specialty="Astrology"), "unknown specialty"),
+        (
+            CaseEdit(asked=(AskedPart("q1", "Why?"), AskedPart("q1", "How long?"))),
+            "share an id",
+        ),
         (now, "nothing in case"),
     ):
         with pytest.raises(UsageError, match=match):
@@ -429,6 +456,28 @@ async def test_what_a_person_edited_is_not_replaced_in_silence(
     assert await status_of(database, held) == "held"
     async with database.begin() as session:
         assert "a person edited it" in (await list_held(session))[0].status_reason
+
+
+async def test_an_edit_outlives_revisions_and_curations_until_a_person_looks(
+    database: Database, held: str
+) -> None:
+    await edit_case(database, held, CaseEdit(query="Why do I cough?"), "Shorter.")
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    async with database.begin() as session:
+        revision = await session.scalar(text("SELECT revision_id FROM curations"))
+        # A revision of the same wording, as a proof or a withdrawn criterion makes
+        case = await latest_case(session, held)
+        proved = replace(case.rubric, ceiling=0.9, floor=0.1, separation=0.5)
+        await add_revision(session, held, replace(case, rubric=proved))
+    harmless = {**HARMFUL, "wrong": []}
+    for name in ("x", "y"):
+        other = pipeline(database, "m-2", reader__case=harmless)
+        await curate_revision(replace(other, digest=digest_text(name)), revision)
+        assert await status_of(database, held) == "held"
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine too.")
+    other = pipeline(database, "m-2", reader__case=harmless)
+    await curate_revision(replace(other, digest=digest_text("z")), revision)
+    assert await status_of(database, held) == "ready"
 
 
 async def test_a_review_and_a_decision_about_one_case_take_turns(

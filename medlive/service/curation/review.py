@@ -9,6 +9,7 @@ from medlive.db.curation.cases import (
 )
 from medlive.db.curation.curations import (
     latest_curation,
+    list_curations,
     load_curation,
     lock_revision,
 )
@@ -24,7 +25,7 @@ from medlive.db.curation.reviews import (
 from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
-from medlive.db.threads.threads import load_thread
+from medlive.db.threads.threads import load_thread, thread_of_case
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
@@ -67,8 +68,8 @@ async def decide_case(
 ) -> ReviewRow:
     """Approve a held or rejected case for the next freeze, or reject a held or ready one until it changes.
 
-    Raises UsageError, and CheckFailed for a case in another status, or one with a later revision than `of`, which
-    was seen.
+    Raises UsageError, and CheckFailed for a case in another status, one with a later revision than `of`, which was
+    seen, or an approval of what evidence has vetoed since.
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
@@ -84,11 +85,28 @@ async def decide_case(
                 f"case {case_id} has changed since: its revision is {case.revision} now, not {of}",
                 hint="look at it again and decide on that revision",
             )
+        if action is ReviewAction.APPROVE:
+            await _check_no_veto(session, case_id)
         review = await add_review(
             session, case_id, case.revision, action, reason, decided_by=by
         )
         await apply_review(session, case_id, action, reason)
         return review
+
+
+async def _check_no_veto(session: Session, case_id: str) -> None:
+    """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto, which others overrule."""
+    source, thread_id = await thread_of_case(session, case_id)
+    revision = await latest_revision(session, source, thread_id)
+    for decided in await list_curations(session, revision):
+        if decided.outcome is Outcome.FAILED:
+            continue
+        if decided.reason == Reason.CONTRADICTED:
+            raise CheckFailed(
+                f"the thread of {case_id} was curated again, and evidence contradicts its advice",
+                hint=f"medlive review overrule {source}/{thread_id} is for that",
+            )
+        return
 
 
 def _check_held(case_id: str, status: CaseStatus) -> None:
