@@ -102,6 +102,8 @@ async def start_study(
         UsageError: If the name is taken or cannot be one, if there are fewer than two raters, an account that may
             not rate, no run that can be read, or no case to draw.
     """
+    if sample < 1:
+        raise UsageError("a study draws one case or more")
     async with database.begin() as session:
         await _check_study(session, study)
         sheet = None

@@ -111,6 +111,7 @@ async def test_raters_see_neither_each_other_nor_other_studies(
             {"raters": "ann zoe"},
             {"adjudicator": "ann"},
             {"sample": "x"},
+            {"sample": "-1"},
             {"kind": "x"},
             {"version": "2020.W01"},
             {"name": "A b"},

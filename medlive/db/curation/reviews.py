@@ -248,7 +248,10 @@ async def open_dispute(
 async def close_dispute(
     session: AsyncSession, number: int, resolution: str, *, closed_by: str | None
 ) -> DisputeRow:
-    """Close a dispute with its resolution. Raises UsageError for no dispute and CheckFailed for a closed one."""
+    """Close a dispute with its resolution; the same person's same resolution of it again changes nothing.
+
+    Raises UsageError for no dispute and CheckFailed for one that was closed otherwise.
+    """
     row = await session.scalar(
         update(DisputeRow)
         .where(DisputeRow.number == number, DisputeRow.closed_at.is_(None))
@@ -270,6 +273,8 @@ async def close_dispute(
         raise UsageError(
             f"unknown dispute {number}", hint="medlive review disputes --all lists them"
         )
+    if (known.closed_by, known.resolution) == (closed_by, resolution):
+        return known
     raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
 
 

@@ -476,9 +476,10 @@ async def save_decision(
             key=pipeline.key,
             held=held_for,
         )
-        await save_scan(
-            session, saved.case_id, saved.revision, pipeline.scanner, found=0
-        )
+        if saved.status != "left":  # Of what stays nothing was read.
+            await save_scan(
+                session, saved.case_id, saved.revision, pipeline.scanner, found=0
+            )
     elif curation.outcome in (Outcome.REJECTED, Outcome.PARKED):
         # The thread or the engines changed: a person decides about the earlier case.
         reason = f"curated again: {curation.reason}: {curation.detail}"[:1000]
