@@ -39,10 +39,14 @@ _HELD = """
         ))
     ORDER BY r.created_at, case_id LIMIT :most
 """
-_DECIDED_SINCE = """EXISTS (
+_DECIDED_SINCE = """(EXISTS (
     SELECT FROM curations AS later WHERE later.revision_id = o.revision_id AND outcome <> 'failed'
         AND later.id > coalesce(o.curation_id, 0)
-)"""
+) OR EXISTS (
+    SELECT FROM thread_revisions AS own JOIN thread_revisions AS later USING (thread_id)
+    WHERE own.id = o.revision_id AND later.revision > own.revision
+))"""
+"""A thread that has changed since is decided by its later revision."""
 _WAITING = f"""
     SELECT source, threads.thread_id, o.reason, o.decided_by, o.decided_at FROM overrules AS o
     JOIN thread_revisions AS r ON r.id = o.revision_id JOIN threads ON threads.id = r.thread_id

@@ -355,11 +355,13 @@ def curation_work(
 
 
 async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
-    """Curate one revision and store the decision and its case; None if it was decided before."""
+    """Curate one revision and store the decision and its case; None if it was decided before, or is superseded."""
 
     async def is_decided(session: Session) -> bool:
         outcome = await curations.latest_outcome(session, revision, digest)
-        return outcome not in (None, Outcome.FAILED)
+        if outcome not in (None, Outcome.FAILED):
+            return True
+        return await curations.is_superseded(session, revision)
 
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
@@ -405,7 +407,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):
-                _log.debug("decided by another process")
+                _log.debug("decided by another process, or superseded")
                 return None
             await save_decision(
                 session,
