@@ -60,17 +60,23 @@ async def invite(session: Session, name: str, role: Role) -> str:
     return token
 
 
-async def reset(session: Session, name: str) -> str:
+async def reset(session: Session, name: str) -> str | None:
     """Forget an account's password, sessions, count of attempts and disabling; return a new link's token.
+
+    One that signs in at an identity provider is let in again, and gets no link: None.
 
     Raises:
         UsageError: If there is no such account.
-        CheckFailed: If it signs in at an identity provider.
+        CheckFailed: If it signs in at an identity provider, and is not disabled.
     """
     if (account := await _find(session, name)).subject is not None:
-        raise CheckFailed(
-            f"{account.name} signs in at the identity provider, which keeps its password"
-        )
+        if account.disabled_at is None:
+            raise CheckFailed(
+                f"{account.name} signs in at the identity provider, which keeps its password"
+            )
+        account.disabled_at = None
+        await record(session, Act.RESET, f"account:{account.name}", by=None)
+        return None
     account.password_hash = account.disabled_at = None
     token = _give_link(account)
     await end_sessions(session, account)

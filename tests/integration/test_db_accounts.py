@@ -229,6 +229,11 @@ async def test_an_account_of_the_identity_provider_keeps_its_name_and_gets_the_r
             )
             is None
         )
+        # Let in again, by its provider.
+        assert await accounts.reset(session, bob.name) is None
+        assert await accounts.save_external(
+            session, "https://id.example#1", "bob", Role.ADMIN
+        )
 
 
 def test_the_commands_make_change_and_list_accounts(
