@@ -166,7 +166,11 @@ async def save_external(
             raise CheckFailed(f"{name!r} cannot be an account's name")
         account, act = AccountRow(name=spelled, subject=subject, role=role), Act.INVITE
         if not await _add(session, account):
-            raise CheckFailed(f"the name {name} belongs to another account")
+            # Perhaps the same person's, in another window at this moment.
+            account = await find_row(session, AccountRow, own, subject=subject)
+            if account is None:
+                raise CheckFailed(f"the name {name} belongs to another account")
+            act = None
     elif account.role is not role:
         account.role, act = role, Act.SET_ROLE
     if act is not None:

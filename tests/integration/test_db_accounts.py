@@ -267,3 +267,14 @@ def test_the_commands_make_change_and_list_accounts(
         False,
     )
     assert "publisher" in medlive("list")[1]
+
+
+async def test_who_signs_in_for_the_first_time_in_two_windows_has_one_account(
+    database: Database,
+) -> None:
+    who = ("https://id.example#1", "bob", Role.VIEWER)
+    both = await asyncio.gather(
+        *(database.ask(accounts.save_external, *who) for _ in range(8))
+    )
+    assert len({account.id for account in both if account}) == 1
+    assert None not in both

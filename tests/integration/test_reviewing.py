@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +37,7 @@ from medlive.service.curation.editing import (
     load_edit,
 )
 from medlive.service.curation.review import decide_case, drop_element
+from medlive.service.wiring import Pipeline
 from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,
@@ -284,6 +286,28 @@ async def test_the_commands(
         ]
 
     await asyncio.to_thread(work)
+
+
+async def test_who_drops_an_element_is_told_what_still_holds_the_case(
+    database: Database,
+    database_url: str,
+    tmp_path: Path,
+    held: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    edit = CaseEdit(narrative="A dry cough for 4 weeks, with lisinopril.")
+    await edit_case(database, held, edit, "Four weeks.")
+
+    @asynccontextmanager
+    async def opened(_: Settings, own: Database) -> AsyncIterator[Pipeline]:
+        yield pipeline(own)
+
+    monkeypatch.setattr("medlive.cli.audit.review.open_pipeline", opened)
+    command = ("review", "drop-element", held, "a2", "--reason", "Harmful here.")
+    done = await asyncio.to_thread(Instance(tmp_path, database_url).here, *command)
+    # It replaces what a person wrote.
+    assert await status_of(database, held) == "held"
+    assert "still held: curated anew since a person edited it" in done.out
 
 
 async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(

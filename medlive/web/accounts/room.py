@@ -280,7 +280,8 @@ async def find_invited(site: Site, token: str) -> Account:
 def _unless_over(account: Account | None) -> Account:
     if account is None:
         text = (
-            "This link was used, or is older than two days. Ask an admin for another."
+            "This link was used, or is older than two days. If you have just set your password, sign in by it; "
+            "otherwise ask an admin for another link."
         )
         raise HTTPException(410, text)
     return account
