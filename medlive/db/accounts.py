@@ -147,6 +147,7 @@ async def set_password(session: Session, account: Account, password_hash: str) -
     """Change the password; every session of the account ends."""
     changed = "UPDATE accounts SET password_hash = :hash WHERE id = :id"
     await run_sql(session, changed, id=account.id, hash=password_hash)
+    account.password_hash = password_hash
     await end_sessions(session, account)
     await record(session, Act.SET_PASSWORD, f"account:{account.name}", by=account.name)
 
@@ -194,6 +195,15 @@ _REMOVE_EXPIRED = (
     )
     """,
 )
+
+
+async def is_current(session: Session, account: Account) -> bool:
+    """Whether an account has the password still by which it was let in; nobody changes it before the session's end."""
+    own = """
+        WHERE id = :id AND disabled_at IS NULL AND password_hash IS NOT DISTINCT FROM CAST(:hash AS text) FOR UPDATE
+    """
+    values = {"id": account.id, "hash": account.password_hash}
+    return await find_row(session, AccountRow, own, **values) is not None
 
 
 async def start_session(session: Session, account: Account) -> str:
@@ -282,7 +292,8 @@ async def forget_attempts(
 
 async def _find(session: Session, name: str) -> Account:
     spelled = name.strip().lower()
-    account = await find_row(session, AccountRow, "WHERE name = :name", name=spelled)
+    own = "WHERE name = :name FOR UPDATE"
+    account = await find_row(session, AccountRow, own, name=spelled)
     if account is None:
         raise UsageError(
             f"there is no account {name}", hint="medlive user list shows them"

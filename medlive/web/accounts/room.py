@@ -263,6 +263,9 @@ async def _enter(
     async with site.database.begin() as session:
         if known := request.session.get(TOKEN):
             await accounts.end_session(session, known)
+        if not await accounts.is_current(session, account):
+            text = "The account was changed while you signed in. Try again."
+            raise HTTPException(403, text)
         await accounts.forget_attempts(session, account, _network(request))
         token = await accounts.start_session(session, account)
     # Another token of forms too: nothing that was known before goes on.
