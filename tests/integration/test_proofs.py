@@ -18,7 +18,9 @@ from medlive.db.curation.proofs import load_proof, proofs_made
 from medlive.db.session import Database
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
+from medlive.errors import ServiceUnavailable
 from medlive.rubric.proof import Probe
+from medlive.service.curation import curate
 from medlive.service.curation.curate import curate_queued, curate_revision
 from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 from medlive.service.curation.inspect import inspect_case
@@ -186,3 +188,18 @@ async def test_a_proof_without_usable_replies_keeps_no_thread_waiting(
         jobs = await app.job_manager.list_jobs_async()
     assert (done.left, done.outcomes.total()) == (0, 1)
     assert [(job.task_name, job.status) for job in jobs] == [(PROVE, "failed")]
+
+
+async def test_what_keeps_a_proof_from_being_made_is_said_by_the_run(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any) -> None:
+        raise ServiceUnavailable("nobody is there")
+
+    monkeypatch.setattr(curate, "prove_again", away)
+    made = proving(database)
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            await defer_proof(app, session, "ml-0000000000000000", 1)
+        done = await curate_queued(app, made)
+    assert (done.left, done.stopped) == (1, "nobody is there")

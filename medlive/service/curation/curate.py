@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import procrastinate
@@ -303,9 +302,18 @@ async def curate_queued(
     `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
     done = CurationCounts()
+
+    async def prove(case_id: str, revision: int) -> str | None:
+        try:
+            return await prove_again(pipeline, case_id, revision)
+        except Exception as exc:
+            if find_obstacle(exc):  # it keeps the threads behind it waiting too
+                done.add_fault(revision, exc)
+            raise
+
     works: Works = {
         CURATE_JOB: curation_work(pipeline, done, tick=tick),
-        PROVE: partial(prove_again, pipeline),
+        PROVE: prove,
     }
     done.left = await run_until_drained(
         app,
