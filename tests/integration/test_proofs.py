@@ -15,6 +15,7 @@ from medlive.config import Settings
 from medlive.curation.model import Outcome, Reason
 from medlive.db.curation.cases import latest_case
 from medlive.db.curation.proofs import load_proof, proofs_made
+from medlive.db.mapping import read_value
 from medlive.db.session import Database
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
@@ -24,6 +25,7 @@ from medlive.service.curation import curate
 from medlive.service.curation.curate import curate_queued, curate_revision
 from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 from medlive.service.curation.inspect import inspect_case
+from medlive.service.curation.prove import prove_again
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.wiring import Pipeline
@@ -203,3 +205,28 @@ async def test_what_keeps_a_proof_from_being_made_is_said_by_the_run(
             await defer_proof(app, session, "ml-0000000000000000", 1)
         done = await curate_queued(app, made)
     assert (done.left, done.stopped) == (1, "nobody is there")
+
+
+async def test_a_takedown_reaches_what_a_later_proof_was_asked_and_answered(
+    database: Database, settings: Settings
+) -> None:
+    _, case_id, _ = await curated(database)
+    words = "A man with a dry cough of four long weeks, on lisinopril since May."
+    await edit_case(database, case_id, CaseEdit(narrative=words), "His own words.")
+    await prove_again(proving(database), case_id, 2)
+    holding = "SELECT count(*) FROM replies WHERE position(:words in CAST(inputs AS text)) > 0"
+
+    async def count() -> int:
+        return int(await database.ask(read_value, holding, words=words))
+
+    assert await count() > 0
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            revision = await session.scalar(text("SELECT id FROM thread_revisions"))
+            # One of another case: its revision is not one of the thread.
+            await defer_proof(app, session, "ml-0000000000000000", revision)
+            await defer_proof(app, session, case_id, 2)
+        await take_down(database, settings, "test", "1", "She asked for it.")
+        [left] = await app.job_manager.list_jobs_async()
+    assert await count() == 0
+    assert left.task_kwargs["case_id"] == "ml-0000000000000000"
