@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +28,13 @@ from medlive.db.threads import threads
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.integrity.digest import digest_text
 from medlive.rubric.model import AskedPart
-from medlive.service.curation import curate, editing
+from medlive.service.curation import curate, editing, review
 from medlive.service.curation.complete import redact_case
-from medlive.service.curation.curate import curate_revision, rescan_cases
+from medlive.service.curation.curate import (
+    complete_in,
+    curate_revision,
+    rescan_cases,
+)
 from medlive.service.curation.editing import (
     CaseEdit,
     CriterionEdit,
@@ -37,6 +42,7 @@ from medlive.service.curation.editing import (
     load_edit,
 )
 from medlive.service.curation.review import decide_case, drop_element
+from medlive.service.wiring import Pipeline
 from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,
@@ -119,6 +125,26 @@ async def test_a_case_is_written_anew_without_an_element(
     assert {c.advice_id for c in case.rubric.criteria} == {"a1"}
     with pytest.raises(CheckFailed):
         await drop_element(pipeline(database), held, "a1", "x")
+
+
+async def test_an_element_is_not_dropped_from_what_a_person_decides_meanwhile(
+    database: Database, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit = CaseEdit(narrative="A dry cough for 4 weeks, with lisinopril.")
+
+    async def decided_meanwhile(*of_thread: Any) -> Any:
+        if (await load_edit(database, held)).narrative != edit.narrative:
+            await edit_case(database, held, edit, "Four weeks.")
+        else:
+            await decide_case(database, held, ReviewAction.APPROVE, "Checked.")
+        return await complete_in(*of_thread)
+
+    monkeypatch.setattr(review, "complete_in", decided_meanwhile)
+    for message in ("has changed while", "is ready, not held"):
+        with pytest.raises(CheckFailed, match=message):
+            await drop_element(pipeline(database), held, "a2", "Harmful here.")
+    assert (await load_edit(database, held)).narrative == edit.narrative
+    assert await status_of(database, held) == "ready"
 
 
 async def test_a_case_cannot_do_without_its_only_supported_advice(
@@ -283,6 +309,28 @@ async def test_the_commands(
         ]
 
     await asyncio.to_thread(work)
+
+
+async def test_who_drops_an_element_is_told_what_still_holds_the_case(
+    database: Database,
+    database_url: str,
+    tmp_path: Path,
+    held: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    edit = CaseEdit(narrative="A dry cough for 4 weeks, with lisinopril.")
+    await edit_case(database, held, edit, "Four weeks.")
+
+    @asynccontextmanager
+    async def opened(_: Settings, own: Database) -> AsyncIterator[Pipeline]:
+        yield pipeline(own)
+
+    monkeypatch.setattr("medlive.cli.audit.review.open_pipeline", opened)
+    command = ("review", "drop-element", held, "a2", "--reason", "Harmful here.")
+    done = await asyncio.to_thread(Instance(tmp_path, database_url).here, *command)
+    # It replaces what a person wrote.
+    assert await status_of(database, held) == "held"
+    assert "still held: curated anew since a person edited it" in done.out
 
 
 async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(

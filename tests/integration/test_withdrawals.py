@@ -358,7 +358,7 @@ async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(
         await curated_again(
             database, case_id, replace(RUBRIC, criteria=RUBRIC.criteria[1:3])
         )
-    ) == replace(again, status="unchanged")
+    ) == replace(again, status="left")
     async with database.begin() as session:
         row = (
             await session.execute(text("SELECT status, status_reason FROM cases"))
@@ -485,6 +485,9 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(
             None,
         ]
     await resolve_dispute(database, two.number, "No.")
+    # A form that was sent twice.
+    again = await resolve_dispute(database, one.number, "It is. ", by="Cy")
+    assert again.closed_at == closed.closed_at
     with pytest.raises(CheckFailed):
         await resolve_dispute(database, two.number, "Yes.")
     with pytest.raises(UsageError):

@@ -45,7 +45,8 @@ class SavedCase:
 
     case_id: str
     revision: int
-    status: Literal["new", "revised", "unchanged"]
+    status: Literal["new", "revised", "unchanged", "left"]
+    """"left": the revision says something else than what was to be saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from medlive.db.mapping import (
     insert_rows,
     read,
     read_column,
+    read_value,
     row_of,
     run_sql,
 )
@@ -103,6 +104,12 @@ async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
     """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
     query = "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE"
     await run_sql(session, query, id=revision_pk)
+
+
+async def is_superseded(session: AsyncSession, revision_pk: int) -> bool:
+    """Whether the thread has a later revision, by which it is decided."""
+    query = f"SELECT NOT {_IS_LATEST} FROM thread_revisions AS r WHERE r.id = :revision"
+    return bool(await read_value(session, query, revision=revision_pk))
 
 
 async def latest_outcome(

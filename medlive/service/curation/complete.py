@@ -195,7 +195,7 @@ async def save_case(
         if latest:
             reason = f"without its withdrawn criteria the rubric has {thin}"
             await set_status(session, case.id, CaseStatus.HELD, reason)
-            return SavedCase(case.id, latest.revision, "unchanged")
+            return SavedCase(case.id, latest.revision, "left")
     content = replace(content, rubric=kept)
     saved = await add_revision(session, case.id, content)
     if saved.status != "new":

@@ -128,7 +128,8 @@ async def drop_element(
     """Rewrite a held case without one of its advice elements, and store it with the person's decision.
 
     The case is ready when nothing else holds it. Nothing is changed when an error is raised: UsageError if the
-    case cannot do without the element, CheckFailed if it is not held, EndpointUnavailable without usable replies.
+    case cannot do without the element, CheckFailed if it is not held or changes meanwhile, EndpointUnavailable without
+    usable replies.
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with pipeline.database.begin() as session:
@@ -157,7 +158,12 @@ async def drop_element(
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
     digest = digest_json([pipeline.digest, "without", dropped])
     async with pipeline.database.begin() as session:
-        await lock_case(session, case_id)
+        _check_held(case_id, await lock_case(session, case_id))
+        if await load_latest_case(session, case_id) != case:
+            raise CheckFailed(
+                f"case {case_id} has changed while it was written again",
+                hint="nothing was saved; look at it again",
+            )
         await add_review(
             session,
             case_id,

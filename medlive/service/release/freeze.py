@@ -55,7 +55,7 @@ from medlive.service.release.folder import (
     lineage_of,
     restore_folder,
 )
-from medlive.service.release.withdraw import write_errata
+from medlive.service.release.withdraw import check_person_name, write_errata
 from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gates import (
     GateHit,
@@ -138,6 +138,7 @@ async def freeze(
     passes the gates or selected cases were withdrawn meanwhile, DiskFull, and Locked if another process is
     freezing.
     """
+    by = check_person_name(by)
     version = iso_week(now()) if week is None else week
     if week_end(version) is None:
         raise UsageError(f"expected an ISO week such as 2026.W47, not {version!r}")

@@ -30,6 +30,7 @@ from medlive.db.waits import count_waiting
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
+from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.service.schedule.steps import (
     FREEZE,
     QUEUE,
@@ -78,6 +79,7 @@ async def acknowledge(
 
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
+    why, by = check_given_reason(why), check_person_name(by)
     facts = await read_facts(database, settings)
     problems = await checks.read_problems(database, facts)
     async with database.begin() as session:
