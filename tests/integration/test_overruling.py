@@ -23,7 +23,11 @@ from medlive.filters.model import FilterSettings
 from medlive.integrity.digest import digest_text
 from medlive.service.curation.curate import curate_revision
 from medlive.service.curation.filtering import filter_pending
-from medlive.service.curation.review import decide_case, overrule_rejection
+from medlive.service.curation.review import (
+    decide_case,
+    drop_element,
+    overrule_rejection,
+)
 from medlive.service.work.jobs import open_app
 from medlive.threads.model import Message, Role
 from tests.support.instance import Instance
@@ -133,6 +137,8 @@ async def test_one_person_does_not_approve_what_was_vetoed_since(
     assert decided.reason == "contradicted"
     with pytest.raises(CheckFailed, match="contradicts its advice"):
         await decide_case(database, case_id, ReviewAction.APPROVE, "Fine.")
+    with pytest.raises(CheckFailed, match="contradicts its advice"):
+        await drop_element(vetoing, case_id, "a1", "It is wrong.")
     assert await status_of(database, case_id) == "held"
     for by in ("Bo", "Cy"):
         await overrule_rejection(database, "test", "1", "Old passage.", by=by)

@@ -128,12 +128,13 @@ async def drop_element(
     """Rewrite a held case without one of its advice elements, and store it with the person's decision.
 
     The case is ready when nothing else holds it. Nothing is changed when an error is raised: UsageError if the
-    case cannot do without the element, CheckFailed if it is not held or changes meanwhile, EndpointUnavailable without
-    usable replies.
+    case cannot do without the element, CheckFailed if it is not held, changes meanwhile, or was vetoed since,
+    EndpointUnavailable without usable replies.
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with pipeline.database.begin() as session:
         _check_held(case_id, await lock_case(session, case_id))
+        await _check_no_veto(session, case_id)
         case = await load_latest_case(session, case_id)
         decided = await load_curation(session, case.curation_id)
         made = await session.get_one(CurationRow, case.curation_id)
