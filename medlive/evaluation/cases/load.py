@@ -95,6 +95,8 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
             dialogue_register=_known(case.dialogue_register),
         )
         cases.append(evaluated)
+    # As other parts of a snapshot, which figures and bundles name.
+    is_part = bool(snapshot.keep) and len(cases) < manifest.counts.cases
     return CaseSet(
         cases=tuple(cases),
         origin="snapshot",
@@ -104,6 +106,7 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
         notes=manifest.why_not,
         snapshots=snapshot.path.absolute().parent,
         verified=snapshot.verified,
+        selection={"filter": "in Python"} if is_part else None,
         newer=unknown_note(manifest.unknown),
     )
 

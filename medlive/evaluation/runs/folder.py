@@ -210,9 +210,11 @@ def create_run(
     """Create the run folder, or open it if it is the same run.
 
     The cases (`cases.jsonl`) and the snippets of an open-book run are copied into it, so that resuming, grading
-    and scoring need no other file. Raises UsageError if the folder contains another run or other files, or a
-    parameter looks like a secret; DiskFull and BadInput if it cannot be written.
+    and scoring need no other file. Raises UsageError if there is no case, the folder contains another run or other
+    files, or a parameter looks like a secret; DiskFull and BadInput if it cannot be written.
     """
+    if not cases.cases:
+        raise UsageError(f"{cases.name} has no case left to ask about")
     check_folder(out)
     if not (out / "run.json").exists():
         check_parameters(use.parameters)
