@@ -106,6 +106,15 @@ async def test_a_run_of_a_part_of_a_snapshot_says_so_and_one_of_nothing_is_refus
         await run_model(
             from_snapshot(chosen), Model(), folder, use=ModelUse("m"), created_at=AT
         )
+        if name == "part":  # a run of before, which did not say so, goes on
+            about = (folder / "run.json").read_text()
+            told = '"selection": {\n      "filter": "in Python"\n    }'
+            assert told in about
+            (folder / "run.json").write_text(about.replace(told, '"selection": null'))
+            await run_model(
+                from_snapshot(chosen), Model(), folder, use=ModelUse("m"), created_at=AT
+            )
+            (folder / "run.json").write_text(about)
         said = medlive.score(folder, draws=2).warnings
         assert any("only on 1 cases of 2026.W46" in why for why in said) is (
             name == "part"
@@ -113,9 +122,9 @@ async def test_a_run_of_a_part_of_a_snapshot_says_so_and_one_of_nothing_is_refus
 
 
 def test_draws_and_a_seed_that_cannot_be_are_said(runs: list[Path]) -> None:
-    for wrong in ({"draws": 0}, {"seed": -1}):
+    for draws, seed in ((0, 0), (10, -1)):
         with pytest.raises(UsageError, match="at least"):
-            medlive.score(runs, **wrong)
+            medlive.score(runs, draws=draws, seed=seed)
 
 
 def test_a_window_of_days_is_taken_as_text_or_date(runs: list[Path]) -> None:
@@ -176,13 +185,10 @@ def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:
     assert assumed.to_tell_two_apart == 285
     assert medlive.power(10).to_tell_two_apart < assumed.to_tell_two_apart
     assert medlive.power(5, runs).spread.score > 0
-    for name, number in (
-        ("models", 1),
-        ("before", 0),
-        ("correlation", 2),
-        ("spread", -30.0),
-        ("spread", float("inf")),
-    ):
+    for spread in (-30.0, float("inf"), float("nan")):
+        with pytest.raises(UsageError, match="spread: expected"):
+            medlive.power(5, spread=spread)
+    for name, number in (("models", 1), ("before", 0), ("correlation", 2)):
         with pytest.raises(UsageError, match=f"{name}: expected"):
             medlive.power(5, **{name: number})
     with pytest.raises(UsageError, match="points"):

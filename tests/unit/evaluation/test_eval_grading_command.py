@@ -160,6 +160,22 @@ async def test_what_has_no_score_has_no_bounds_and_says_why(
         assert (overall["least"], overall["most"]) == bounds
 
 
+async def test_an_option_that_is_empty_is_refused_and_not_passed_over(
+    run: Path, tmp_path: Path, command: Command
+) -> None:
+    at = ("--base-url", "http://127.0.0.1:9/v1")
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"case_id": "a", "query": "What now?"}\n', "utf-8")
+    asked = ("run", "--cases", cases, "--model", "m", *at, "--out", tmp_path / "new")
+    for words in (
+        ("grade", run, "--grader", "", *at),
+        (*asked, "--posted-from", ""),
+        (*asked, "--first-release-after", ""),
+    ):
+        done = await command(*words, "--dry-run")
+        assert isinstance(done.exception, UsageError), done.stderr
+
+
 async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_what_is_unknown(
     run: Path, command: Command
 ) -> None:
