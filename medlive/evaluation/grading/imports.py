@@ -148,7 +148,7 @@ def _ratings(
         return {"": read_grade_entries(path, torn) if graded is None else graded}
     if not ratings:
         raise BadInput(
-            f"{path} decides no criterion: it has scores of answers alone, or no decisions"
+            f"{path} has no verdicts on criteria, only scores of answers or ratings without a decision"
         )
     return ratings
 
