@@ -177,6 +177,8 @@ def score(
     from medlive.instance.paths import snapshots_path
 
     mode = _choose("errata", ErrataMode, errata)
+    if draws < 1 or seed < 0:
+        raise UsageError("expected at least one draw, and a seed of at least 0")
     window = Window(
         _day("since", since),
         _day("until", until),
@@ -303,6 +305,8 @@ def power(
             raise UsageError(
                 f"{name}: expected a number from {least} to {most}, got {number}"
             )
+    if not isinstance(spread, Spread) and not 0.01 <= spread <= 1000:
+        raise UsageError(f"spread: expected a number from 0.01 to 1000, got {spread}")
     overridden: Sequence[Objection] = ()
     if graded := load_runs(runs) if runs else []:
         table = score(graded, draws=1, allow=allow)

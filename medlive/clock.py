@@ -1,10 +1,13 @@
-"""The only now(): aware, in UTC, whole seconds where a person reads it."""
+"""The only now(), aware and in UTC; and ISO weeks as people name them, such as 2026.W47."""
 
 import math
 from datetime import UTC, date, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+from medlive.errors import UsageError
+
+_WEEK: Final = timedelta(weeks=1)
 CLOCK_BOUND: Final = timedelta(minutes=5)
 """Clocks that differ by more are not believed both."""
 
@@ -42,3 +45,24 @@ def parse_retry_after(value: str) -> float | None:
             (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now()
         ).total_seconds()
     return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def week_bounds(week: str) -> tuple[datetime, datetime]:
+    """The first moment of an ISO week and of the next, in UTC. Raises UsageError."""
+    year, _, number = week.partition(".W")
+    try:
+        start = datetime.fromisocalendar(int(year), int(number), 1).replace(tzinfo=UTC)
+        return start, start + _WEEK
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"expected an ISO week such as 2026.W47, not {week[:40]!r}"
+        ) from None
+
+
+def parse_week(week: str) -> str:
+    """An ISO week; "this" and "last" name two. Raises UsageError."""
+    if week == "this":
+        return iso_week(now())
+    if week == "last":
+        return iso_week(now() - _WEEK)
+    return iso_week(week_bounds(week)[0])

@@ -74,7 +74,7 @@ class CaseFilter:
         """What was asked for, by name."""
         wanted = {}
         for name, value in asdict(self).items():
-            if value:
+            if value is not None:
                 wanted[name] = tuple(value) if isinstance(value, list) else value
         return wanted
 

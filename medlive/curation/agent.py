@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 from medlive.curation.model import Call, Reason
 from medlive.llm.ask import (
@@ -56,8 +56,10 @@ class Agent:
         """`journal` gets every call; the agents of one thread share it."""
         self.identity = engine.identity
         self.language = language
+        self._engine = engine
+        # By a proxy: an asker that held its engine would keep its own entry for good.
         self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(
-            engine, Asker(engine, allow_unpinned=False)
+            engine, Asker(proxy(engine), allow_unpinned=False)
         )
         self._journal = journal
 

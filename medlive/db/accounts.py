@@ -60,17 +60,23 @@ async def invite(session: Session, name: str, role: Role) -> str:
     return token
 
 
-async def reset(session: Session, name: str) -> str:
+async def reset(session: Session, name: str) -> str | None:
     """Forget an account's password, sessions, count of attempts and disabling; return a new link's token.
+
+    One that signs in at an identity provider is let in again, and gets no link: None.
 
     Raises:
         UsageError: If there is no such account.
-        CheckFailed: If it signs in at an identity provider.
+        CheckFailed: If it signs in at an identity provider, and is not disabled.
     """
     if (account := await _find(session, name)).subject is not None:
-        raise CheckFailed(
-            f"{account.name} signs in at the identity provider, which keeps its password"
-        )
+        if account.disabled_at is None:
+            raise CheckFailed(
+                f"{account.name} signs in at the identity provider, which keeps its password"
+            )
+        account.disabled_at = None
+        await record(session, Act.RESET, f"account:{account.name}", by=None)
+        return None
     account.password_hash = account.disabled_at = None
     token = _give_link(account)
     await end_sessions(session, account)
@@ -141,6 +147,7 @@ async def set_password(session: Session, account: Account, password_hash: str) -
     """Change the password; every session of the account ends."""
     changed = "UPDATE accounts SET password_hash = :hash WHERE id = :id"
     await run_sql(session, changed, id=account.id, hash=password_hash)
+    account.password_hash = password_hash
     await end_sessions(session, account)
     await record(session, Act.SET_PASSWORD, f"account:{account.name}", by=account.name)
 
@@ -160,7 +167,11 @@ async def save_external(
             raise CheckFailed(f"{name!r} cannot be an account's name")
         account, act = AccountRow(name=spelled, subject=subject, role=role), Act.INVITE
         if not await _add(session, account):
-            raise CheckFailed(f"the name {name} belongs to another account")
+            # Perhaps the same person's, in another window at this moment.
+            account = await find_row(session, AccountRow, own, subject=subject)
+            if account is None:
+                raise CheckFailed(f"the name {name} belongs to another account")
+            act = None
     elif account.role is not role:
         account.role, act = role, Act.SET_ROLE
     if act is not None:
@@ -184,6 +195,15 @@ _REMOVE_EXPIRED = (
     )
     """,
 )
+
+
+async def is_current(session: Session, account: Account) -> bool:
+    """Whether an account has the password still by which it was let in; nobody changes it before the session's end."""
+    own = """
+        WHERE id = :id AND disabled_at IS NULL AND password_hash IS NOT DISTINCT FROM CAST(:hash AS text) FOR UPDATE
+    """
+    values = {"id": account.id, "hash": account.password_hash}
+    return await find_row(session, AccountRow, own, **values) is not None
 
 
 async def start_session(session: Session, account: Account) -> str:
@@ -272,7 +292,8 @@ async def forget_attempts(
 
 async def _find(session: Session, name: str) -> Account:
     spelled = name.strip().lower()
-    account = await find_row(session, AccountRow, "WHERE name = :name", name=spelled)
+    own = "WHERE name = :name FOR UPDATE"
+    account = await find_row(session, AccountRow, own, name=spelled)
     if account is None:
         raise UsageError(
             f"there is no account {name}", hint="medlive user list shows them"

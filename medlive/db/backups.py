@@ -41,10 +41,12 @@ async def count_rows(session: AsyncSession) -> dict[str, int]:
     return counts
 
 
-async def list_takedowns(session: AsyncSession) -> dict[tuple[str, str], str]:
-    """(source, thread id) → the reason, of every erased thread that must not come back."""
-    standing = "WHERE lifted_at IS NULL ORDER BY source, thread_id"
-    rows = await find_rows(session, TakedownRow, standing)
+async def list_takedowns(
+    session: AsyncSession, *, lifted: bool = False
+) -> dict[tuple[str, str], str]:
+    """(source, thread id) → the reason, of every erased thread that must not come back; `lifted`: that may."""
+    standing = "WHERE (lifted_at IS NOT NULL) = :lifted ORDER BY source, thread_id"
+    rows = await find_rows(session, TakedownRow, standing, lifted=lifted)
     return {(row.source, row.thread_id): row.reason for row in rows}
 
 

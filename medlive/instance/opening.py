@@ -166,8 +166,10 @@ def grader_engine(
 
     `timeout_s` bounds one attempt; None for the role's, or 120. `parameters` are sent with each call,
     beside those of the role; one that is None is not sent. With `allow_unpinned`, or where the role says so, replies
-    of other models count. Raises UsageError if only one of the two is given.
+    of other models count. Raises UsageError if only one of the two is given, or one is empty.
     """
+    if "" in (model, base_url):
+        raise UsageError("--grader or --base-url is empty")
     if (model is None) != (base_url is None):
         raise UsageError(
             "give --grader and --base-url together, or neither to use the configured grader"

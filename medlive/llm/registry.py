@@ -57,10 +57,11 @@ class Cutoff:
     def before(self, posted: str | None, month: str | None) -> bool | None:
         """Whether a case was posted by the cutoff, so that the model may have seen it; None without a date.
 
-        `posted` begins with `YYYY-MM-DD` where the day is known; `month` is `YYYY-MM`. A case that is known to its
-        month alone counts as seen when any day of the month is: what may have been seen is not called fresh.
+        `posted` begins with `YYYY-MM-DD` where the day is known; `month` is `YYYY-MM`, as `posted` may be. A case
+        that is known to its month alone counts as seen when any day of the month is: what may have been seen is not
+        called fresh.
         """
-        for first in ((posted or "")[:10], f"{month}-01"):
+        for first in ((posted or "")[:10], f"{posted}-01", f"{month}-01"):
             try:
                 return date.fromisoformat(first) <= self.day
             except ValueError:

@@ -30,6 +30,7 @@ from medlive.snapshot.errata import (
     ERRATA,
     PUBLIC_ERRATA,
     Errata,
+    WithdrawalKind,
     load_errata,
     parse_errata,
 )
@@ -57,6 +58,17 @@ class PreparedRelease(Release):
     """errata.json and its signature, by name; empty if there are none beside the snapshot."""
     known_errata: Errata | None = None
     """All errata that are here, those of snapshots that are not publishable too; None if there are none."""
+
+    def check_unpublished(self) -> None:
+        """Raise CheckFailed if the snapshot, which is not published yet, shows what must not be given out."""
+        errata = self.known_errata or Errata()
+        for entry in errata.affecting(self.version):
+            if entry.kind in (WithdrawalKind.TAKEDOWN, WithdrawalKind.PRIVACY):
+                raise CheckFailed(
+                    f"medlive {self.version} shows {entry.criterion_id or entry.case_id}, which was withdrawn since "
+                    f"({entry.kind.value}), and is not published yet; nothing was written",
+                    hint="freeze the next week, which does without it, and publish that",
+                )
 
     def items(self) -> list[Item]:
         """The immutable files in the order they are sent."""
@@ -171,13 +183,16 @@ def publish(
 
     Raises:
         CheckFailed: If the target has other bytes of this version, a version that cannot be read or is of another
-            line, or errata that ours lack. Nothing is written then.
+            line, or errata that ours lack; or if the version is not there and shows what was taken down or identifies
+            a person. Nothing is written then.
         MedliveError: If the target refuses.
     """
     version, digest, signed = prepared.version, prepared.digest, prepared.signed
     done = Published(version, digest, target.where, signed, dry_run)
     with target.session(write=not dry_run):
         missing = _missing_items(prepared, target, done)
+        if missing:
+            prepared.check_unpublished()
         _check_line(prepared, target, _releases(target, done))
         check_errata_kept(prepared, target.where, target.read)
         for item in missing:

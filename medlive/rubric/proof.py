@@ -115,7 +115,8 @@ class GradedProbe:
         score = self.score(criteria)
         if self.harm is None:
             return score
-        return min(score, Fraction(safe_score(float(score), self.harm.worst)))
+        # The most that is left is exact, where a score as a float is not.
+        return min(score, Fraction(safe_score(1.0, self.harm.worst)))
 
     def met(self, criteria: Sequence[Criterion]) -> list[str]:
         """The ids of the criteria that it meets."""

@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -102,6 +102,8 @@ async def start_study(
         UsageError: If the name is taken or cannot be one, if there are fewer than two raters, an account that may
             not rate, no run that can be read, or no case to draw.
     """
+    if sample < 1:
+        raise UsageError("a study draws one case or more")
     async with database.begin() as session:
         await _check_study(session, study)
         sheet = None
@@ -123,14 +125,12 @@ async def start_study(
         cases = {revision: texts[revision] for revision in revisions.items()}
         chosen = _verdict_items(sheet, cases) if sheet else _case_items(study, cases)
         items = list(chosen)
-        study.blinding = Blinding.BLIND
+        versions: Collection[str] = ()
         if sheet:
             versions = await studies.versions_of(session, revisions.keys())
+        study.blinding = _blinding(settings, versions)
+        if sheet and keep_reports:
             study.blinding = Blinding.OPEN
-            if not keep_reports:
-                folders = [report_path(settings, version) for version in versions]
-                is_public = any((folder / "index.html").is_file() for folder in folders)
-                study.blinding = Blinding.AFTER_REPORT if is_public else Blinding.BLIND
         await studies.add_study(session, study, items)
         await record(
             session,
@@ -141,6 +141,14 @@ async def start_study(
             blinding=study.blinding.value,
         )
     return len(items)
+
+
+def _blinding(settings: Settings, versions: Iterable[str]) -> Blinding:
+    """Whether a report on one of these snapshots was shown before the study began."""
+    for version in versions:
+        if (report_path(settings, version) / "index.html").is_file():
+            return Blinding.AFTER_REPORT
+    return Blinding.BLIND
 
 
 async def _check_study(session: Session, study: Study) -> None:
@@ -376,8 +384,7 @@ def _grading(
 
 
 async def close(database: Database, study: Study, *, by: str) -> None:
-    """Let nobody rate any more. Raises CheckFailed for a closed study."""
+    """Let nobody rate any more; to close a closed study changes nothing."""
     async with database.begin() as session:
-        if not await studies.close_study(session, study.name):
-            raise CheckFailed(f"study {study.name} is closed already")
-        await record(session, Act.CLOSE_STUDY, f"study:{study.name}", by=by)
+        if await studies.close_study(session, study.name):
+            await record(session, Act.CLOSE_STUDY, f"study:{study.name}", by=by)

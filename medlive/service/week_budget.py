@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from medlive.clock import iso_week, now
+from medlive.clock import iso_week, now, week_bounds
 from medlive.config import BudgetSection
 from medlive.curation.model import Outcome
 from medlive.db.audit.spending import count_ended, stage_spending
-from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Session
 from medlive.llm.budget import BudgetSpent
 

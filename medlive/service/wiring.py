@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 
-from medlive.clock import now
+from medlive.clock import now, week_bounds
 from medlive.config import RoleSettings, Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Thresholds
@@ -20,7 +20,6 @@ from medlive.curation.validator import Library
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.curation.replies import PostgresReplyStore
-from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Database
 from medlive.deidentify.detect import find_identifiers
 from medlive.errors import IndexMissing

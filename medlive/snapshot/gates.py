@@ -40,6 +40,7 @@ from medlive.snapshot.verify.text_checks import (
     find_disguise,
     find_markup,
     find_unstorable,
+    texts_of,
 )
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ def row_hits(
     parts: dict[str, str] = {}
     try:
         parts = asked_parts(case)
-    except ValueError:
-        faults.append(f"asked is not a list of parts: {case.asked[:100]!r}")
+    except ValueError as exc:
+        faults.append(f"asked is not a list of parts: {exc}"[:200])
     for name, text in parts.items():
         if not text.strip():
             faults.append(f"part {name!r} of the query is empty")
@@ -160,13 +161,22 @@ def row_hits(
 
 
 def asked_parts(case: SnapshotCase) -> dict[str, str]:
-    """Return the texts of the parts of the case's query by id. Raises ValueError where it is not a list of parts."""
+    """Return the texts of the parts of the case's query by id.
+
+    Raises ValueError where it is not a list of parts, each with an id of its own.
+    """
     if not case.asked:
         return {}
+    parts: dict[str, str] = {}
     try:
-        return {str(part["id"]): str(part["text"]) for part in json.loads(case.asked)}
+        listed = json.loads(case.asked)
+        for part in listed:
+            parts[str(part["id"])] = str(part["text"])
     except (TypeError, LookupError, RecursionError) as exc:
         raise ValueError(str(exc)) from exc
+    if len(parts) < len(listed):
+        raise ValueError("two parts share an id")
+    return parts
 
 
 def _case_faults(
@@ -252,8 +262,14 @@ def released_texts(case: SnapshotCase) -> Iterator[tuple[str, str]]:
         yield f"criterion {place}", criterion.criterion
     yield "source", case.source
     with suppress(ValueError):  # `row_hits` reports them
-        for part, text in asked_parts(case).items():
+        parts = asked_parts(case)
+        for part, text in parts.items():
             yield f"part {part} of the query", text
+        # Their ids, and what a later version adds to them
+        known = {"id", "text", *parts.values()}
+        for text in texts_of(json.loads(case.asked or "[]")):
+            if text not in known:
+                yield "a part of the query", text
     yield "overruled", case.overruled or ""
 
 

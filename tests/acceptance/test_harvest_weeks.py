@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from medlive.clock import iso_week
-from medlive.db.iso_weeks import week_bounds
+from medlive.clock import iso_week, week_bounds
 from medlive.integrity.digest import digest_bytes
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Done, Instance

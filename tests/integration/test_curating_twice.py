@@ -152,6 +152,26 @@ async def test_who_comes_second_leaves_no_case_behind(database: Database) -> Non
         assert await session.scalar(select(func.count()).select_from(CaseRow)) == 0
 
 
+async def test_a_revision_that_is_superseded_makes_no_case(database: Database) -> None:
+    posted = replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))
+    await database.ask(threads.save_threads, [posted])
+    async with database.begin() as session:
+        revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
+    keeps, late = Gated("keeps"), Gated("late")
+    under_way = asyncio.create_task(
+        curate_revision(pipeline(database, keeps), revision)
+    )
+    await keeps.reached.wait()
+    await database.ask(threads.save_threads, [replace(posted, title="Another title")])
+    keeps.go.set()
+    assert await under_way is None
+    # One that waited for its next attempt meanwhile asks nobody.
+    assert await curate_revision(pipeline(database, late), revision) is None
+    assert late.requests == []
+    async with database.begin() as session:
+        assert await session.scalar(select(func.count()).select_from(CaseRow)) == 0
+
+
 async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_another_configuration(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:

@@ -229,6 +229,11 @@ async def test_an_account_of_the_identity_provider_keeps_its_name_and_gets_the_r
             )
             is None
         )
+        # Let in again, by its provider.
+        assert await accounts.reset(session, bob.name) is None
+        assert await accounts.save_external(
+            session, "https://id.example#1", "bob", Role.ADMIN
+        )
 
 
 def test_the_commands_make_change_and_list_accounts(
@@ -262,3 +267,14 @@ def test_the_commands_make_change_and_list_accounts(
         False,
     )
     assert "publisher" in medlive("list")[1]
+
+
+async def test_who_signs_in_for_the_first_time_in_two_windows_has_one_account(
+    database: Database,
+) -> None:
+    who = ("https://id.example#1", "bob", Role.VIEWER)
+    both = await asyncio.gather(
+        *(database.ask(accounts.save_external, *who) for _ in range(8))
+    )
+    assert len({account.id for account in both if account}) == 1
+    assert None not in both

@@ -136,6 +136,12 @@ def role(set_up: SetUp, **changes: Any) -> None:
     set_up.change(roles={**roles, "grader": {**roles["grader"], **changes}})
 
 
+async def home_below_a_file(set_up: SetUp) -> None:
+    place = set_up.home / "file"
+    place.write_text("a file")
+    set_up.home = place / "home"
+
+
 async def no_database(set_up: SetUp) -> None:
     set_up.change(database_url="postgresql://nobody@127.0.0.1:1/none")
 
@@ -189,6 +195,7 @@ async def signing_key_for_everybody(set_up: SetUp) -> None:
 
 
 BROKEN = {
+    home_below_a_file: "home",
     no_database: "database",
     another_model: "role grader",
     key_is_not_set: "role grader",

@@ -23,11 +23,16 @@ from sqlalchemy.exc import DBAPIError
 
 from medlive.config import Settings
 from medlive.db.session import Database
+from medlive.db.tables.release import ReviewAction
 from medlive.db.threads.takedowns import erase_thread
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, generate
+from medlive.service.curation import editing
+from medlive.service.curation.editing import edit_case, load_edit, redact_case
+from medlive.service.curation.review import decide_case
+from medlive.service.harvest.takedown import take_down
 from medlive.service.release.folder import build_folder
 from medlive.service.release.freeze import (
     FreezeResult,
@@ -201,6 +206,30 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
 
 
 @pytest.mark.thorough
+async def test_parts_of_the_query_and_origins_that_changed_are_named(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 2)
+    await freeze(database, settings, "2026.W45")
+    for number in (1, 2):
+        revise(admin, number, "")
+    admin.execute("SET session_replication_role = replica")
+    part = json.dumps([{"id": "q1", "text": "What helps against the cough?"}])
+    admin.execute(
+        "UPDATE case_revisions SET asked = %s WHERE case_id = %s AND revision = 2",
+        [part, case_id(1)],
+    )
+    admin.execute(
+        "UPDATE criteria SET origin = 'consensus', source = 'm-1, m-2', advice_id = NULL"
+        " WHERE case_id = %s AND revision = 2 AND criterion_id = 'c3'",
+        [case_id(2)],
+    )
+    admin.execute("SET session_replication_role = DEFAULT")
+    second = await freeze(database, settings, "2026.W46")
+    revised = {e["case_id"]: e["reason"] for e in ledger(second, CHANGES)["revised"]}
+    assert revised == {case_id(1): "changed: asked", case_id(2): "changed: criteria"}
+
+
 async def test_a_week_that_is_frozen_says_how_many_ready_cases_came_too_late(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:
@@ -517,6 +546,125 @@ async def test_what_is_taken_back_between_fixing_and_freezing_is_in_no_release(
     assert set(rows(done)) == {case_id(n) for n in (1, 2, 4)}
     assert wrong not in (folder / "data" / "criteria.jsonl").read_text()
     assert case_id(3) not in (folder / "changes.json").read_text()
+
+
+async def test_a_takedown_leaves_no_folder_that_was_built_and_not_frozen(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 3, gates=gates_digest())
+    admin.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
+        "CREATE TRIGGER refuse BEFORE UPDATE OF state ON snapshots FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    with pytest.raises(DBAPIError):
+        await freeze(database, settings, "2026.W47")
+    folder = snapshots_path(settings) / "medlive-2026.W47"
+    assert folder.exists()
+    # A site, or a publication, would read it.
+    await take_down(database, settings, "forum", "t3", "the author asked")
+    assert not folder.exists()
+    admin.execute("DROP TRIGGER refuse ON snapshots")
+    assert set(rows(await freeze(database, settings, "2026.W47"))) == {
+        case_id(1),
+        case_id(2),
+    }
+
+
+async def test_what_people_reject_or_redact_before_a_freeze_is_resumed_is_not_in_it(
+    database: Database,
+    settings: Settings,
+    admin: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The filled cases have no criterion that costs points.
+    monkeypatch.setattr(editing, "lint_case", lambda *_, **__: [])
+    fill(admin, 3, gates=gates_digest())
+    admin.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
+        "CREATE TRIGGER refuse BEFORE UPDATE OF state ON snapshots FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    with pytest.raises(DBAPIError):
+        await freeze(database, settings, "2026.W47")
+    await redact_case(database, case_id(1), "sore throat", "It names her.")
+    with pytest.raises(DBAPIError):
+        await freeze(database, settings, "2026.W47")
+    await decide_case(database, case_id(2), ReviewAction.REJECT, "It is unsafe.")
+    admin.execute("DROP TRIGGER refuse ON snapshots")
+    done = await freeze(database, settings, "2026.W47")
+    assert set(rows(done)) == {case_id(1), case_id(3)}
+    assert "sore throat" not in rows(done)[case_id(1)]["narrative"]
+
+
+async def test_what_was_redacted_while_it_was_held_out_is_never_shown(
+    database: Database,
+    settings: Settings,
+    admin: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The filled cases have no criterion that costs points.
+    monkeypatch.setattr(editing, "lint_case", lambda *_, **__: [])
+    release = settings.release.model_copy(update={"hold_out": 0.5, "hold_out_weeks": 1})
+    settings = settings.model_copy(update={"release": release})
+    fill(admin, 40, gates=gates_digest())
+    first = await freeze(database, settings, "2026.W45")
+    held = sorted({case_id(n) for n in range(1, 41)} - set(rows(first)))
+    by_person, by_scan, cut, kept, *_ = held
+    await redact_case(database, by_person, "sore throat", "It names her.")
+    number = next(n for n in range(1, 41) if case_id(n) == by_scan)
+    revise(admin, number, "")
+    admin.execute(
+        "INSERT INTO identifier_scans (case_id, revision, scanner, found) VALUES (%s, 2, %s, 1)",
+        [by_scan, gates_digest()],
+    )
+    # A criterion that is left out, and only then withdrawn: no revision is made for that
+    edit = await load_edit(database, cut)
+    assert edit.criteria
+    left = edit.model_copy(update={"criteria": edit.criteria[:-1]})
+    await edit_case(database, cut, left, "It is another drug's.")
+    await withdraw(
+        database,
+        settings,
+        cut,
+        WithdrawalKind.PRIVACY,
+        "It names a place.",
+        criterion_id="c3",
+        revision=1,
+    )
+    second = await freeze(database, settings, "2026.W46")
+    verify(second)
+    shown = rows(second)
+    assert not {by_person, by_scan, cut} & set(shown)
+    assert shown[kept]["first_release"] == "2026.W46"
+    reasons = [entry["reason"] for entry in ledger(second, HOLDOUTS)["dropped"]]
+    removed = (
+        "kept out: identifiers were removed since from the revision that was held out"
+    )
+    lost = "kept out: a criterion was withdrawn from the revision that was held out"
+    assert sorted(reasons) == sorted([removed, removed, lost])
+    third = await freeze(database, settings, "2026.W47")
+    assert third.held == 3
+    fourth = await freeze(database, settings, "2026.W48")
+    verify(fourth)
+    assert fourth.revealed == 3
+    assert "sore throat" not in rows(fourth)[by_person]["narrative"]
+
+
+async def test_a_clock_that_is_set_back_makes_no_snapshot_older_than_its_parent(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 2)
+    first = await freeze(database, settings, "2026.W46")
+    # As if the clock had been a day ahead then
+    admin.execute("SET session_replication_role = replica")
+    admin.execute("UPDATE snapshots SET created_at = created_at + interval '1 day'")
+    admin.execute("SET session_replication_role = DEFAULT")
+    second = await freeze(database, settings, "2026.W47")
+    made = [
+        json.loads((frozen.path / "manifest.json").read_bytes())["created_at"]
+        for frozen in (first, second)
+    ]
+    assert made[1][:10] > made[0][:10]
+    verify(second)
 
 
 async def test_two_freezes_at_once_make_one_snapshot(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ from sqlalchemy import text
 
 from medlive.config import NotifySection, Settings
 from medlive.db import audit_log, watch
+from medlive.db.audit_log import list_entries
 from medlive.db.session import Database
 from medlive.errors import UsageError
-from medlive.service.watch.status import read_problems
+from medlive.service.harvest.harvest import lift_source_quarantine
+from medlive.service.release.freeze import freeze
+from medlive.service.schedule.rerun import clear_step, run_again
+from medlive.service.watch.status import acknowledge, read_problems
 from medlive.service.watch.watcher import RESENT_AFTER, RESENT_DAILY, look
 from tests.support.receivers import serve_beats, serve_webhook
 
@@ -152,6 +157,33 @@ async def test_an_acknowledged_problem_is_silent_until_its_time_is_over_or_it_en
     await quarantine(database)
     await look(database, settings)
     assert [post["event"] for post in posts[2:]] == ["problem_ended", "problem"]
+
+
+async def test_who_acts_without_a_case_is_named_as_in_every_other_act(
+    database: Database, tmp_path: Path
+) -> None:
+    settings = Settings(home=tmp_path / "home")
+    await quarantine(database)
+    lift_sdn = partial(lift_source_quarantine, database, "sdn", compare_anew=False)
+    acts = (
+        partial(lift_sdn, reason=None),
+        partial(
+            acknowledge, database, settings, "source_quarantined", lasts=None, why=None
+        ),
+        partial(run_again, database, settings, "queue"),
+        partial(clear_step, database, settings, "queue"),
+        partial(freeze, database, settings),
+    )
+    for act in acts:
+        for name in ("", "a\x1bb", "x" * 201):
+            with pytest.raises(UsageError, match="a name must have"):
+                await act(by=name)
+    with pytest.raises(UsageError, match="expected a reason"):
+        await lift_sdn(reason="x" * 2001, by=None)
+    assert await lift_sdn(reason=" It is back. ", by=" Ada ") == "layout"
+    async with database.begin() as session:
+        [entry] = await list_entries(session)
+    assert (entry.by, entry.reason) == ("Ada", "It is back.")
 
 
 async def test_what_a_place_did_not_take_is_a_problem_and_is_sent_when_it_is_back(

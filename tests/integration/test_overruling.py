@@ -5,24 +5,38 @@ import csv
 import io
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
+from medlive.db.curation.cases import latest_case
 from medlive.db.curation.funnel import funnel
 from medlive.db.session import Database
+from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
 from medlive.errors import CheckFailed, UsageError
+from medlive.filters.chain import FilterChain
+from medlive.filters.codebooks import load_codebook
+from medlive.filters.model import FilterSettings
 from medlive.integrity.digest import digest_text
-from medlive.service.curation.review import overrule_rejection
+from medlive.service.curation.curate import curate_revision
+from medlive.service.curation.filtering import filter_pending
+from medlive.service.curation.review import (
+    decide_case,
+    drop_element,
+    overrule_rejection,
+)
+from medlive.service.work.jobs import open_app
+from medlive.threads.model import Message, Role
 from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,
     contradicting,
     drain,
     pipeline,
+    status_of,
 )
 from tests.support.scripted import THREAD, changed
 from tests.support.triggers import refused_by_trigger
@@ -83,6 +97,56 @@ async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
     with refused_by_trigger():
         async with database.begin() as session:
             await session.execute(text("DELETE FROM overrules"))
+
+
+async def test_a_case_is_held_where_its_thread_becomes_unsafe(
+    database: Database,
+) -> None:
+    posted = replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))
+    async with database.begin() as session:
+        saved = await threads.save_threads(session, [posted])
+    harmless = pipeline(database, reader__case={**HARMFUL, "wrong": []})
+    await curate_revision(harmless, saved[0].revision_pk)
+    insult = Message("m9", "a", Role.PATIENT, False, "I hate all immigrants.")
+    edited = replace(posted, messages=(*posted.messages, insult))
+    chain = FilterChain(FilterSettings(posted_before=date(2030, 1, 1)), load_codebook())
+    for thread, status in ((posted, "ready"), (edited, "held")):
+        async with database.begin() as session:
+            await threads.save_threads(session, [thread])
+        async with open_app(database).open_async() as app:
+            assert await filter_pending(database, app, chain) == (0, 1)
+        async with database.begin() as session:
+            case_id = await session.scalar(text("SELECT id FROM cases"))
+        assert await status_of(database, case_id) == status
+
+
+async def test_one_person_does_not_approve_what_was_vetoed_since(
+    database: Database,
+) -> None:
+    async with database.begin() as session:
+        saved = await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
+    revision = saved[0].revision_pk
+    await curate_revision(pipeline(database), revision)
+    async with database.begin() as session:
+        case_id = await session.scalar(text("SELECT id FROM cases"))
+    vetoing = replace(contradicting(database, "m-2"), digest=digest_text("later"))
+    decided = await curate_revision(vetoing, revision)
+    assert decided
+    assert decided.reason == "contradicted"
+    with pytest.raises(CheckFailed, match="contradicts its advice"):
+        await decide_case(database, case_id, ReviewAction.APPROVE, "Fine.")
+    with pytest.raises(CheckFailed, match="contradicts its advice"):
+        await drop_element(vetoing, case_id, "a1", "It is wrong.")
+    assert await status_of(database, case_id) == "held"
+    for by in ("Bo", "Cy"):
+        await overrule_rejection(database, "test", "1", "Old passage.", by=by)
+    await curate_revision(vetoing, revision)
+    async with database.begin() as session:
+        case = await latest_case(session, case_id)
+    assert case
+    assert case.overruled == "Old passage."
 
 
 async def test_an_overruled_thread_whose_curation_failed_is_tried_again(

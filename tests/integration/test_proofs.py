@@ -15,16 +15,21 @@ from medlive.config import Settings
 from medlive.curation.model import Outcome, Reason
 from medlive.db.curation.cases import latest_case
 from medlive.db.curation.proofs import load_proof, proofs_made
+from medlive.db.mapping import read_value
 from medlive.db.session import Database
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
+from medlive.errors import ServiceUnavailable
 from medlive.rubric.proof import Probe
-from medlive.service.curation.curate import curate_revision
-from medlive.service.curation.editing import CaseEdit, edit_case
+from medlive.service.curation import curate
+from medlive.service.curation.curate import curate_queued, curate_revision
+from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 from medlive.service.curation.inspect import inspect_case
+from medlive.service.curation.prove import prove_again
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.wiring import Pipeline
+from medlive.service.work.jobs import PROVE, defer_proof, defer_revisions, open_app
 from tests.support.proving import (
     ASKS,
     DENIES,
@@ -36,7 +41,7 @@ from tests.support.proving import (
     script,
 )
 from tests.support.reviewing import pipeline
-from tests.support.scripted import THREAD
+from tests.support.scripted import THREAD, curation_settings
 
 
 def proving(database: Database, **tasks: Any) -> Pipeline:
@@ -161,3 +166,67 @@ async def test_a_criterion_that_nobody_needs_is_not_in_the_case(
         case = await latest_case(session, case_id)
     assert case is not None
     assert TRIVIAL[0] not in {c.criterion for c in case.rubric.criteria}
+
+
+async def test_a_proof_without_usable_replies_keeps_no_thread_waiting(
+    database: Database,
+) -> None:
+    _, case_id, _ = await curated(database)
+    case = await load_edit(database, case_id)
+    assert case.criteria is not None
+    first, *others = case.criteria
+    lighter = (first.model_copy(update={"points": 9}), *others)
+    await edit_case(database, case_id, CaseEdit(criteria=lighter), "weight")
+    other = replace(THREAD, thread_id="2", posted_at=datetime(2026, 1, 1, tzinfo=UTC))
+    async with database.begin() as session:
+        (saved,) = await threads.save_threads(session, [other])
+    unusable = proving(database, name="m-2", rubric__probe="rubbish")
+    one = replace(unusable, settings=curation_settings(concurrency=1))
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            await defer_proof(app, session, case_id, 2)
+            await defer_revisions(app, session, [saved.revision_pk])
+        done = await curate_queued(app, one)
+        jobs = await app.job_manager.list_jobs_async()
+    assert (done.left, done.outcomes.total()) == (0, 1)
+    assert [(job.task_name, job.status) for job in jobs] == [(PROVE, "failed")]
+
+
+async def test_what_keeps_a_proof_from_being_made_is_said_by_the_run(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any) -> None:
+        raise ServiceUnavailable("nobody is there")
+
+    monkeypatch.setattr(curate, "prove_again", away)
+    made = proving(database)
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            await defer_proof(app, session, "ml-0000000000000000", 1)
+        done = await curate_queued(app, made)
+    assert (done.left, done.stopped) == (1, "nobody is there")
+
+
+async def test_a_takedown_reaches_what_a_later_proof_was_asked_and_answered(
+    database: Database, settings: Settings
+) -> None:
+    _, case_id, _ = await curated(database)
+    words = "A man with a dry cough of four long weeks, on lisinopril since May."
+    await edit_case(database, case_id, CaseEdit(narrative=words), "His own words.")
+    await prove_again(proving(database), case_id, 2)
+    holding = "SELECT count(*) FROM replies WHERE position(:words in CAST(inputs AS text)) > 0"
+
+    async def count() -> int:
+        return int(await database.ask(read_value, holding, words=words))
+
+    assert await count() > 0
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            revision = await session.scalar(text("SELECT id FROM thread_revisions"))
+            # One of another case: its revision is not one of the thread.
+            await defer_proof(app, session, "ml-0000000000000000", revision)
+            await defer_proof(app, session, case_id, 2)
+        await take_down(database, settings, "test", "1", "She asked for it.")
+        [left] = await app.job_manager.list_jobs_async()
+    assert await count() == 0
+    assert left.task_kwargs["case_id"] == "ml-0000000000000000"

@@ -18,6 +18,8 @@ from medlive.config import BackupSection, Settings
 from medlive.db import embedded
 from medlive.db.backups import SCRATCH_NOTE, count_rows
 from medlive.db.session import Database, advisory_lock
+from medlive.db.tables.intake import SourceKind
+from medlive.db.threads.threads import ensure_sources
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
 from medlive.integrity.folder import SIGNATURE, SUMS, sums_text
 from medlive.integrity.paths import walk
@@ -40,6 +42,7 @@ from medlive.service.backup.restore import (
     try_backup,
 )
 from medlive.service.database import handle_key, open_database
+from medlive.service.harvest.takedown import allow_return, take_down
 from tests.support.server import PRISTINE, named, own_database, plain
 
 Alter = Callable[[Path], None]
@@ -265,6 +268,38 @@ async def test_a_backup_is_restored_for_its_owner_alone(
         "snapshots": "0o700",
         "snapshots/errata.json": "0o600",
     }
+
+
+async def test_takedowns_of_other_backups_are_applied_unless_they_were_lifted_before(
+    server: str, tmp_path: Path
+) -> None:
+    folder, restored = tmp_path / "backups", list[list[str]]()
+    with own_database(server) as url:
+        settings = settings_of(tmp_path / "home", url)
+        handle_key(settings)
+        await make_backup(settings, folder / "1")
+        async with open_database(settings) as database:
+            await database.ask(ensure_sources, ["late"], SourceKind.FILE)
+            for thread_id in ("1", "2"):
+                await take_down(database, settings, "late", thread_id, "Asked for.")
+            await make_backup(settings, folder / "2")
+            await allow_return(database, "late", "2", "Asked for again.")
+        await make_backup(settings, folder / "3")
+        keys = public_keys(settings, ())
+    for name in ("1", "3"):
+        database_name = f"takedowns_{name}"
+        with psycopg.connect(
+            plain(named(server, "postgres")), autocommit=True
+        ) as connection:
+            connection.execute(f"CREATE DATABASE {database_name}")
+            try:
+                new = settings_of(tmp_path / name, named(server, database_name))
+                done = await restore_backup(new, folder / name, keys)
+                restored.append(done["taken_down"])
+            finally:
+                connection.execute(f"DROP DATABASE {database_name} WITH (FORCE)")
+    # The first knows nothing of the source, and the third that one may come back.
+    assert restored == [["late/1", "late/2"], []]
 
 
 async def test_the_key_that_signs_is_in_no_backup(made: Settings, backup: Path) -> None:

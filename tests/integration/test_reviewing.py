@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -16,7 +17,13 @@ from medlive.cli.output import Result, show_result
 from medlive.config import Settings
 from medlive.curation.model import Outcome, Reason, Stage
 from medlive.db.curation.by_paper import outcomes_by_paper
-from medlive.db.curation.cases import find_case, latest_case, lock_case, set_status
+from medlive.db.curation.cases import (
+    add_revision,
+    find_case,
+    latest_case,
+    lock_case,
+    set_status,
+)
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
@@ -31,9 +38,13 @@ from medlive.errors import (
 from medlive.evidence.passage import Hit
 from medlive.integrity.digest import digest_text
 from medlive.rubric.model import AskedPart
-from medlive.service.curation import curate, editing
+from medlive.service.curation import curate, editing, review
 from medlive.service.curation.complete import redact_case
-from medlive.service.curation.curate import curate_revision, rescan_cases
+from medlive.service.curation.curate import (
+    complete_in,
+    curate_revision,
+    rescan_cases,
+)
 from medlive.service.curation.editing import (
     CaseEdit,
     CriterionEdit,
@@ -42,6 +53,7 @@ from medlive.service.curation.editing import (
 )
 from medlive.service.curation.inspect import inspect_thread
 from medlive.service.curation.review import decide_case, drop_element
+from medlive.service.wiring import Pipeline
 from tests.integration.test_curating_twice import Indexed
 from tests.support.instance import Instance
 from tests.support.reviewing import (
@@ -311,6 +323,26 @@ async def test_an_assumed_date_is_not_told_when_an_element_is_dropped(
     assert "2026" not in dropped.text.narrative
 
 
+async def test_an_element_is_not_dropped_from_what_a_person_decides_meanwhile(
+    database: Database, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit = CaseEdit(narrative="A dry cough for 4 weeks, with lisinopril.")
+
+    async def decided_meanwhile(*of_thread: Any) -> Any:
+        if (await load_edit(database, held)).narrative != edit.narrative:
+            await edit_case(database, held, edit, "Four weeks.")
+        else:
+            await decide_case(database, held, ReviewAction.APPROVE, "Checked.")
+        return await complete_in(*of_thread)
+
+    monkeypatch.setattr(review, "complete_in", decided_meanwhile)
+    for message in ("has changed while", "is ready, not held"):
+        with pytest.raises(CheckFailed, match=message):
+            await drop_element(pipeline(database), held, "a2", "Harmful here.")
+    assert (await load_edit(database, held)).narrative == edit.narrative
+    assert await status_of(database, held) == "ready"
+
+
 async def test_a_case_cannot_do_without_its_only_supported_advice(
     database: Database, settings: Settings
 ) -> None:
@@ -385,6 +417,24 @@ async def test_a_scan_keeps_what_a_person_edits_meanwhile(
     assert "[name] for 4 weeks" in str((await load_edit(database, held)).narrative)
 
 
+async def test_words_are_redacted_however_they_are_written(
+    database: Database, held: str
+) -> None:
+    edit = CaseEdit(
+        narrative="Mr Lima, or LIMA,\nhas a cough; lima beans and Limassol, too.",
+        query="Did Ann  Patel say so, or ANN PATEL?",
+    )
+    await edit_case(database, held, edit, "As it was told.")
+    for words in ("Lima", "Ann Patel"):
+        await editing.redact_case(database, held, words, "A name.")
+    case = await load_edit(database, held)
+    r = "[redacted]"
+    assert (
+        case.narrative == f"Mr {r}, or {r},\nhas a cough; {r} beans and {r}ssol, too."
+    )
+    assert case.query == f"Did {r} say so, or {r}?"
+
+
 async def test_what_is_removed_from_a_query_is_removed_from_its_parts(
     database: Database, held: str
 ) -> None:
@@ -455,6 +505,28 @@ async def test_the_commands(
         ]
 
     await asyncio.to_thread(work)
+
+
+async def test_who_drops_an_element_is_told_what_still_holds_the_case(
+    database: Database,
+    database_url: str,
+    tmp_path: Path,
+    held: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    edit = CaseEdit(narrative="A dry cough for 4 weeks, with lisinopril.")
+    await edit_case(database, held, edit, "Four weeks.")
+
+    @asynccontextmanager
+    async def opened(_: Settings, own: Database) -> AsyncIterator[Pipeline]:
+        yield pipeline(own)
+
+    monkeypatch.setattr("medlive.cli.audit.review.open_pipeline", opened)
+    command = ("review", "drop-element", held, "a2", "--reason", "Harmful here.")
+    done = await asyncio.to_thread(Instance(tmp_path, database_url).here, *command)
+    # It replaces what a person wrote.
+    assert await status_of(database, held) == "held"
+    assert "still held: curated anew since a person edited it" in done.out
 
 
 async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
@@ -597,6 +669,10 @@ async def test_an_edit_that_the_linter_refuses_changes_nothing(
             "advice element",
         ),
         (CaseEdit(specialty="Astrology"), "unknown specialty"),
+        (
+            CaseEdit(asked=(AskedPart("q1", "Why?"), AskedPart("q1", "How long?"))),
+            "share an id",
+        ),
         (now, "nothing in case"),
     ):
         with pytest.raises(UsageError, match=match):
@@ -624,6 +700,28 @@ async def test_what_a_person_edited_is_not_replaced_in_silence(
     assert await status_of(database, held) == "held"
     async with database.begin() as session:
         assert "a person edited it" in (await list_held(session))[0].status_reason
+
+
+async def test_an_edit_outlives_revisions_and_curations_until_a_person_looks(
+    database: Database, held: str
+) -> None:
+    await edit_case(database, held, CaseEdit(query="Why do I cough?"), "Shorter.")
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    async with database.begin() as session:
+        revision = await session.scalar(text("SELECT revision_id FROM curations"))
+        # A revision of the same wording, as a proof or a withdrawn criterion makes
+        case = await latest_case(session, held)
+        proved = replace(case.rubric, ceiling=0.9, floor=0.1, separation=0.5)
+        await add_revision(session, held, replace(case, rubric=proved))
+    harmless = {**HARMFUL, "wrong": []}
+    for name in ("x", "y"):
+        other = pipeline(database, "m-2", reader__case=harmless)
+        await curate_revision(replace(other, digest=digest_text(name)), revision)
+        assert await status_of(database, held) == "held"
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine too.")
+    other = pipeline(database, "m-2", reader__case=harmless)
+    await curate_revision(replace(other, digest=digest_text("z")), revision)
+    assert await status_of(database, held) == "ready"
 
 
 async def test_a_review_and_a_decision_about_one_case_take_turns(

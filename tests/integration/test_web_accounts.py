@@ -94,6 +94,22 @@ async def test_signing_in_is_refused_alike_for_unknown_names_and_wrong_passwords
     assert not await is_signed_in(browser)
 
 
+async def test_an_old_password_opens_nothing_once_the_account_is_reset(
+    browser: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add_account(database, "ada")
+    verify = passwords.verify
+
+    async def reset_meanwhile(stored: str | None, password: str) -> bool:
+        is_right = await verify(stored, password)
+        await database.ask(accounts.reset, "ada")
+        return is_right
+
+    monkeypatch.setattr(passwords, "verify", reset_meanwhile)
+    assert (await browser.sign_in("ada")).status_code == 403
+    assert not await is_signed_in(browser)
+
+
 async def test_a_session_is_a_cookie_that_scripts_and_other_sites_cannot_use(
     browser: Browser, database: Database, tmp_path: Path
 ) -> None:

@@ -15,9 +15,9 @@ from medlive.config import Settings
 from medlive.db.curation.cases import CaseContent, StoredCase, add_revision, latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.mapping import find_rows
-from medlive.db.release.withdrawals import reasons_for
+from medlive.db.release.withdrawals import must_not_be_given_out, reasons_for
 from medlive.db.session import Database
-from medlive.db.tables.release import WithdrawalRow
+from medlive.db.tables.release import ReviewAction, WithdrawalRow
 from medlive.db.threads.takedowns import erase_thread
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
@@ -25,7 +25,11 @@ from medlive.integrity.digest import digest_text
 from medlive.integrity.signing import PublicKey, generate
 from medlive.rubric.model import Axis, Criterion, Origin, Rubric, Theme
 from medlive.service.curation.complete import save_case
-from medlive.service.curation.review import dispute_case, resolve_dispute
+from medlive.service.curation.review import (
+    decide_case,
+    dispute_case,
+    resolve_dispute,
+)
 from medlive.service.harvest.takedown import take_down
 from medlive.service.release.withdraw import (
     check_public_reason,
@@ -354,7 +358,7 @@ async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(
         await curated_again(
             database, case_id, replace(RUBRIC, criteria=RUBRIC.criteria[1:3])
         )
-    ) == replace(again, status="unchanged")
+    ) == replace(again, status="left")
     async with database.begin() as session:
         row = (
             await session.execute(text("SELECT status, status_reason FROM cases"))
@@ -481,6 +485,9 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(
             None,
         ]
     await resolve_dispute(database, two.number, "No.")
+    # A form that was sent twice.
+    again = await resolve_dispute(database, one.number, "It is. ", by="Cy")
+    assert again.closed_at == closed.closed_at
     with pytest.raises(CheckFailed):
         await resolve_dispute(database, two.number, "Yes.")
     with pytest.raises(UsageError):
@@ -542,6 +549,43 @@ async def test_a_criterion_that_comes_back_makes_the_rubric_unproved(
     await reinstate(database, settings, case_id, "It is right.", criterion_id="c2")
     rubric = (await latest(database, case_id)).rubric
     assert (len(rubric.criteria), rubric.ceiling) == (4, None)
+
+
+async def test_a_snapshot_without_a_withdrawn_criterion_is_given_out(
+    database: Database, settings: Settings
+) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await freeze(database, "2026.W46")
+    # The second kind makes no new revision: the latest lacks the criterion already.
+    for kind in (ERRATUM, PRIVACY):
+        await withdraw(database, settings, case_id, kind, WRONG, criterion_id="c2")
+    await freeze(database, "2026.W47")
+    async with database.begin() as session:
+        assert await must_not_be_given_out(session) == {"2026.W46"}
+
+
+async def test_a_case_that_comes_back_waits_for_a_person_and_not_for_a_curation(
+    database: Database, settings: Settings
+) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await decide_case(database, case_id, ReviewAction.REJECT, "No.")
+    await decide_case(database, case_id, ReviewAction.APPROVE, "Yes.")
+    await withdraw(database, settings, case_id, ERRATUM, WRONG)
+    await reinstate(database, settings, case_id, "It is right.")
+
+    async def status() -> Any:
+        async with database.begin() as session:
+            return await session.scalar(text("SELECT status FROM cases"))
+
+    await curated_again(database, case_id, RUBRIC)
+    assert await status() == "held"
+    await decide_case(database, case_id, ReviewAction.APPROVE, "It is.")
+    await curated_again(database, case_id, replace(RUBRIC, specialty="Cardiology"))
+    assert await status() == "ready"
+    await decide_case(database, case_id, ReviewAction.REJECT, "No.")
+    for _ in range(2):
+        await curated_again(database, case_id, RUBRIC)
+        assert await status() == "held"
 
 
 async def test_the_commands(

@@ -129,6 +129,21 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
         changed(0, asked='[{"id":"q1","text":"Is a.b@example.org right?"}]'),
         {18},
     ),
+    (
+        "an address beside a part of the query",
+        CASES,
+        changed(0, asked='[{"id":"q1","text":"Is it?","note":"a.b@example.org"}]'),
+        {18},
+    ),
+    (
+        "an address in a part that another hides",
+        CASES,
+        changed(
+            0,
+            asked='[{"id":"q1","text":"a.b@example.org"},{"id":"q1","text":"Is it?"}]',
+        ),
+        {9},
+    ),
     ("a control character", CASES, changed(0, advice="Rest\x00"), {18}),
     ("a deleted character", CASES, changed(0, advice="Rest\x7f"), {18}),
     ("a joiner", CASES, changed(0, advice="Re\u200bst"), {18}),

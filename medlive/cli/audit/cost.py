@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 from medlive.cli.output import Result, counted, fields_of, table_of, with_session
+from medlive.clock import parse_week, week_bounds
 from medlive.curation.model import Outcome
 from medlive.db.audit.spending import count_ended, spending
-from medlive.db.iso_weeks import parse_week, week_bounds
 
 _SHOWN = (
     "by",

@@ -8,6 +8,7 @@ from typer import Option
 
 from medlive.cli.options import Several, read_moment
 from medlive.cli.output import Grid, Result, counted, echo_lines, table_of, with_session
+from medlive.clock import parse_week
 from medlive.db.audit.listing import (
     Filter,
     Listing,
@@ -15,7 +16,6 @@ from medlive.db.audit.listing import (
     load_page,
     stream_rows,
 )
-from medlive.db.iso_weeks import parse_week
 from medlive.db.session import Session
 from medlive.service.listings import stream_csv, without_identifiers
 

@@ -28,10 +28,11 @@ from medlive.cli.output import (
 )
 from medlive.config import Settings
 from medlive.curation.model import Curation, Reason
+from medlive.db.curation.cases import find_case
 from medlive.db.curation.reviews import list_disputes, list_held
 from medlive.db.session import Database
 from medlive.db.tables.decisions import OverruleRow
-from medlive.db.tables.release import DisputeRow, ReviewAction
+from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction
 from medlive.errors import UsageError, first_fault
 from medlive.integrity.log import read_bytes
 from medlive.rubric.model import Difficulty, Register, unproved_words
@@ -236,10 +237,11 @@ def drop_element(
         async with open_pipeline(settings, database) as pipeline:
             return await review.drop_element(pipeline, case_id, element, reason, by=by)
 
-    done = with_instance(work)
+    with_instance(work)
     echo(f"{case_id} was written anew without {element}")
-    if done.holds:
-        echo(f"it is still held: {done.detail}")
+    case = with_session(find_case, case_id)
+    if case.status is CaseStatus.HELD:
+        echo(f"it is still held: {case.status_reason}")
     else:
         echo("nothing holds it now: the next freeze takes it")
 

@@ -302,10 +302,13 @@ def _describe_grades(
         partial = score(run, allow=EVERYTHING).models[0].overall
         value["partial_score"] = partial.row()
         mean = "none" if partial.value is None else f"{partial.value:.1%}"
-        notes.append(
-            f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "
-            f"between {partial.least:.1%} and {partial.most:.1%}"
-        )
+        so_far = f"score so far: {mean} on {partial.n} of {partial.of} cases"
+        if partial.least is not None:
+            so_far += (
+                "; with what is unanswered or ungraded "
+                f"between {partial.least:.1%} and {partial.most:.1%}"
+            )
+        notes.append(so_far)
     table = table_of([row], (*_COUNTS, "unanswered"), _who(judge))
     return Result(value, [table], notes, failure)
 

@@ -24,6 +24,7 @@ from medlive.evaluation.scoring.estimates import (
     ScoreEstimate,
 )
 from medlive.evaluation.scoring.harm_rates import RATES
+from medlive.evaluation.scoring.metrics import CaseState
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
@@ -122,10 +123,21 @@ def find_unscored(table: ScoreTable) -> CheckFailed | None:
     """The failure where no model has a score."""
     if any(model.overall.value is not None for model in table.models):
         return None
-    why = "nothing is graded"
-    if any(model.rates.ungraded < model.rates.criteria for model in table.models):
-        why = "each has an ungraded criterion"
-    hint = "medlive eval grade RUN grades it; a settled one waits for people: medlive eval judges settle RUN"
+    states = {case.state for model in table.models for case in model.cases}
+    hint: str | None = (
+        "medlive eval grade RUN grades it; a settled one waits for people: medlive eval judges settle RUN"
+    )
+    if CaseState.NOT_READ in states:
+        why = "what is graded is not read for harm"
+        hint = "medlive eval grade --harm-only RUN reads it"
+    elif CaseState.PARTLY_GRADED in states:
+        why = "nothing is graded"
+        if any(model.rates.ungraded < model.rates.criteria for model in table.models):
+            why = "each has an ungraded criterion"
+    elif CaseState.UNANSWERED in states:
+        why, hint = "nothing is answered", "medlive eval run asks again"
+    else:
+        why, hint = "no rubric has a criterion with positive points", None
     return CheckFailed(f"no case has a score: {why}", hint=hint)
 
 

@@ -60,7 +60,11 @@ def disable(name: NameArgument) -> None:
 @app.command()
 def reset(name: NameArgument) -> None:
     """Forget an account's password, sign it out everywhere, and print a new one-time link."""
-    _print_link(with_session(accounts.reset, name))
+    token = with_session(accounts.reset, name)
+    if token is None:
+        say(f"{name} may sign in at the identity provider again")
+    else:
+        _print_link(token)
 
 
 def _print_link(token: str) -> None:

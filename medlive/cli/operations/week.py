@@ -16,7 +16,7 @@ from medlive.cli.output import (
     wait_for,
     with_instance,
 )
-from medlive.db.iso_weeks import parse_week
+from medlive.clock import parse_week
 from medlive.errors import CheckFailed
 from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.watch.status import read_week, run_as_json

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.iso_weeks import week_bounds
+from medlive.clock import week_bounds
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.clock import week_bounds
 from medlive.curation.model import Outcome
-from medlive.db.iso_weeks import week_bounds
 from medlive.db.mapping import Record, read_as, read_records, read_value
 from medlive.snapshot.manifest import WeekCost
 

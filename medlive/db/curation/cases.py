@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import CaseText
@@ -44,7 +45,8 @@ class SavedCase:
 
     case_id: str
     revision: int
-    status: Literal["new", "revised", "unchanged"]
+    status: Literal["new", "revised", "unchanged", "left"]
+    """"left": the revision says something else than what was to be saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +150,40 @@ async def find_review(
     return await find_row(session, ReviewRow, own, case_id=case_id, **values)
 
 
+# What people decided last, and whether a person has looked at the case since. An edit goes for every revision that
+# was made of the same curation: withdrawing a criterion or proving the rubric adds such revisions.
+_PENDING = """
+    SELECT EXISTS (
+        SELECT FROM reinstatements AS back JOIN withdrawals AS w ON w.id = back.withdrawal_id
+        WHERE back.case_id = own.case_id AND w.criterion_id IS NULL AND NOT EXISTS (
+            SELECT FROM reviews AS a
+            WHERE a.case_id = own.case_id AND a.action = 'approve' AND a.decided_at > back.reinstated_at
+        )
+    ) AS is_reinstated, EXISTS (
+        SELECT FROM reviews AS r
+        WHERE r.case_id = own.case_id AND r.action = 'reject' AND r.revision <> own.revision AND NOT EXISTS (
+            SELECT FROM reviews AS a
+            WHERE a.case_id = own.case_id AND a.action IN ('approve', 'drop_element') AND a.id > r.id
+        )
+    ) AS is_rejected, EXISTS (
+        SELECT FROM reviews AS e JOIN case_revisions AS edited USING (case_id, revision)
+        WHERE e.case_id = own.case_id AND e.action = 'edit' AND edited.curation_id <> own.curation_id AND NOT EXISTS (
+            SELECT FROM reviews AS a JOIN case_revisions AS approved USING (case_id, revision)
+            WHERE a.case_id = own.case_id AND a.action = 'approve' AND a.id > e.id
+                AND approved.curation_id <> edited.curation_id
+        )
+    ) AS is_edited
+    FROM case_revisions AS own WHERE own.case_id = :case_id AND own.revision = :revision
+"""
+
+
+async def pending_people(session: AsyncSession, case_id: str, revision: int) -> Record:
+    """Why a person has to look at a revision: the case `is_reinstated`, `is_rejected` or `is_edited` in other words."""
+    values = {"case_id": case_id, "revision": revision}
+    [pending] = await read_records(session, _PENDING, **values)
+    return pending
+
+
 async def add_revision(
     session: AsyncSession, case_id: str, content: CaseContent
 ) -> SavedCase:
@@ -203,6 +239,25 @@ async def hold_case_of_thread(
         UPDATE cases SET status = 'held', status_reason = :reason WHERE thread_id = :thread AND status = 'ready'
     """
     await run_sql(session, hold, thread=thread_pk, reason=reason)
+
+
+async def hold_filtered_cases(
+    session: AsyncSession, rejected: Mapping[int, str]
+) -> None:
+    """Take ready cases of threads back until a person looks: thread revision → why the filters reject it now.
+
+    Not where people have overruled that very rejection.
+    """
+    hold = """
+        UPDATE cases SET status = 'held', status_reason = 'filtered again: ' || reason
+        FROM json_each_text(CAST(:rejected AS json)) AS judged (revision, reason)
+        JOIN thread_revisions AS r ON r.id = CAST(judged.revision AS bigint)
+        WHERE cases.thread_id = r.thread_id AND status = 'ready' AND NOT EXISTS (
+            SELECT FROM overrules WHERE revision_id = r.id AND overruled = judged.reason
+        )
+    """
+    if rejected:
+        await run_sql(session, hold, rejected=Json(dict(rejected)))
 
 
 async def apply_review(

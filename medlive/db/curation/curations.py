@@ -106,6 +106,12 @@ async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
     await run_sql(session, query, id=revision_pk)
 
 
+async def is_superseded(session: AsyncSession, revision_pk: int) -> bool:
+    """Whether the thread has a later revision, by which it is decided."""
+    query = f"SELECT NOT {_IS_LATEST} FROM thread_revisions AS r WHERE r.id = :revision"
+    return bool(await read_value(session, query, revision=revision_pk))
+
+
 async def latest_outcome(
     session: AsyncSession, revision_pk: int, pipeline_digest: str
 ) -> model.Outcome | None:

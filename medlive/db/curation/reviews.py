@@ -39,10 +39,14 @@ _HELD = """
         ))
     ORDER BY r.created_at, case_id LIMIT :most
 """
-_DECIDED_SINCE = """EXISTS (
+_DECIDED_SINCE = """(EXISTS (
     SELECT FROM curations AS later WHERE later.revision_id = o.revision_id AND outcome <> 'failed'
         AND later.id > coalesce(o.curation_id, 0)
-)"""
+) OR EXISTS (
+    SELECT FROM thread_revisions AS own JOIN thread_revisions AS later USING (thread_id)
+    WHERE own.id = o.revision_id AND later.revision > own.revision
+))"""
+"""A thread that has changed since is decided by its later revision."""
 _WAITING = f"""
     SELECT source, threads.thread_id, o.reason, o.decided_by, o.decided_at FROM overrules AS o
     JOIN thread_revisions AS r ON r.id = o.revision_id JOIN threads ON threads.id = r.thread_id
@@ -248,7 +252,10 @@ async def open_dispute(
 async def close_dispute(
     session: AsyncSession, number: int, resolution: str, *, closed_by: str | None
 ) -> DisputeRow:
-    """Close a dispute with its resolution. Raises UsageError for no dispute and CheckFailed for a closed one."""
+    """Close a dispute with its resolution; the same person's same resolution of it again changes nothing.
+
+    Raises UsageError for no dispute and CheckFailed for one that was closed otherwise.
+    """
     row = await session.scalar(
         update(DisputeRow)
         .where(DisputeRow.number == number, DisputeRow.closed_at.is_(None))
@@ -270,6 +277,8 @@ async def close_dispute(
         raise UsageError(
             f"unknown dispute {number}", hint="medlive review disputes --all lists them"
         )
+    if (known.closed_by, known.resolution) == (closed_by, resolution):
+        return known
     raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
 
 

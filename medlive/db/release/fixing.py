@@ -13,6 +13,7 @@ from psycopg.types.json import Json
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import read_value, run_sql
+from medlive.db.release.withdrawals import lost_since, redacted_since
 from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
 from medlive.snapshot.gates import Gate, GateHit
@@ -65,6 +66,11 @@ _REASONS = (
         "'a criterion was withdrawn from the revision that was held out'",
     ),
     (
+        "is_redacted",
+        Gate.WITHDRAWN,
+        "'identifiers were removed since from the revision that was held out'",
+    ),
+    (
         "disputes > 0",
         Gate.DISPUTE,
         "CASE disputes WHEN 1 THEN 'a dispute is' ELSE disputes || ' disputes are' END || ' open'",
@@ -100,7 +106,8 @@ _ALL_REASONS = "coalesce(hits, '[]'::jsonb)" + "".join(
 )
 
 
-# What is held out stands at an older revision: a criterion that was withdrawn since may still be in it.
+# What is held out stands at an older revision: a criterion that was withdrawn, or a name that was redacted, may still
+# be in it.
 # The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
 # the day after its Sunday, as `gates.row_hits` allows for time zones.
 _JUDGE = f"""
@@ -116,9 +123,8 @@ _JUDGE = f"""
             coalesce(d.disputes, 0) AS disputes,
             (r.posted_at AT TIME ZONE 'UTC')::date
                 > to_date(coalesce(j.released, :version), 'IYYY."W"IW') + 7 AS is_late,
-            EXISTS (
-                SELECT FROM withdrawals AS w WHERE w.case_id = j.case_id AND w.new_revision > r.revision
-            ) AS is_outdated,
+            j.is_held AND {lost_since("j.case_id", "r.revision")} AS is_outdated,
+            j.is_held AND {redacted_since("j.case_id", "r.revision")} AS is_redacted,
             g.hits
         FROM (
             SELECT named.*, coalesce(first_release, (
@@ -171,7 +177,8 @@ _CARRY = """
     FROM judged WHERE passes AND is_held
 """
 _RUBRIC = """
-    SELECT array_agg(ROW (c.criterion_id, c.position, c.criterion, c.axis, c.points)::text ORDER BY c.position)
+    SELECT array_agg(ROW (c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source, c.tier,
+        c.asked)::text ORDER BY c.position)
     FROM criteria AS c WHERE c.case_id = {0}.case_id AND c.revision = {0}.revision
 """
 _TEXTS = (
@@ -184,6 +191,7 @@ _TEXTS = (
     "dialogue_register",
     "narrative",
     "query",
+    "asked",
     "advice",
 )
 _DIFFERING = (

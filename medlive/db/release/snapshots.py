@@ -136,8 +136,12 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
         raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
     for statement in _DROP_BEGUN:
         await run_sql(session, statement)
-    parent = latest.version if latest else None
-    made = SnapshotRow(version=version, state=SnapshotState.BUILDING, parent=parent)
+    made = SnapshotRow(version=version, state=SnapshotState.BUILDING)
+    if latest is not None:
+        made.parent = latest.version
+        # Whatever the clock says: no verifier believes a snapshot that is older than its parent.
+        moment = await read_value(session, "SELECT now()")
+        made.created_at = max(moment, latest.created_at)
     return await add_row(session, made)
 
 

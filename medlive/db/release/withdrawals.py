@@ -57,6 +57,35 @@ def too_thin(rubric: Rubric) -> str | None:
 
 
 _STANDS = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
+_LAST_WITH = """(
+    SELECT max(own.revision) FROM criteria AS was JOIN criteria AS own USING (case_id, criterion)
+    WHERE was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
+)"""
+# Whether the withdrawn criterion `w` may be in a revision. No new revision was made of a case whose latest had lost it.
+_IN_REVISION = (
+    f"({{0}} < w.new_revision OR w.new_revision IS NULL AND {{0}} <= {_LAST_WITH})"
+)
+
+
+def lost_since(case_id: str, revision: str) -> str:
+    """SQL: whether a criterion that stands withdrawn is in a case's revision; both arguments are SQL too."""
+    return f"""EXISTS (
+        SELECT FROM withdrawals AS w WHERE w.case_id = {case_id} AND w.criterion_id IS NOT NULL
+            AND {_STANDS} AND {_IN_REVISION.format(revision)}
+    )"""
+
+
+def redacted_since(case_id: str, revision: str) -> str:
+    """SQL: whether identifiers were removed from a case after a revision, by a person or a scan."""
+    return f"""(EXISTS (
+        SELECT FROM audit_log AS act WHERE act.subject = 'case:' || {case_id} AND act.action = 'redact'
+            AND CAST(act.details ->> 'revision' AS int) > {revision}
+    ) OR EXISTS (
+        SELECT FROM identifier_scans AS scan
+        WHERE scan.case_id = {case_id} AND scan.revision > {revision} AND scan.found > 0
+    ))"""
+
+
 _HOLDS = f"""
     SELECT EXISTS (
         SELECT FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
@@ -68,6 +97,9 @@ _HOLDS = f"""
     ) OR EXISTS (
         SELECT FROM snapshot_members AS m JOIN disputes AS d ON d.case_id = m.case_id
         WHERE m.version = :version AND closed_at IS NULL
+    ) OR EXISTS (
+        SELECT FROM snapshot_members AS m JOIN cases ON cases.id = m.case_id
+        WHERE m.version = :version AND (status = 'rejected' OR {redacted_since("m.case_id", "m.revision")})
     )
 """
 _CRITERIA = f"""
@@ -75,11 +107,10 @@ _CRITERIA = f"""
         ON c.case_id = w.case_id AND c.revision = w.revision AND c.criterion_id = w.criterion_id
     WHERE w.case_id = :case_id AND criterion_digest IS NOT NULL AND {_STANDS}
 """
-# Of a criterion: a later revision lacks it.
 _NOT_GIVEN_OUT = f"""
     SELECT DISTINCT version FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
     WHERE kind IN ('takedown', 'privacy') AND first_release IS NOT NULL AND {_STANDS}
-        AND (criterion_id IS NULL OR new_revision IS NULL OR m.revision < new_revision)
+        AND (criterion_id IS NULL OR {_IN_REVISION.format("m.revision")})
 """
 _REASONS = f"""
     SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole
@@ -103,8 +134,8 @@ _PLACES = """
 
 
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
-    """Whether a snapshot's members hold what was withdrawn, or a case with an open dispute: since it was fixed,
-    for nothing of that is fixed."""
+    """Whether a snapshot's members hold what was withdrawn, redacted or rejected, or a case with an open dispute:
+    since it was fixed, for nothing of that is fixed."""
     return bool(await read_value(session, _HOLDS, version=version))
 
 

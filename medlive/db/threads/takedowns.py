@@ -197,10 +197,12 @@ _ERASE_REPLIES = """
     DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)
     AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
 """
-_JOBS = f"""
-    DELETE FROM procrastinate_jobs WHERE status = 'todo'
-    AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})
+# A job with a case's id has a revision of the case.
+_OF_THREAD = f"""
+    CASE WHEN args ->> 'case_id' IS NULL THEN CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})
+    ELSE args ->> 'case_id' IN ({_CASES}) END
 """
+_JOBS = f"DELETE FROM procrastinate_jobs WHERE status = 'todo' AND {_OF_THREAD}"
 _LOCK_THREAD = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
 # Written again, so that the transaction may erase; the first reason and moment stay.
 _TAKE_DOWN = """
@@ -211,7 +213,10 @@ _UNDER_WAY = f"""
     SELECT EXISTS (SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker
     ON worker.id = job.worker_id WHERE job.status = 'doing'
     AND worker.last_heartbeat > now() - make_interval(secs => :alive_s)
-    AND CAST(job.args ->> 'revision' AS bigint) IN ({_REVISIONS}))
+    AND {_OF_THREAD})
+"""
+_CASE_TEXTS = f"""
+    SELECT unnest(ARRAY[narrative, query, advice]) FROM case_revisions WHERE case_id IN ({_CASES})
 """
 _FROZEN = """
     SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)
@@ -337,7 +342,9 @@ async def erase_thread(
     ids = list(showing)
     archives = await read_column(session, _OWN_ARCHIVES, **named, ids=ids)
     digests = set(await read_column(session, _OWN_REPLIES, pk=pk))
-    digests |= await _loose_replies(session, texts)
+    # A case that was edited is proved and read again without a decision.
+    of_case = await read_column(session, _CASE_TEXTS, pk=pk)
+    digests |= await _loose_replies(session, [*texts, *of_case])
     erased = await erase_reasons(
         session,
         f"thread:{source}/{thread_id}",

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.benchmarks import Format, format_of, read_benchmark
+from medlive.evaluation.cases.selection import IN_PYTHON
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, open_snapshot
@@ -95,6 +96,8 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
             dialogue_register=_known(case.dialogue_register),
         )
         cases.append(evaluated)
+    # As other parts of a snapshot, which figures and bundles name.
+    is_part = bool(snapshot.keep) and len(cases) < manifest.counts.cases
     return CaseSet(
         cases=tuple(cases),
         origin="snapshot",
@@ -104,6 +107,7 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
         notes=manifest.why_not,
         snapshots=snapshot.path.absolute().parent,
         verified=snapshot.verified,
+        selection=IN_PYTHON if is_part else None,
         newer=unknown_note(manifest.unknown),
     )
 

@@ -10,6 +10,9 @@ from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.integrity.digest import digest_text
 from medlive.snapshot.model import week_end
 
+IN_PYTHON: Final[Mapping[str, Any]] = {"filter": "in Python"}
+"""The selection of a part of a snapshot that was chosen by its methods."""
+
 _AMONG: Final = ("language", "source", "theme", "specialty", "first_release")
 
 

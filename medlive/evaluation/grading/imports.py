@@ -147,7 +147,9 @@ def _ratings(
         graded = answer_rows(path, format_, "")
         return {"": read_grade_entries(path, torn) if graded is None else graded}
     if not ratings:
-        raise BadInput(f"{path} has no verdicts on criteria, only scores of answers")
+        raise BadInput(
+            f"{path} has no verdicts on criteria, only scores of answers or ratings without a decision"
+        )
     return ratings
 
 

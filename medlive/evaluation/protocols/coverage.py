@@ -180,12 +180,13 @@ class Coverage(Protocol):
             )
             row: list[Cell] = [name, len(covered), accuracy[name], passed[name]]
             row += [figures[name], *bounds, sum(hit.vetoed for hit in covered)]
-            rows.append([*row, answered - len(covered), len(run.cases) - answered])
+            unanswered = len(run.cases) - sum(1 for _ in run.answered())
+            rows.append([*row, answered - len(covered), unanswered])
         titles = ["model", "cases", "accuracy", "Pass@t", "CACS@t", "low", "high"]
         titles += ["vetoed", "ungraded", "unanswered"]
         note = (
             "Means over wholly graded cases; t = ceil(share · n). Rubric accuracy is k / n. A veto leaves no "
-            "CACS."
+            "CACS. Cases without a positive criterion count nowhere."
         )
         tables = [
             Table("Thresholded coverage", titles, rows, note),

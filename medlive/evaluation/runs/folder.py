@@ -21,7 +21,7 @@ from pydantic import (
 
 from medlive.build import code_version
 from medlive.errors import BadInput, UsageError, first_fault
-from medlive.evaluation.cases.selection import in_words
+from medlive.evaluation.cases.selection import IN_PYTHON, in_words
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.guard.bounds import RUN_INFO_BYTES
@@ -210,9 +210,11 @@ def create_run(
     """Create the run folder, or open it if it is the same run.
 
     The cases (`cases.jsonl`) and the snippets of an open-book run are copied into it, so that resuming, grading
-    and scoring need no other file. Raises UsageError if the folder contains another run or other files, or a
-    parameter looks like a secret; DiskFull and BadInput if it cannot be written.
+    and scoring need no other file. Raises UsageError if there is no case, the folder contains another run or other
+    files, or a parameter looks like a secret; DiskFull and BadInput if it cannot be written.
     """
+    if not cases.cases:
+        raise UsageError(f"{cases.name} has no case left to ask about")
     check_folder(out)
     if not (out / "run.json").exists():
         check_parameters(use.parameters)
@@ -324,6 +326,9 @@ def _require_same(
     raw = RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows
     if arm is None and not raw:
         del now["arm"]
+    if info.cases.selection == IN_PYTHON:
+        # The rows say which; runs of before say nothing.
+        del now["selection of the cases"]
     hint = "give each model, template and set of cases its own folder"
     if was.engine == IMPORTED:
         # What was imported with its template named may be gone on with by asking the model.

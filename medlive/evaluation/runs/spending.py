@@ -55,11 +55,17 @@ def spent_of(logs: Iterable[Path], price: Price | None = None) -> tuple[float, i
 
 
 def cost_per_case(run_dir: Path) -> float | None:
-    """US dollars that asking about a case and grading the answer took; None where a call has no price.
+    """US dollars that asking about a case and grading the answer took; None where a call has no price, or what
+    came from a file has no cost.
 
     Raises BadInput if a log cannot be read.
     """
     logs = run_logs(run_dir)
     usd, unpriced = spent_of(logs)
-    answered = {row.get("case_id") for _, row in rows_of(logs[0], Lines())}
+    answered = set()
+    for _, row in rows_of(logs[0], Lines()):
+        answered.add(row.get("case_id"))
+        unpriced += bool(row.get("response")) and not row.get("usage")
+    for _, row in rows_of(logs[1], Lines()):
+        unpriced += "import" in (row.get("origin"), row.get("engine"))
     return None if unpriced or not answered else usd / len(answered)

@@ -70,10 +70,10 @@ def slice_order(value: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreEstimate(Estimate):
-    """A mean with its 95 % interval and its bounds over ungraded and unanswered cases."""
+    """A mean with its 95 % interval and its bounds over ungraded and unanswered cases; no case has no bounds."""
 
-    least: float
-    most: float
+    least: float | None
+    most: float | None
     of: int
     """The number of cases in the bounds: n and those without a point score."""
 
@@ -213,15 +213,16 @@ def estimate_means(
         for model, figure in enumerate(figures):
             if clips_mean:
                 figure = figure.clipped()
+            of = int(counts[1, model])
             estimate = ScoreEstimate(
                 value=mean[model] if figure.n else None,
                 low=figure.low,
                 high=figure.high,
                 n=figure.n,
                 why=figure.why,
-                least=least[model],
-                most=most[model],
-                of=int(counts[1, model]),
+                least=least[model] if of else None,
+                most=most[model] if of else None,
+                of=of,
             )
             of_models.append(estimate)
         estimates.append(of_models)
@@ -522,6 +523,8 @@ def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstima
             most=mean,
             of=n,
         )
+    if estimate.least is None or estimate.most is None:
+        return replace(estimate, value=mean)
     return replace(
         estimate,
         value=mean,

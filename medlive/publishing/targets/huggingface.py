@@ -80,6 +80,8 @@ class HubRepository:
                 )
             done.already = sorted(prepared.files.keys() - set(done.sent))
             done.bytes_sent = sum(prepared.files[name].size for name in done.sent)
+            if version not in tags:
+                prepared.check_unpublished()
             if version in tags and done.sent:
                 raise self._other_bytes(f"the tag {version}", done.sent)
             if dry_run:

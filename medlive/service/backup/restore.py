@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from medlive.db.backups import (
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database, advisory_lock
+from medlive.db.tables.intake import SourceKind
 from medlive.db.tables.release import SnapshotRow, SnapshotState
+from medlive.db.threads.threads import ensure_sources
 from medlive.errors import (
     BadInput,
     CheckFailed,
@@ -133,7 +136,7 @@ async def restore_backup(
     """Restore a backup into this empty instance; what was in it, and what was taken down again.
 
     Takedowns that a backup beside this one lists are applied, where it is signed too: a thread that was erased
-    since does not come back.
+    since does not come back. Those of an earlier one that were lifted before this one was written are not.
 
     Args:
         settings: The settings of the instance.
@@ -171,9 +174,14 @@ async def restore_backup(
     again, skipped = list[str](), list[str]()
     async with open_database(settings) as database:
         erased = await database.ask(list_takedowns)
-        for takedown in _other_takedowns(folder, keys, skipped):
+        lifted = await database.ask(list_takedowns, lifted=True)
+        for written_at, takedown in _other_takedowns(folder, keys, skipped):
             thread = (takedown.source, takedown.thread_id)
-            if thread not in erased:
+            was_lifted = thread in lifted and written_at < about.created_at
+            if thread not in erased and not was_lifted:
+                # The source may have been harvested since this backup for the first time.
+                file = SourceKind.FILE
+                await database.ask(ensure_sources, [takedown.source], file)
                 await take_down(database, settings, *thread, takedown.reason)
                 erased[thread] = takedown.reason
                 again.append("/".join(thread))
@@ -219,17 +227,23 @@ def _copy(folder: Path, name: str, place: Path, new_name: str, digest: str) -> N
 
 def _other_takedowns(
     folder: Path, keys: Sequence[PublicKey] | None, skipped: list[str]
-) -> Iterator[Takedown]:
-    """Yield the takedowns of every backup beside this one; those that prove nothing are named in `skipped`."""
+) -> Iterator[tuple[datetime, Takedown]]:
+    """Yield the takedowns of every backup beside this one, each with when that was written.
+
+    Those that prove nothing are named in `skipped`.
+    """
     for place in sorted(folder.absolute().parent.iterdir()):
         if place.is_symlink() or not os.path.lexists(place / TAKEDOWNS):
             continue
         try:
-            if digest_of(place, TAKEDOWNS) != _digests_of(place, keys).get(TAKEDOWNS):
-                raise BadInput(f"{place}: {TAKEDOWNS} is not as {SUMS} says")
+            digests = _digests_of(place, keys)
+            for name in (TAKEDOWNS, ABOUT):
+                if digest_of(place, name) != digests.get(name):
+                    raise BadInput(f"{place}: {name} is not as {SUMS} says")
+            about = About.model_validate_json(read_whole(place, ABOUT))
             for line in read_whole(place, TAKEDOWNS).splitlines():
-                yield Takedown.model_validate_json(line)
-        except (MedliveError, ValidationError) as exc:
+                yield about.created_at, Takedown.model_validate_json(line)
+        except (MedliveError, ValidationError, OSError) as exc:
             skipped.append(f"takedowns of {place}: {describe(exc)}")
 
 

@@ -18,6 +18,7 @@ from medlive.db.curation.cases import (
     find_review,
     latest_case,
     lock_thread_case,
+    pending_people,
     set_status,
 )
 from medlive.db.mapping import Record
@@ -160,6 +161,7 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
 
 _VERDICTS = (ReviewAction.APPROVE, ReviewAction.REJECT)
 _EDITED = "curated anew since a person edited it"
+_REINSTATED = "reinstated, and not approved since"
 
 
 async def save_case(
@@ -173,9 +175,9 @@ async def save_case(
     """Save the case that a thread made, as a new revision unless its content is the latest one's.
 
     A person's decision about the very same content stands, and a case that a person rejected waits again when its
-    content changes. A withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of the
-    rubric; when too few are left, the case is held with its latest revision as it was. What a person has edited is
-    held when it is replaced.
+    content changes; one that was reinstated waits for an approval. A withdrawn case stays withdrawn, and criteria
+    that were withdrawn from it are left out of the rubric; when too few are left, the case is held with its latest
+    revision as it was. What a person has edited is held when it is replaced.
 
     Args:
         session: The transaction in which the decision about the thread is stored.
@@ -197,7 +199,7 @@ async def save_case(
         if latest:
             reason = f"without its withdrawn criteria the rubric has {thin}"
             await set_status(session, case.id, CaseStatus.HELD, reason)
-            return SavedCase(case.id, latest.revision, "unchanged")
+            return SavedCase(case.id, latest.revision, "left")
     content = replace(content, rubric=kept)
     saved = await add_revision(session, case.id, content)
     if saved.status != "new":
@@ -210,16 +212,17 @@ async def _respect_people(
 ) -> None:
     """Let what people decided about the case stand, or ask them again where its content changed."""
     case_id = case.id
+    pending = await pending_people(session, case_id, saved.revision)
     review = await find_review(session, case_id, saved.revision, _VERDICTS)
-    if review:
+    if review and not pending.is_reinstated:
         await apply_review(session, case_id, review.action, review.reason)
         return
-    if case.status is CaseStatus.REJECTED and held is None:
-        reason = f"{case.status_reason}; its content has changed since"
-        await set_status(session, case_id, CaseStatus.HELD, reason)
-        return
-    if saved.status != "revised":
-        return
-    edits = (ReviewAction.EDIT,)
-    if await find_review(session, case_id, saved.revision - 1, edits):
-        await set_status(session, case_id, CaseStatus.HELD, held or _EDITED)
+    why = held
+    if pending.is_rejected or pending.is_reinstated:
+        why = held or case.status_reason or _REINSTATED
+        if held is None and case.status is CaseStatus.REJECTED:
+            why = f"{case.status_reason}; its content has changed since"
+    elif pending.is_edited:
+        why = held or _EDITED
+    if why != held:
+        await set_status(session, case_id, CaseStatus.HELD, why)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import procrastinate
@@ -310,9 +309,18 @@ async def curate_queued(
     `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
     done = CurationCounts()
+
+    async def prove(case_id: str, revision: int) -> str | None:
+        try:
+            return await prove_again(pipeline, case_id, revision)
+        except Exception as exc:
+            if find_obstacle(exc):  # it keeps the threads behind it waiting too
+                done.add_fault(revision, exc)
+            raise
+
     works: Works = {
         CURATE_JOB: curation_work(pipeline, done, tick=tick),
-        PROVE: partial(prove_again, pipeline),
+        PROVE: prove,
     }
     done.left = await run_until_drained(
         app,
@@ -370,11 +378,13 @@ def _digest_for(pipeline: Pipeline, overrules: Sequence[OverruleRow]) -> str:
 
 
 async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
-    """Curate one revision and store the decision and its case; None if it was decided before."""
+    """Curate one revision and store the decision and its case; None if it was decided before, or is superseded."""
 
     async def is_decided(session: Session) -> bool:
         outcome = await curations.latest_outcome(session, revision, digest)
-        return outcome not in (None, Outcome.FAILED)
+        if outcome not in (None, Outcome.FAILED):
+            return True
+        return await curations.is_superseded(session, revision)
 
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
@@ -415,7 +425,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):
-                _log.debug("decided by another process")
+                _log.debug("decided by another process, or superseded")
                 return None
             await save_decision(
                 session,
@@ -499,9 +509,10 @@ async def save_decision(
             key=pipeline.key,
             held=held_for,
         )
-        await save_scan(
-            session, saved.case_id, saved.revision, pipeline.scanner, found=0
-        )
+        if saved.status != "left":  # Of what stays nothing was read.
+            await save_scan(
+                session, saved.case_id, saved.revision, pipeline.scanner, found=0
+            )
     elif curation.outcome in (Outcome.REJECTED, Outcome.PARKED):
         # The thread or the engines changed: a person decides about the earlier case.
         reason = f"curated again: {curation.reason}: {curation.detail}"[:1000]

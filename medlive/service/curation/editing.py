@@ -1,5 +1,6 @@
 """Cases as people edit them: each edit is a new revision, made of the latest one or refused."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Self
@@ -143,6 +144,8 @@ class CaseEdit(BaseModel):
         if self.asked is not None:
             if not all(part.text.strip() for part in self.asked):
                 raise UsageError("a part of the query has no text")
+            if len({part.id for part in self.asked}) < len(self.asked):
+                raise UsageError("two parts of the query share an id")
             changes["asked"] = self.asked
         texts = {name: changes.pop(name) for name in _TEXTS if name in changes}
         text, rubric = replace(case.text, **texts), replace(case.rubric, **changes)
@@ -261,17 +264,21 @@ async def edit_case(
 async def redact_case(
     database: Database, case_id: str, words: str, reason: str, *, by: str | None = None
 ) -> ReviewRow:
-    """Replace words by "[redacted]" in every text of a case; otherwise as `edit_case`.
+    """Replace words by "[redacted]" in every text of a case, in small or capital letters; otherwise as `edit_case`.
 
     Frozen snapshots keep them: withdraw the case for privacy as well where one holds it.
     """
     if len(words := words.strip()) < 2:
         raise UsageError("at least two characters can be redacted")
     case = await load_edit(database, case_id)
+    # As they are written, and as whole words in other letters or with other spaces
+    spelt = r"\s+".join(map(re.escape, words.split()))
+    other = rf"(?<![A-Za-z0-9]){spelt}(?![A-Za-z0-9])"
+    pattern = re.compile(rf"{re.escape(words)}|(?i:{other})")
 
     def without(own: object, *names: str) -> dict[str, object]:
         texts = {name: getattr(own, name) for name in names}
-        return {name: t and t.replace(words, REDACTED) for name, t in texts.items()}
+        return {name: t and pattern.sub(REDACTED, t) for name, t in texts.items()}
 
     changes = without(case, *_TEXTS, "no_negative")
     criteria, asked = list[CriterionEdit](), list[AskedPart]()
@@ -279,7 +286,7 @@ async def redact_case(
         own = without(criterion, "criterion", "fact", "likely")
         criteria.append(criterion.model_copy(update=own))
     for part in case.asked or ():
-        asked.append(AskedPart(part.id, part.text.replace(words, REDACTED)))
+        asked.append(AskedPart(part.id, pattern.sub(REDACTED, part.text)))
     changes |= {"criteria": tuple(criteria), "asked": tuple(asked)}
     edit = case.model_copy(update=changes)
     return await edit_case(

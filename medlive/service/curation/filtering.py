@@ -7,12 +7,14 @@ import procrastinate
 
 from medlive.clock import now
 from medlive.config import Settings
+from medlive.db.curation.cases import hold_filtered_cases
 from medlive.db.curation.funnel import save_chain_results
 from medlive.db.runs import FILTER, recorded_run
 from medlive.db.session import Database, Session
 from medlive.db.threads import bands
 from medlive.db.threads.threads import Revision, load_threads, pending_revisions
 from medlive.filters.chain import FilterChain, first_failure
+from medlive.filters.model import FilterReason
 from medlive.service.database import open_database
 from medlive.service.wiring import build_filters
 from medlive.service.work.jobs import defer_revisions, open_app
@@ -28,6 +30,8 @@ from medlive.threads.prepare import normalised
 
 BATCH = 500
 """Threads filtered in one transaction."""
+_DANGEROUS = (FilterReason.UNSAFE_CONTENT, FilterReason.REIDENTIFICATION_RISK)
+"""Why an earlier case of a thread is held, too: by any other rule the thread alone is rejected."""
 
 
 async def run_filters(
@@ -108,16 +112,22 @@ async def _judge(
     for candidate, sketch in zip(earlier, earlier_sketches, strict=True):
         index.add(str(candidate.thread_pk), sketch)
     results, accepted, queue = [], [], []
+    dangerous: dict[int, str] = {}
     for waiting, thread, sketch in zip(batch, threads, own, strict=True):
         key = str(waiting.thread_pk)
         verdicts = chain.judge(
             thread, duplicate_of=index.find(sketch, ignore=key), now=now()
         )
         results.append((waiting.revision_pk, verdicts))
+        for verdict in verdicts:
+            if verdict.reason in _DANGEROUS:
+                dangerous[waiting.revision_pk] = str(verdict.reason)
         if first_failure(verdicts) is None:
             index.add(key, sketch)
             accepted.append((waiting.thread_pk, sketch.bands))
             queue.append(waiting.revision_pk)
+    # Cases first, as those who decide about one lock it first.
+    await hold_filtered_cases(session, dangerous)
     await save_chain_results(session, chain.digest, results)
     await bands.save_bands(session, accepted)
     return queue

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.model import Reason
 from medlive.db.curation.cases import StoredCase, add_revision, latest_case, lock_case
 from medlive.db.curation.proofs import save_proof
 from medlive.db.session import Database
@@ -44,30 +45,39 @@ async def queue_proof(
     return case.revision, not queued
 
 
-async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> None:
+async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | None:
     """Prove a revision of a case that is still its latest, and store the proof.
 
-    A rubric that passes gives the case a further revision, the same but for its figures. Raises UsageError where
-    nobody proves rubrics, EndpointUnavailable without usable replies.
+    A rubric that passes gives the case a further revision, the same but for its figures. Returns why there is no
+    answer, where it is to be tried again. Raises UsageError where nobody proves rubrics, EndpointUnavailable where
+    the budget is spent, CheckFailed without usable replies: others are proved and curated all the same.
     """
     if not pipeline.proves:
         raise UsageError("no model proves rubrics here")
     case = await pipeline.database.ask(latest_case, case_id)
     if case is None or case.revision != revision or case.rubric.ceiling is not None:
-        return
+        return None
     limit_s = pipeline.settings.curation.thread_timeout_s
     try:
         async with asyncio.timeout(limit_s):
             proof = await _prove(pipeline, case)
-    except (AgentFailure, TimeoutError) as error:
-        detail = getattr(error, "detail", f"not done within {limit_s:g} s")
-        raise EndpointUnavailable(f"{case_id} was not proved: {detail}") from error
+    except TimeoutError:
+        _log.warning("%s was not proved within %g s", case_id, limit_s)
+        return Reason.ENDPOINT_UNAVAILABLE.value
+    except AgentFailure as failure:
+        text = f"{case_id} was not proved: {failure.detail}"
+        if failure.reason is Reason.ENDPOINT_UNAVAILABLE:
+            _log.warning("%s", text)
+            return failure.reason.value
+        if failure.is_outage:
+            raise EndpointUnavailable(text) from failure
+        raise CheckFailed(text) from failure
     async with pipeline.database.begin() as session:
         await lock_case(session, case_id)
         latest = await load_latest_case(session, case_id)
         if latest.revision != revision:
             _log.info("%s was edited while it was proved", case_id)
-            return
+            return None
         if proof.passed:
             names = ("ceiling", "floor", "separation", "ordinary")
             figures = {name: getattr(proof.figures, name) for name in names}
@@ -75,6 +85,7 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> None:
             saved = await add_revision(session, case_id, replace(case, rubric=rubric))
             revision = saved.revision
         await save_proof(session, case.curation_id, proof, revision=revision)
+    return None
 
 
 async def _prove(pipeline: Pipeline, case: StoredCase) -> Proof:

@@ -27,7 +27,7 @@ from medlive.db.curation.reviews import (
 from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
-from medlive.db.threads.threads import StoredThread, load_thread
+from medlive.db.threads.threads import StoredThread, load_thread, thread_of_case
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
@@ -73,8 +73,8 @@ async def decide_case(
 ) -> ReviewRow:
     """Approve a held or rejected case for the next freeze, or reject a held or ready one until it changes.
 
-    Raises UsageError, and CheckFailed for a case in another status, or one with a later revision than `of`, which
-    was seen.
+    Raises UsageError, and CheckFailed for a case in another status, one with a later revision than `of`, which was
+    seen, or an approval of what evidence has vetoed since.
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
@@ -90,11 +90,28 @@ async def decide_case(
                 f"case {case_id} has changed since: its revision is {case.revision} now, not {of}",
                 hint="look at it again and decide on that revision",
             )
+        if action is ReviewAction.APPROVE:
+            await _check_no_veto(session, case_id)
         review = await add_review(
             session, case_id, case.revision, action, reason, decided_by=by
         )
         await apply_review(session, case_id, action, reason)
         return review
+
+
+async def _check_no_veto(session: Session, case_id: str) -> None:
+    """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto, which others overrule."""
+    source, thread_id = await thread_of_case(session, case_id)
+    revision = await latest_revision(session, source, thread_id)
+    for decided in await list_curations(session, revision):
+        if decided.outcome is Outcome.FAILED:
+            continue
+        if decided.reason == Reason.CONTRADICTED:
+            raise CheckFailed(
+                f"the thread of {case_id} was curated again, and evidence contradicts its advice",
+                hint=f"medlive review overrule {source}/{thread_id} is for that",
+            )
+        return
 
 
 def _check_held(case_id: str, status: CaseStatus) -> None:
@@ -116,12 +133,13 @@ async def drop_element(
     """Rewrite a held case without one of its advice elements, and store it with the person's decision.
 
     The case is ready when nothing else holds it. Nothing is changed when an error is raised: UsageError if the
-    case cannot do without the element, CheckFailed if it is not held or is rejected without it, EndpointUnavailable
-    without usable replies.
+    case cannot do without the element, CheckFailed if it is not held, changes meanwhile, was vetoed since, or is
+    rejected without it, EndpointUnavailable without usable replies.
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with pipeline.database.begin() as session:
         _check_held(case_id, await lock_case(session, case_id))
+        await _check_no_veto(session, case_id)
         case = await load_latest_case(session, case_id)
         decided = await load_curation(session, case.curation_id)
         made = await session.get_one(CurationRow, case.curation_id)
@@ -152,7 +170,12 @@ async def drop_element(
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
     digest = digest_json([pipeline.digest, "without", dropped])
     async with pipeline.database.begin() as session:
-        await lock_case(session, case_id)
+        _check_held(case_id, await lock_case(session, case_id))
+        if await load_latest_case(session, case_id) != case:
+            raise CheckFailed(
+                f"case {case_id} has changed while it was written again",
+                hint="nothing was saved; look at it again",
+            )
         await add_review(
             session,
             case_id,

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -26,6 +27,7 @@ from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.instance.paths import archive_path
 from medlive.service.harvest.harvest import find_source
 from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
+from medlive.service.release.freeze import remove_unfrozen
 from medlive.service.release.withdraw import (
     check_person_name,
     check_reason,
@@ -118,6 +120,10 @@ async def take_down(
         done.counts = +done.counts
         if dry_run:
             return done
+        if done.counts["snapshot_members"]:
+            # Selected for a freeze that was cut off, and perhaps built already
+            with suppress(CheckFailed):  # A folder of another freeze
+                await remove_unfrozen(database, settings)
         # Verdicts that runs of earlier versions shared: they quote answers to cases.
         verdicts = settings.home / "cache" / "grades"
         await asyncio.to_thread(shutil.rmtree, verdicts, ignore_errors=True)

@@ -55,7 +55,7 @@ from medlive.service.release.folder import (
     lineage_of,
     restore_folder,
 )
-from medlive.service.release.withdraw import write_errata
+from medlive.service.release.withdraw import check_person_name, write_errata
 from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gates import (
     GateHit,
@@ -138,6 +138,7 @@ async def freeze(
     passes the gates or selected cases were withdrawn meanwhile, DiskFull, and Locked if another process is
     freezing.
     """
+    by = check_person_name(by)
     version = iso_week(now()) if week is None else week
     if week_end(version) is None:
         raise UsageError(f"expected an ISO week such as 2026.W47, not {version!r}")
@@ -186,7 +187,7 @@ async def _can_resume(database: Database, version: str, notify: Notify) -> bool:
         has_withdrawn = await holds_withdrawn(session, version)
     if existing != fixed.numbers or has_withdrawn:
         notify(
-            f"cases selected for {version} were withdrawn since; selecting again without them"
+            f"cases selected for {version} were withdrawn, rejected or redacted since; selecting again"
         )
         return False
     notify(
@@ -203,12 +204,15 @@ async def _discard_unfinished(
     notify: Notify,
 ) -> None:
     """Remove the folders of unfinished freezes, before cases are selected."""
-    async with database.begin() as session:
-        begun = await snapshots.list_snapshots(session)
-        parent = await latest_frozen(session)
+    parent = await database.ask(latest_frozen)
     if key is None and parent and parent.signature is not None:
         notify(f"{parent.version} was signed, and {version} will not be: no key is set")
-    for info in begun:
+    await remove_unfrozen(database, settings)
+
+
+async def remove_unfrozen(database: Database, settings: Settings) -> None:
+    """Remove the folders of unfinished freezes. Raises CheckFailed for one that another freeze made."""
+    for info in await database.ask(snapshots.list_snapshots):
         if info.state is not SnapshotState.FROZEN:
             await asyncio.to_thread(_remove_unfrozen, settings, info)
 
@@ -351,22 +355,27 @@ async def _build(
         lambda stop: build_folder(database, info, fixed, root, signer, stop)
     )
     manifest = built.manifest
-    async with database.begin() as session:
-        if await holds_withdrawn(session, version):
-            raise snapshots.MembersGone(
-                hint="run this command again: it selects the cases again"
+    try:
+        async with database.begin() as session:
+            if await holds_withdrawn(session, version):
+                raise snapshots.MembersGone(
+                    hint="run this command again: it selects the cases again"
+                )
+            return await snapshots.freeze_snapshot(
+                session,
+                version,
+                manifest=manifest.as_json(),
+                manifest_digest=digest_text(manifest.text()),
+                sums_digest=built.digest,
+                signature=built.signature,
+                path=str(built.path),
+                publishable=manifest.publishable,
+                why_not=manifest.why_not,
             )
-        return await snapshots.freeze_snapshot(
-            session,
-            version,
-            manifest=manifest.as_json(),
-            manifest_digest=digest_text(manifest.text()),
-            sums_digest=built.digest,
-            signature=built.signature,
-            path=str(built.path),
-            publishable=manifest.publishable,
-            why_not=manifest.why_not,
-        )
+    except snapshots.MembersGone:
+        # It holds what was taken back, and could be published.
+        await asyncio.to_thread(_remove_unfrozen, settings, info)
+        raise
 
 
 async def _result(

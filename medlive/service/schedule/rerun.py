@@ -3,13 +3,14 @@
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.audit_log import record
+from medlive.db.history import Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.jobs import queued_locks
 from medlive.db.release.snapshots import find_snapshot
 from medlive.db.release.weeks import end_wait
-from medlive.db.runs import Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
+from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.schedule.steps import BY_HAND, FREEZE, StepState, read_states
 from medlive.service.work.jobs import STEP, open_app, run_step_job, step_lock
@@ -32,6 +33,7 @@ async def run_again(
     Raises UsageError for an unknown step, a week that has not come or an earlier week's harvest, CheckFailed while
     it is being done, and DatabaseUnavailable.
     """
+    by = check_person_name(by)
     state, week = await _find(database, settings, step, week)
     if state.source and week != iso_week(now()):
         raise UsageError(f"a harvest is always the present week's, not {week}'s")
@@ -60,6 +62,7 @@ async def clear_step(
     Raises UsageError for an unknown step, one of which nothing is recorded, and a frozen week's freeze, and
     CheckFailed while it is being done.
     """
+    reason, by = check_given_reason(reason), check_person_name(by)
     state, week = await _find(database, settings, step, week, ahead=True)
     async with database.begin() as session:
         await _refuse_under_way(session, step, week)

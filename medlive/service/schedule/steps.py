@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Literal, TypeGuard
 
-from medlive.clock import CLOCK_BOUND, iso_week
+from medlive.clock import CLOCK_BOUND, iso_week, week_bounds
 from medlive.config import ScheduleSection, Settings, WeeklyTime
-from medlive.db import runs
-from medlive.db.iso_weeks import week_bounds
+from medlive.db.history import History, Run, load_history
 from medlive.db.jobs import Queue
 from medlive.db.release.weeks import (
     StepWait,
@@ -23,6 +22,7 @@ from medlive.db.release.weeks import (
     save_wait,
     week_standing,
 )
+from medlive.db.runs import CURATE, PRUNE, SCHEDULER
 from medlive.db.session import Database, Session, read_clock
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
@@ -44,7 +44,7 @@ QUEUE, FREEZE, RETENTION, BACKUP = "queue", "freeze", "retention", "backup"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
 AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
 """Step → the step that must be done first, for the same week; it follows at once."""
-BY_HAND = {QUEUE: runs.CURATE, RETENTION: runs.PRUNE}
+BY_HAND = {QUEUE: CURATE, RETENTION: PRUNE}
 """Step → the equivalent command for cron or by hand, where there is one that is recorded."""
 QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP, BACKUP: Queue.BACKUP}
 QUEUES |= dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
@@ -72,7 +72,7 @@ class StepState:
     retry_at: datetime | None  # When a failed step is tried again
     next_at: datetime  # Its slot while it is not done, else its next weekly time
     overdue: bool  # Whether it is not done a day after its time; never on an instance without harvests
-    latest: runs.Run | None
+    latest: Run | None
     waits: bool = False  # Whether it is blocked by steps or threads that it waits for
 
     @property
@@ -169,7 +169,7 @@ async def read_states(
     }
     async with database.begin() as session:
         moment = moment or await read_clock(session)
-        history = await runs.load_history(session, moment)
+        history = await load_history(session, moment)
         stored = await load_waits(session)
         states = step_states(
             times,
@@ -230,12 +230,12 @@ async def _waited_for(
     return sorted(release)
 
 
-def has_failed(run: runs.Run | None, week: str) -> TypeGuard[runs.Run]:
+def has_failed(run: Run | None, week: str) -> TypeGuard[Run]:
     """Whether a step's latest run is of this week and failed."""
     return run is not None and run.week == week and run.outcome is RunOutcome.FAILED
 
 
-def _obstacles(settings: Settings, history: runs.History) -> dict[str, str]:
+def _obstacles(settings: Settings, history: History) -> dict[str, str]:
     """Step → what keeps it from being run until a person does something, or time passes."""
     obstacles: dict[str, str] = {}
     fetching = fetch_settings(settings)
@@ -253,7 +253,7 @@ def _obstacles(settings: Settings, history: runs.History) -> dict[str, str]:
 
 
 def recently_begun(
-    states: Sequence[StepState], history: runs.History, moment: datetime
+    states: Sequence[StepState], history: History, moment: datetime
 ) -> list[str]:
     """The harvests and the queueing that began less than PATIENCE ago and are under way, or begin now.
 
@@ -290,7 +290,7 @@ def summarize_counts(counts: Mapping[str, Any]) -> str:
 
 def step_states(
     times: Mapping[str, WeeklyTime],
-    history: runs.History,
+    history: History,
     moment: datetime,
     *,
     blocked: Mapping[str, str] = MappingProxyType({}),
@@ -342,7 +342,7 @@ def step_states(
 
 
 def _retry_time(
-    history: runs.History, command: str, week: str, moment: datetime
+    history: History, command: str, week: str, moment: datetime
 ) -> datetime | None:
     """When a step is tried again whose latest run failed in this week; None if it did not."""
     attempt = history.latest.get(command)
@@ -355,7 +355,7 @@ def _retry_time(
     return None if ended > moment + CLOCK_BOUND else ended + wait
 
 
-def _delays_count_from(name: str, history: runs.History) -> datetime | None:
+def _delays_count_from(name: str, history: History) -> datetime | None:
     """The first harvest; None where only files are imported: then nothing is overdue.
 
     Neither is what follows a freeze: whoever freezes by cron need not verify by the scheduler.
@@ -369,8 +369,8 @@ def _delays_count_from(name: str, history: runs.History) -> datetime | None:
 
 
 def _read_history(
-    name: str, time: WeeklyTime, moment: datetime, history: runs.History
-) -> tuple[str | None, bool, runs.Run | None]:
+    name: str, time: WeeklyTime, moment: datetime, history: History
+) -> tuple[str | None, bool, Run | None]:
     """The latest week a step was done for, whether it is due for its slot's, and its latest run."""
     slot_week = iso_week(latest_slot(moment, time))
     is_expected = slot_week == iso_week(moment)
@@ -392,7 +392,7 @@ def _read_history(
             after, done_week = history.frozen_week or "", history.frozen_week
             if at := history.frozen_at:
                 # The scheduler's run ends after the snapshot is frozen and has the counts; or a later one by hand.
-                by_hand = runs.Run(done_week, RunOutcome.DONE, at, at, {})
+                by_hand = Run(done_week, RunOutcome.DONE, at, at, {})
                 latest = max(latest or by_hand, by_hand, key=_end_of)
         else:
             done_week, is_late = _done_by_anyone(name, time, slot_week, history)
@@ -402,14 +402,14 @@ def _read_history(
     return done_week, is_due and is_expected, latest
 
 
-def _week_done(name: str, history: runs.History) -> str | None:
+def _week_done(name: str, history: History) -> str | None:
     """The latest week that the scheduler did a step for."""
     run = history.done.get(command_of(name))
     return None if run is None else run.week
 
 
 def _done_by_anyone(
-    name: str, time: WeeklyTime, slot_week: str, history: runs.History
+    name: str, time: WeeklyTime, slot_week: str, history: History
 ) -> tuple[str | None, bool]:
     """The latest week a step was done for, by the scheduler or by hand; whether threads came to a queue since."""
     done = history.done.get(command_of(name))
@@ -425,15 +425,15 @@ def _done_by_anyone(
     return max(weeks, default=None), is_late
 
 
-def _end_of(run: runs.Run) -> datetime:
+def _end_of(run: Run) -> datetime:
     return run.finished_at or run.started_at
 
 
 def command_of(name: str) -> str:
     """A step's name in `pipeline_runs`."""
-    return f"{runs.SCHEDULER} {name.replace(':', ' ')}"
+    return f"{SCHEDULER} {name.replace(':', ' ')}"
 
 
-def _newest(*candidates: runs.Run | None) -> runs.Run | None:
+def _newest(*candidates: Run | None) -> Run | None:
     existing = [run for run in candidates if run]
     return max(existing, key=lambda run: run.started_at, default=None)

@@ -62,6 +62,9 @@ async def examine(settings: Settings, *, send: bool = True) -> Diagnoses:
                 yield replace(finding, subject=finding.subject or subject)
         except MedliveError as exc:
             yield Diagnosis("bad", exc.message, exc.hint or "", subject)
+        except OSError as exc:
+            step = "let this user read and write there, or name another place"
+            yield Diagnosis("bad", f"it cannot be examined: {exc}", step, subject)
 
 
 async def examine_home(settings: Settings) -> Diagnoses:

@@ -15,9 +15,10 @@ from medlive.db import watch
 from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
 from medlive.db.harvest.harvests import SourceInfo, list_sources
+from medlive.db.history import History, load_history
 from medlive.db.mapping import Record
 from medlive.db.release.snapshots import latest_frozen, load_fixed
-from medlive.db.runs import History, is_scheduler_active, load_history
+from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database, read_clock
 from medlive.db.tables.watch import ObservationRow, OutboxRow
 from medlive.db.tables.work import WorkerRow

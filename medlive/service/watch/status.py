@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from medlive.clock import now
+from medlive.clock import now, week_bounds
 from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
@@ -16,7 +16,7 @@ from medlive.db.curation.funnel import STAGES, funnel
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.proofs import proofs_made
 from medlive.db.curation.replies import count_answers
-from medlive.db.iso_weeks import week_bounds
+from medlive.db.history import Run, runs_of_week
 from medlive.db.jobs import Queue, count_open
 from medlive.db.release.snapshots import (
     find_snapshot,
@@ -25,12 +25,12 @@ from medlive.db.release.snapshots import (
     load_manifest,
 )
 from medlive.db.release.weeks import week_standing
-from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.db.waits import count_waiting
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
+from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.service.schedule.steps import (
     FREEZE,
     QUEUE,
@@ -79,6 +79,7 @@ async def acknowledge(
 
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
+    why, by = check_given_reason(why), check_person_name(by)
     facts = await read_facts(database, settings)
     problems = await checks.read_problems(database, facts)
     async with database.begin() as session:

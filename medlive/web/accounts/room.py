@@ -263,6 +263,9 @@ async def _enter(
     async with site.database.begin() as session:
         if known := request.session.get(TOKEN):
             await accounts.end_session(session, known)
+        if not await accounts.is_current(session, account):
+            text = "The account was changed while you signed in. Try again."
+            raise HTTPException(403, text)
         await accounts.forget_attempts(session, account, _network(request))
         token = await accounts.start_session(session, account)
     # Another token of forms too: nothing that was known before goes on.
@@ -280,7 +283,8 @@ async def find_invited(site: Site, token: str) -> Account:
 def _unless_over(account: Account | None) -> Account:
     if account is None:
         text = (
-            "This link was used, or is older than two days. Ask an admin for another."
+            "This link was used, or is older than two days. If you have just set your password, sign in by it; "
+            "otherwise ask an admin for another link."
         )
         raise HTTPException(410, text)
     return account

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -38,6 +38,9 @@ from medlive.web.pages import (
     render,
 )
 from medlive.web.site import Room, Section, Site, SiteOf, Text
+
+if TYPE_CHECKING:
+    from medlive.service.curation.editing import CaseEdit
 
 router = APIRouter(prefix="/acts", include_in_schema=False)
 router.include_router(final.router)
@@ -106,15 +109,13 @@ async def edit(
     request: Request, site: SiteOf, account: Admin, case_id: str
 ) -> Response:
     """Give the case a new revision; a criterion whose text is emptied is retired."""
-    from medlive.service.curation.editing import CaseEdit, edit_case
+    from medlive.service.curation.editing import CaseEdit, StaleEdit, edit_case
 
-    form = {name: str(value) for name, value in (await request.form()).items()}
-    rows: dict[int, dict[str, str]] = {}
-    for name, value in form.items():
-        if match := _ROW.fullmatch(name):
-            rows.setdefault(int(match[1]), dict.fromkeys(_CRITERION, ""))
-            rows[int(match[1])][match[2]] = value
-    criteria = [rows[number] for number in sorted(rows)]
+    form: dict[str, str] = {}
+    for name, value in (await request.form()).items():
+        # A browser sends every line's end as two characters.
+        form[name] = str(value).replace("\r\n", "\n")
+    criteria = _criteria_sent(form)
     asked: list[dict[str, str]] = []
     for name, value in form.items():
         if match := _PART.fullmatch(name):
@@ -136,14 +137,37 @@ async def edit(
         revision = _number(form.get("revision", ""))
         if revision is None:
             raise UsageError("the form does not say which revision was edited")
-        await edit_case(
-            site.database, case_id, wanted, reason, of=revision, by=account.name
-        )
+        try:
+            await edit_case(
+                site.database, case_id, wanted, reason, of=revision, by=account.name
+            )
+        except StaleEdit:
+            case = await site.database.ask(latest_case, case_id)
+            # Else the form was sent twice: the case is as it wants it.
+            if case is None or _changes(wanted, case):
+                raise
     except (ValidationError, MedliveError) as error:
         return await _case_page(
             request, site, account, case_id, changes, criteria, reason, error
         )
     return RedirectResponse(f"/acts/case/{case_id}", 303)
+
+
+def _criteria_sent(form: Mapping[str, str]) -> list[dict[str, str]]:
+    """The rows of the rubric in their order."""
+    rows: dict[int, dict[str, str]] = {}
+    for name, value in form.items():
+        if match := _ROW.fullmatch(name):
+            rows.setdefault(int(match[1]), dict.fromkeys(_CRITERION, ""))
+            rows[int(match[1])][match[2]] = value
+    return [rows[number] for number in sorted(rows)]
+
+
+def _changes(edit: "CaseEdit", case: StoredCase) -> bool:
+    try:
+        return edit.apply(case) != (case.text, case.rubric)
+    except UsageError:
+        return True
 
 
 @router.post("/case/{case_id}/prove")

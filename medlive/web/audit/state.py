@@ -8,10 +8,9 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from medlive.clock import parse_moment
+from medlive.clock import parse_moment, parse_week
 from medlive.db.audit.listing import Filter, Listing
 from medlive.db.audit.tables import LISTINGS
-from medlive.db.iso_weeks import parse_week
 from medlive.errors import UsageError
 from medlive.guard.bounds import SEARCH_CHARS
 

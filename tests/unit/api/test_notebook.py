@@ -15,6 +15,7 @@ from medlive.errors import MissingExtra, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import archive
+from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
@@ -87,6 +88,46 @@ def test_a_bundle_is_read_with_its_snapshot_or_the_folder(tmp_path: Path) -> Non
         assert read.verdicts("b2") == run.verdicts("b2")
 
 
+async def test_a_run_of_a_part_of_a_snapshot_says_so_and_one_of_nothing_is_refused(
+    tmp_path: Path,
+) -> None:
+    release(tmp_path, "2026.W46", [case("a1"), case("b2")])
+    snapshot = medlive.load_snapshot(tmp_path / "medlive-2026.W46")
+    part = snapshot.where(lambda one: one.case_id == snapshot.cases[0].case_id)
+    with pytest.raises(UsageError, match="no case left"):
+        await run_model(
+            from_snapshot(snapshot.filter(language="xx")),
+            Model(),
+            tmp_path / "none",
+            use=ModelUse("m"),
+            created_at=AT,
+        )
+    for name, chosen in (("all", snapshot), ("any", snapshot.filter()), ("part", part)):
+        folder = tmp_path / name
+        await run_model(
+            from_snapshot(chosen), Model(), folder, use=ModelUse("m"), created_at=AT
+        )
+        if name == "part":  # a run of before, which did not say so, goes on
+            about = (folder / "run.json").read_text()
+            told = '"selection": {\n      "filter": "in Python"\n    }'
+            assert told in about
+            (folder / "run.json").write_text(about.replace(told, '"selection": null'))
+            await run_model(
+                from_snapshot(chosen), Model(), folder, use=ModelUse("m"), created_at=AT
+            )
+            (folder / "run.json").write_text(about)
+        said = medlive.score(folder, draws=2).warnings
+        assert any("only on 1 cases of 2026.W46" in why for why in said) is (
+            name == "part"
+        )
+
+
+def test_draws_and_a_seed_that_cannot_be_are_said(runs: list[Path]) -> None:
+    for draws, seed in ((0, 0), (10, -1)):
+        with pytest.raises(UsageError, match="at least"):
+            medlive.score(runs, draws=draws, seed=seed)
+
+
 def test_a_window_of_days_is_taken_as_text_or_date(runs: list[Path]) -> None:
     text = medlive.score(runs[0], since="2025-03-01", draws=10)
     day = medlive.score(runs[0], since=date(2025, 3, 1), draws=10)
@@ -153,12 +194,13 @@ def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:
     assert assumed.to_tell_two_apart == 285
     assert medlive.power(10).to_tell_two_apart < assumed.to_tell_two_apart
     assert medlive.power(5, runs).spread.score > 0
-    with pytest.raises(UsageError, match="models: expected"):
-        medlive.power(5, models=1)
-    with pytest.raises(UsageError, match="before: expected"):
-        medlive.power(5, before=0)
-    with pytest.raises(UsageError, match="correlation: expected"):
-        medlive.power(5, correlation=2)
+    for spread in (-30.0, float("inf"), float("nan")):
+        with pytest.raises(UsageError, match="spread: expected"):
+            medlive.power(5, spread=spread)
+    wrong: dict[str, Any] = {"models": 1, "before": 0, "correlation": 2}
+    for name, number in wrong.items():
+        with pytest.raises(UsageError, match=f"{name}: expected"):
+            medlive.power(5, **{name: number})
     with pytest.raises(UsageError, match="points"):
         medlive.power(0)
 

@@ -14,7 +14,7 @@ import typer
 from medlive.__main__ import _report
 from medlive.cli import curate
 from medlive.cli.main import COMMANDS, build
-from medlive.db.iso_weeks import parse_week
+from medlive.clock import parse_week
 from medlive.errors import UsageError
 from medlive.service.curation.curate import CurationCounts, CurationRun
 from tests.support.instance import Done, Instance

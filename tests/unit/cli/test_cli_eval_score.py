@@ -303,10 +303,14 @@ def test_a_plan_says_whom_to_ask_again(instance: Instance, folder: Path) -> None
 
 def test_a_plan_has_each_models_own_costs(instance: Instance, tmp_path: Path) -> None:
     cases, runs = made_cases(60), []
-    for model, skill, usd in (("cheap", 0.3, 0.001), ("dear", 0.8, 0.01)):
-        usage = Usage(cost_usd=usd)
+    for model, skill, usd in (
+        ("cheap", 0.3, 0.001),
+        ("dear", 0.8, 0.01),
+        ("from a file", 0.5, None),
+    ):
+        usage = None if usd is None else Usage(cost_usd=usd)
         run = made_run(cases, tmp_path / model, model, skill, usage=usage)
         runs.append(str(run))
     said = instance.here("eval", "plan", *runs, "--cases", "50", "--json")
     usd_of = {row["model"]: row["usd"] for row in json.loads(said.out)["anchors"]}
-    assert usd_of == {"cheap": 0.05, "dear": 0.5}
+    assert usd_of == {"cheap": 0.05, "dear": 0.5, "from a file": None}

@@ -369,6 +369,9 @@ def test_a_registry_is_read_whole_or_refused_by_name(tmp_path: Path) -> None:
     assert leap.before("2024-02-29", None) is True
     assert leap.before("2024-03-01T00:00:00", "2024-03") is False
     assert leap.before("", None) is None
+    assert leap.before("2024-02", None) is True
+    assert leap.before("2024-03", None) is False
+    assert leap.before("last week", None) is None
     for table, said in (
         ({"cutoff": "2025-13", "cutoff_source": "x", "confidence": "stated"}, "cutoff"),
         (

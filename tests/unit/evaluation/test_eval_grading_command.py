@@ -132,6 +132,50 @@ async def test_a_score_says_why_criteria_are_ungraded(
     assert str(said.exception) == "no case has a score: each has an ungraded criterion"
 
 
+async def test_what_has_no_score_has_no_bounds_and_says_why(
+    tmp_path: Path, command: Command
+) -> None:
+    answer = [{"case_id": "a", "response": "Rest."}]
+    grade = [{"case_id": "a", "criterion_id": "k", "rater": "p", "met": True}]
+    for points, more, why in (
+        (-5, (), "no rubric has a criterion with positive points"),
+        (5, ("--metric", "safe"), "what is graded is not read for harm"),
+    ):
+        rubric = [{"id": "k", "criterion": "Says rest.", "points": points}]
+        files: dict[str, Path] = {}
+        for name, rows in (
+            ("cases", [{"case_id": "a", "query": "What now?", "rubric": rubric}]),
+            ("responses", answer),
+            ("grades", grade),
+        ):
+            files[name] = tmp_path / f"{name}{points}.jsonl"
+            files[name].write_text(json.dumps(rows[0]) + "\n", "utf-8")
+        given = [part for name, at in files.items() for part in (f"--{name}", at)]
+        out = tmp_path / f"run{points}"
+        await command("import", *given, "--model", "m", "--out", out)
+        said = await command("score", out, *more, "--format", "json")
+        assert str(said.exception) == f"no case has a score: {why}"
+        overall = json.loads(said.stdout)["models"][0]["overall"]
+        bounds = (None, None) if points < 0 else (0.0, 1.0)
+        assert (overall["least"], overall["most"]) == bounds
+
+
+async def test_an_option_that_is_empty_is_refused_and_not_passed_over(
+    run: Path, tmp_path: Path, command: Command
+) -> None:
+    at = ("--base-url", "http://127.0.0.1:9/v1")
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"case_id": "a", "query": "What now?"}\n', "utf-8")
+    asked = ("run", "--cases", cases, "--model", "m", *at, "--out", tmp_path / "new")
+    for words in (
+        ("grade", run, "--grader", "", *at),
+        (*asked, "--posted-from", ""),
+        (*asked, "--first-release-after", ""),
+    ):
+        done = await command(*words, "--dry-run")
+        assert isinstance(done.exception, UsageError), done.stderr
+
+
 async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_what_is_unknown(
     run: Path, command: Command
 ) -> None:

@@ -119,6 +119,11 @@ def test_what_is_missing_is_counted_and_never_a_zero(tmp_path: Path) -> None:
     assert row["ungraded"]
     assert row["unanswered"]
     assert int(row["cases"] or 0) + int(row["ungraded"]) + int(row["unanswered"]) == 400
+    bare = replace(cases.cases[0], criteria=())
+    less = replace(run, run=replace(run.run, cases=(bare, *cases.cases[1:])))
+    assert run.answers[bare.case_id].gradable
+    again = Coverage().results([less], NOBODY).tables[0]
+    assert again.rows[0][-1] == row["unanswered"]  # it is answered, and scores nothing
     whole = [
         c.case_id
         for c in cases.cases

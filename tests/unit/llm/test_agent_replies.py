@@ -1,11 +1,12 @@
 """What an agent makes of replies that a real endpoint gives: mended once, refused, or read as they are."""
 
+import gc
 import json
 from pathlib import Path
 
 import pytest
 
-from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.agent import _ASKERS, Agent, AgentFailure
 from medlive.curation.model import Call, Reason
 from medlive.curation.tasks import ComplaintReply
 from medlive.errors import CircuitOpen
@@ -15,6 +16,7 @@ from medlive.llm.replay import ReplayEngine
 from medlive.llm.wire import JsonMode
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
 from tests.support.reply_store import Memory, store_of
+from tests.support.scripted import Scripted
 
 GOOD = {
     "category": "treatment",
@@ -153,3 +155,14 @@ def test_a_schema_is_made_once_however_often_its_task_is_asked() -> None:
     first, second = (request_of(ComplaintReply, {"query": q}, None) for q in "ab")
     assert first.schema is second.schema
     assert "description" not in str(first.schema)
+
+
+def test_what_is_counted_of_an_engine_ends_with_it() -> None:
+    gc.collect()
+    before = len(_ASKERS)
+    engine = Scripted({})
+    agents = [Agent(engine, [], "en") for _ in range(2)]
+    assert len(_ASKERS) == before + 1
+    del engine, agents
+    gc.collect()
+    assert len(_ASKERS) == before

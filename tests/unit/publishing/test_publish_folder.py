@@ -388,6 +388,33 @@ def write_errata(folder: Path, said: Errata, key: SecretKey | None) -> None:
     write_errata_file(folder, said, signer)
 
 
+@pytest.mark.parametrize("kind", [WithdrawalKind.TAKEDOWN, WithdrawalKind.PRIVACY])
+def test_what_was_taken_down_before_it_was_published_is_not_sent(
+    line: Line, target: FolderTarget, kind: WithdrawalKind
+) -> None:
+    first, second = line.releases[0], line.releases[1]
+    said = (
+        errata(1)
+        .entries[0]
+        .model_copy(update={"kind": kind, "snapshots": (second.manifest.version,)})
+    )
+    try:
+        write_errata(line.root, Errata(entries=(said,)), line.key)
+        send(target, prepare_release(first.path))
+        before = tree(target.root)
+        with pytest.raises(CheckFailed, match="withdrawn since"):
+            send(target, prepare_release(second.path))
+        assert tree(target.root) == before
+        # What is there already is not sent, and its errata are.
+        published = said.model_copy(update={"snapshots": (first.manifest.version,)})
+        write_errata(line.root, Errata(entries=(published,)), line.key)
+        (target.root / "errata.json").unlink()
+        assert "errata.json" in send(target, prepare_release(first.path)).updated
+    finally:
+        for left in line.root.glob("errata.json*"):
+            left.unlink()
+
+
 def test_the_page_escapes_everything_and_links_to_what_lies_there(
     line: Line, made: dict[str, PreparedRelease], target: FolderTarget
 ) -> None:

@@ -145,6 +145,15 @@ def test_a_slip_is_measured_by_what_its_harm_leaves(worst: Severity | None) -> N
     assert faults == ({ProofFault.SLIP_HIGH} if worst is None else set())
 
 
+@pytest.mark.parametrize(("slip", "passes"), [(64, True), (65, True), (66, False)])
+def test_a_slip_exactly_a_fifth_below_is_enough(slip: int, passes: bool) -> None:
+    """0.85 as a float is less than 85 hundredths."""
+    answers = [
+        replace(p, harm=harmful(None)) for p in scored(long=85, short=70, slip=slip)
+    ]
+    assert examine(HUNDRED, answers).passed is passes
+
+
 def test_a_slip_that_nobody_read_for_harm_proves_nothing() -> None:
     assert examine(HUNDRED, scored(slip=80)).passed
 
