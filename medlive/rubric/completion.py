@@ -284,18 +284,25 @@ class Completing:
         problems: dict[str, str] = {}
         if added:
             reviewed, problems = await self._review(list(added.values()))
+        # Room is made by the lightest criteria that earn points and answer nothing asked.
+        cut = lightest(reviewed.criteria, len(reviewed.criteria) - MOST_WRITTEN)
+        kept = [criterion for criterion in reviewed.criteria if criterion not in cut]
+        gone = {criterion.id for criterion in cut}
         decided = []
         for name, point in points.items():
             criterion = added.get(name)
             if criterion and (problem := problems.get(criterion.id)):
                 refused = PointOutcome.FAULTY
                 point = replace(point, outcome=refused, source="", detail=problem)
+            elif criterion and criterion.id in gone:
+                surplus = PointOutcome.SURPLUS
+                point = replace(point, outcome=surplus, source="", detail="")
             decided.append(point)
-        # Room is made by the lightest criteria that earn points and answer nothing asked.
-        cut = lightest(reviewed.criteria, len(reviewed.criteria) - MOST_WRITTEN)
         why = "the lightest, made room for what the advice lacks"
-        omitted = [omit(criterion, why, Step.COMPLETION) for criterion in cut]
-        kept = [criterion for criterion in reviewed.criteria if criterion not in cut]
+        omitted = []
+        for criterion in cut:
+            if criterion.id not in {c.id for c in added.values()}:
+                omitted.append(omit(criterion, why, Step.COMPLETION))
         earlier = self.rubric.completion or Completion()
         note = earlier.note
         if any(point.outcome is PointOutcome.ONE_MODEL for point in decided):

@@ -302,6 +302,21 @@ async def test_the_lightest_advice_makes_room_and_is_recorded() -> None:
     ]
 
 
+async def test_a_point_that_makes_room_itself_is_surplus() -> None:
+    most = [(f"Names cause {name}.", 7) for name in "abcdefghij"]
+    penalties = [(f"Denies cause {name}.", -5) for name in "abcd"]
+    rubric, _, _ = await completed(
+        point("Change to losartan.", 3),
+        verdict=judged("supported", QUOTE),
+        write=rubric_of(*most, *penalties),
+    )
+    assert {c.origin for c in rubric.criteria} == {Origin.ADVICE}
+    assert rubric.completion is not None
+    [surplus] = rubric.completion.points
+    assert (surplus.outcome, surplus.source) == (PointOutcome.SURPLUS, "")
+    assert [f.step for f in rubric.omitted] == [Step.WRITING]
+
+
 async def test_nothing_to_complete_is_fine_and_it_can_be_switched_off() -> None:
     rubric, _, _ = await completed()
     assert rubric.completion is not None
