@@ -59,6 +59,7 @@ from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,
     pipeline,
+    read,
     status_of,
     written,
 )
@@ -164,7 +165,8 @@ async def test_dropping_an_element_settles_no_later_rejection(
 async def test_a_case_that_the_rewriting_rejects_is_not_released(
     database: Database, held: str
 ) -> None:
-    wrong = [{**HARMFUL["wrong"][0], "id": "a1"}]
+    objection = read({"advice": [{"id": "a2"}]})["wrong"][0]
+    wrong = [{**objection, "id": "a1"}]
     both_sure = pipeline(
         database,
         "m-2",
@@ -258,7 +260,7 @@ async def test_literature_that_fails_while_a_rubric_is_completed_fails_the_threa
 async def test_a_thread_without_elements_or_requirements_shows_its_decision(
     database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nothing = {"narrative": [], "query": None, "advice": []}
+    nothing: dict[str, Any] = {"narrative": [], "query": None, "advice": []}
     for number, (told, tasks) in enumerate(
         {
             "rejected at screener": {"screener__extract": nothing},
