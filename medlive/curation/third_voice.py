@@ -162,7 +162,10 @@ def settle(reading: SecondReading) -> tuple[Rejected, list[Hold]]:
         words = objection.words
         if voice:
             words += f"; third voice: {voice.verdict.value}: {_reason_of(voice)}"
-        open_details.setdefault(objection.reason, {})[objection.element_id] = words
+        details = open_details.setdefault(objection.reason, {})
+        # A reader may object to one element for two reasons.
+        earlier = details.get(objection.element_id)
+        details[objection.element_id] = f"{earlier}; {words}" if earlier else words
     holds = []
     for reason, details in open_details.items():
         lines = [f"{name}: {why}" if name else why for name, why in details.items()]

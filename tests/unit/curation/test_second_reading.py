@@ -125,6 +125,19 @@ async def test_reader_and_third_voice_settle_an_objection(
         assert overruled.outcome is Outcome.KEPT
 
 
+async def test_two_objections_to_one_advice_are_both_told() -> None:
+    wrong = []
+    for words in ("the dose", "the kidneys"):
+        wrong.append(objection("a2", "harmful") | {"reason": words})
+    reading = honest()["reader.case"] | {"wrong": wrong}
+    curation = await run(changed(reader__case=reading))
+    assert curation.outcome is Outcome.HELD
+    [hold] = curation.holds
+    assert (hold.reason, hold.elements) == (Reason.ADVICE_HARMFUL, ("a2",))
+    assert "the dose" in hold.detail
+    assert "the kidneys" in hold.detail
+
+
 async def test_what_rests_on_a_picture_or_is_garbled_is_rejected() -> None:
     def read(**change: Any) -> dict[str, Any]:
         return changed(reader__case=honest()["reader.case"] | change)
