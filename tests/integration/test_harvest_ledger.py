@@ -1,7 +1,7 @@
 """The harvest's ledger in PostgreSQL: what pages turn out to be other than they were asked for."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -119,6 +119,20 @@ async def test_an_address_that_leads_to_what_was_taken_down_brings_nothing_back(
     assert await work.rows("SELECT thread_id FROM fetches") == [("2",)]
     states = await work.rows("SELECT thread_id, state, reason FROM frontier ORDER BY 1")
     assert states == [("1", "skipped", "taken_down"), ("2", "read", None)]
+
+
+async def test_no_page_is_kept_of_a_taken_down_thread_that_an_address_leads_to(
+    work: Work,
+) -> None:
+    erased = f"INSERT INTO takedowns (source, thread_id, reason) VALUES ('{SOURCE}', 'erased', 'asked')"
+    async with work.database.begin() as session:
+        await session.execute(text(erased))
+    await work.listed("1")
+    await work.ledger.keep(page("1"))
+    await work.ledger.keep(replace(page("1"), number=2), read("1", "erased"))
+    assert await work.rows("SELECT thread_id FROM threads") == []
+    assert await work.rows("SELECT thread_id FROM fetches") == []
+    assert await work.rows("SELECT unswept_at IS NULL FROM archives") == [(False,)]
 
 
 async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_waiting(
