@@ -12,6 +12,7 @@ from medlive.db.harvest.frontier import take_left_over
 from medlive.db.harvest.harvests import StartedRun, start_harvest
 from medlive.db.session import Database
 from medlive.service.harvest.ledger import PostgresLedger
+from medlive.service.harvest.raw_files import sweep
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchSettings
 from medlive.sources.ledger import (
@@ -131,8 +132,11 @@ async def test_no_page_is_kept_of_a_taken_down_thread_that_an_address_leads_to(
     await work.ledger.keep(page("1"))
     await work.ledger.keep(replace(page("1"), number=2), read("1", "erased"))
     assert await work.rows("SELECT thread_id FROM threads") == []
-    assert await work.rows("SELECT thread_id FROM fetches") == []
-    assert await work.rows("SELECT unswept_at IS NULL FROM archives") == [(False,)]
+    kept = "SELECT archive_id, body_digest FROM fetches"
+    assert await work.rows(kept) == [(None, None)]
+    await work.ledger.aclose()
+    await sweep(work.database, work.ledger.folder, SOURCE)
+    assert not list(work.ledger.folder.rglob("*.warc.gz"))
 
 
 async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_waiting(
