@@ -254,6 +254,17 @@ async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> li
     return await read_column(session, query, source=source, thread_id=thread_id)
 
 
+async def latest_fetches(
+    session: AsyncSession, source: str, thread_ids: Sequence[str]
+) -> dict[str, int]:
+    """Thread → the newest fetch that a revision of it was read from, for those that were harvested."""
+    query = f"""
+        SELECT thread_id, (SELECT max(fetch_id) FROM thread_revisions WHERE thread_id = threads.id) FROM threads
+        {_AMONG} AND EXISTS (SELECT FROM thread_revisions WHERE thread_id = threads.id AND fetch_id IS NOT NULL)
+    """
+    return await read_map(session, query, source=source, ids=list(thread_ids))
+
+
 async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
     """The number of a thread's row; None for no such thread."""
     query = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id"
