@@ -408,3 +408,7 @@ def test_copies_are_numbered() -> None:
         custody.next_name("sdn/sdn-2026.W47-1.2-3.r9.warc.gz")
         == "sdn/sdn-2026.W47-1.2-3.r10.warc.gz"
     )
+    assert (
+        custody.next_name("a.r.e/a.r.e-2026.W47-1.2.warc.gz")
+        == "a.r.e/a.r.e-2026.W47-1.2.r1.warc.gz"
+    )

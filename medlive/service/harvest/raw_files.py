@@ -31,8 +31,10 @@ STRAY_AFTER_S = 86_400.0
 
 def next_name(path: str) -> str:
     """The name of a file's next copy: a.warc.gz, a.r1.warc.gz, a.r2.warc.gz …"""
-    stem, _, copy = path.removesuffix(".warc.gz").partition(".r")
-    return f"{stem}.r{int(copy or 0) + 1}.warc.gz"
+    stem, _, copy = path.removesuffix(".warc.gz").rpartition(".r")
+    if not (stem and copy.isdecimal()):
+        stem, copy = path.removesuffix(".warc.gz"), "0"
+    return f"{stem}.r{int(copy) + 1}.warc.gz"
 
 
 async def seal_archives(database: Database, folder: Path, source: str) -> None:
