@@ -169,3 +169,15 @@ async def test_a_host_that_is_down_costs_a_thread_nothing(work: Work) -> None:
         HarvestProblem(url_of("1"), ProblemKind.DOWN, "down", "1", ends_source=True)
     )
     assert await work.rows("SELECT state, attempts FROM frontier") == [("waiting", 0)]
+
+
+async def test_a_robots_txt_that_cannot_be_read_once_loses_no_thread(
+    work: Work,
+) -> None:
+    await work.listed("1")
+    await work.ledger.keep(
+        HarvestProblem(url_of("1"), ProblemKind.ROBOTS, "status 503", "1")
+    )
+    async with work.database.begin() as session:
+        left = await take_left_over(session, SOURCE, work.run.run_id)
+    assert [entry.thread_id for entry in left] == ["1"]
