@@ -598,6 +598,26 @@ async def test_a_page_in_another_encoding_that_shows_the_title_loses_its_bytes(
     assert erased.counts["pages_showing_it"] == 2
 
 
+async def test_an_imported_address_that_is_a_mere_word_changes_no_other_row(
+    database: Database, settings: Settings, tmp_path: Path
+) -> None:
+    counts = '{"new": 1, "problem": null}'
+    await attempt(
+        database,
+        "INSERT INTO pipeline_runs (command, settings, outcome, finished_at, counts, code_version) "
+        f"VALUES ('harvest', '{{}}', 'done', now(), '{counts}', '1')",
+    )
+    line = as_import(samples(KEPT)[0]) | {"url": "null"}
+    file = tmp_path / "threads.jsonl"
+    file.write_text(json.dumps(line) + "\n")
+    key = handle_key(settings)
+    await import_file(database, file, assume_posted_at=None, handle_key=key)
+    done = await take_down(database, settings, line["source"], KEPT, "asked")
+    assert done.counts["threads"] == 1
+    stored = await rows(database, "SELECT counts FROM pipeline_runs")
+    assert stored == [(json.loads(counts),)]
+
+
 async def test_a_thread_that_was_never_met_is_kept_out(
     database: Database, settings: Settings
 ) -> None:
