@@ -142,7 +142,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         self.counts["conditional"] += bool(headers)
         request = _Request(url, policy, self._settings.total_timeout_s, headers, form)
         page = await self._follow(request, self._settings.max_redirects)
-        unchanged = page.status == 304 and bool(headers)
+        unchanged = page.status == 304 and bool(request.headers)
         if not (200 <= page.status < 300 or unchanged):
             reason = (
                 FetchReason.NOT_FOUND
@@ -177,6 +177,12 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             if response.status not in _REDIRECTS:
                 return response
             request.url = _redirect_target(request, response)
+            # A moment says nothing of the page that an address leads to since then; a tag names its very content.
+            request.headers = {
+                name: value
+                for name, value in request.headers.items()
+                if name != "If-Modified-Since"
+            }
         raise _failed(request.url, FetchReason.REDIRECT, f"more than {most} redirects")
 
     def _host(self, url: str, policy: FetchPolicy) -> _Host:

@@ -296,6 +296,23 @@ async def test_conditional_requests(community: Community) -> None:
     assert (changed.not_modified, changed.body) == (False, PAGE.encode())
 
 
+async def test_a_page_that_an_address_leads_to_now_is_not_unchanged_by_its_date(
+    community: Community,
+) -> None:
+    async def older(request: web.Request) -> web.Response:
+        status = 304 if "If-Modified-Since" in request.headers else 200
+        body = PAGE if status == 200 else None
+        return web.Response(status=status, text=body, content_type="text/html")
+
+    community.pages["/merged"] = text("", 301, Location="/older")
+    community.pages["/older"] = older
+    address, policy = community.base + "/merged", community.policy()
+    day = "Sun, 01 Mar 2026 12:00:00 GMT"
+    async with Fetcher(quick()) as fetcher:
+        page = await fetcher.fetch(address, policy, last_modified=day)
+    assert (page.not_modified, page.body) == (False, PAGE.encode())
+
+
 async def test_redirects_stay_with_the_source_and_end(community: Community) -> None:
     community.pages["/r"] = text("", 302, Location="/a")
     community.pages["/away"] = text("", 302, Location="http://example.com/a")
