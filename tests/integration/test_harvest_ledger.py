@@ -139,6 +139,19 @@ async def test_no_page_is_kept_of_a_taken_down_thread_that_an_address_leads_to(
     assert not list(work.ledger.folder.rglob("*.warc.gz"))
 
 
+async def test_a_thread_taken_down_while_it_is_read_is_not_stored(work: Work) -> None:
+    await work.listed("1", "2")
+    # As a takedown does that got the lock when the harvest had lost it.
+    erased = f"INSERT INTO takedowns (source, thread_id, reason) VALUES ('{SOURCE}', '1', 'asked')"
+    async with work.database.begin() as session:
+        await session.execute(text(erased))
+    await work.ledger.keep(page("1"))
+    await work.ledger.keep(replace(page("1"), number=2), read("1", "1"))
+    await work.ledger.keep(page("2"), read("2", "2"))
+    assert await work.rows("SELECT thread_id FROM threads") == [("2",)]
+    assert await work.rows("SELECT thread_id FROM fetches") == [("2",)]
+
+
 async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_waiting(
     work: Work,
 ) -> None:

@@ -190,13 +190,13 @@ class PostgresLedger:
         whose addresses lead to one."""
         events, pages = list[HarvestEvent](), list[FetchedPage]()
         misled = list[ListEntry]()
+        # Also what was taken down meanwhile, when the connection that held the lock was lost.
+        erased: set[str] = set()
+        if shown := _shown_threads(groups):
+            erased = await self.database.ask(taken_down_ids, self.source, sorted(shown))
         for group in groups:
-            for event in group:
-                if not _is_redirected(event):
-                    continue
-                target = event.thread.thread_id
-                erased = await self.database.ask(taken_down_ids, self.source, [target])
-                if erased:
+            for event in _of(group, HarvestedThread):
+                if event.thread.thread_id in erased:
                     # Its address shows a thread that was taken down: of the group only that is kept.
                     entry = event.entry
                     misled.append(entry)
@@ -206,7 +206,9 @@ class PostgresLedger:
             skipped = [skip for listed in _of(group, Listed) for skip in listed.skipped]
             if not any(skip.reason == "taken_down" for skip in skipped):
                 # Else a list shows a thread that was taken down: storing it would restore what was erased.
-                pages += _of(group, FetchedPage)
+                for page in _of(group, FetchedPage):
+                    if page.thread_id not in erased:
+                        pages.append(page)
         return events, pages, misled
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
@@ -364,6 +366,18 @@ def check_harvested(thread: Thread) -> None:
         raise BadInput(
             f"a message has {longest} characters, more than the {MESSAGE_CHARS} that are read"
         )
+
+
+def _shown_threads(groups: Sequence[tuple[HarvestEvent, ...]]) -> set[str]:
+    """The threads that events and pages are of."""
+    shown = set()
+    for group in groups:
+        for event in group:
+            if isinstance(event, HarvestedThread):
+                shown.add(event.thread.thread_id)
+            elif isinstance(event, FetchedPage) and event.thread_id is not None:
+                shown.add(event.thread_id)
+    return shown
 
 
 def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
