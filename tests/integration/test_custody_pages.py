@@ -358,6 +358,7 @@ async def test_old_files_go_whole_and_threads_stay(
     )
     done = await apply_retention(database, week)
     assert (done["files"], done["bytes"], done["pages"]) == (1, size, kept)
+    assert planned["pages"] == kept
     assert files(folder) == [young]
     assert await rows(
         database, "SELECT id, removed_at IS NOT NULL FROM archives ORDER BY 1"

@@ -166,10 +166,14 @@ async def _retain(
         )
     counts["files"] += len(old)
     counts["bytes"] += sum(archive.bytes for archive in old)
+    numbers = [archive.id for archive in old]
     if dry_run:
+        for number in numbers:
+            counts["pages"] += len(await database.ask(archives.fetches_in, number))
+        unswept = await database.ask(archives.list_archives, source, unswept=True)
+        counts["swept"] += sum(archive.id not in numbers for archive in unswept)
         return
     # Rows first: the next run removes what a kill leaves of these files.
-    numbers = [archive.id for archive in old]
     counts["pages"] += await database.ask(archives.mark_removed, numbers)
     await asyncio.to_thread(_remove, folder, [archive.path for archive in old])
     try:
