@@ -119,8 +119,11 @@ async def test_a_mended_parser_reads_what_was_kept_and_asks_nobody(
     assert dry.counts["pages"] == 6
     assert await rows(database, STATE) == before
 
+    seen = "SELECT thread_id, last_seen_at FROM threads WHERE thread_id IN ('5003', '5004') ORDER BY 1"
+    seen_before = await rows(database, seen)
     done = await reparse(database, settings)
     assert done.counts == dry.counts
+    assert await rows(database, seen) == seen_before, "nobody was asked"
     assert await rows(database, STATE) == [
         ("5001", "read", 1, True, 0, 1),
         ("5002", "read", 1, True, 0, 1),

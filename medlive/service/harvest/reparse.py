@@ -216,7 +216,9 @@ async def _save(
         if message:
             done.problems.append((reading.thread_id, reason, message))
     del done.problems[MAX_PROBLEMS:]
-    done.counts += await store_threads(session, threads, fetch_ids=first_fetches)
+    done.counts += await store_threads(
+        session, threads, fetch_ids=first_fetches, is_seen=False
+    )
     for run_id in sorted(settled):
         await settle(session, done.source, run_id, settled[run_id])
 
