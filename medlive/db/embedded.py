@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import os
 import pwd
+import re
 import shutil
 import stat
 import subprocess
@@ -41,6 +42,7 @@ _ROOT_PLACE = Path("/var/lib/medlive")
 # A socket's address holds 108 bytes on Linux and 104 on macOS, the final NUL among them.
 _SOCKET_PATH_LIMIT = 103
 _START_SECONDS = 60
+_ERROR = re.compile(r"error:|FATAL:|PANIC:")
 _SETTINGS = {
     "listen_addresses": "",
     "max_connections": "200",
@@ -257,12 +259,13 @@ def _find_binaries(place: _Place) -> Path:
         )
     versions = _versions(package)
     try:
-        version = int((place.data / "PG_VERSION").read_text())
+        stated = (place.data / "PG_VERSION").read_text().strip()
     except FileNotFoundError:
-        version = max(versions, default=0)
+        stated = str(max(versions, default=0))
+    version = int(stated) if stated.isdecimal() else 0
     if version not in versions:
         raise DatabaseUnavailable(
-            f"the data in {place.data} was made by PostgreSQL {version}; the installed wheel has "
+            f"the data in {place.data} was made by PostgreSQL {stated or '?'}; the installed wheel has "
             + (", ".join(map(str, sorted(versions))) or "none"),
             hint="restore a backup into a new MEDLIVE_HOME, or install the earlier wheel",
         )
@@ -318,12 +321,18 @@ def _run(
             **who,
         )
     except subprocess.CalledProcessError as exc:
-        reason = (exc.stderr.strip().splitlines() or [str(exc)])[-1]
+        reason = _telling(exc.stderr.strip().splitlines(), 1) or [str(exc)]
         raise DatabaseUnavailable(
-            f"the embedded PostgreSQL {failure}: {reason}"
+            f"the embedded PostgreSQL {failure}: {reason[0]}"
         ) from exc
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise DatabaseUnavailable(f"the embedded PostgreSQL {failure}: {exc}") from exc
+
+
+def _telling(lines: Sequence[str], most: int) -> list[str]:
+    """The last lines that name an error, which others may follow; the last ones where none does."""
+    errors = [line for line in lines if _ERROR.search(line)]
+    return list(errors or lines)[-most:]
 
 
 def _find_server(data: Path) -> EmbeddedServer | None:
@@ -474,7 +483,8 @@ def _answers(place: _Place, server: EmbeddedServer) -> bool:
 def _start_error(place: _Place, reason: str) -> DatabaseUnavailable:
     log: list[str] = []
     if place.log.exists():
-        log = place.log.read_text(errors="replace").strip().splitlines()[-3:]
+        written = place.log.read_text(errors="replace").strip().splitlines()
+        log = _telling(written[-20:], 3)
     return DatabaseUnavailable(
         "the embedded PostgreSQL does not start: " + "; ".join([reason, *log]),
         hint=f"its log is {place.log}; or set MEDLIVE_DATABASE_URL to a server of yours",

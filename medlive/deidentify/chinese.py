@@ -333,16 +333,14 @@ def chinese_places(view: View) -> Candidates:
     """Find named hospitals, places finer than a province, and exact addresses."""
     text, lower = view.text, view.lower
     # The streets and villages that follow a place make an address of it.
+    chains: dict[int, tuple[int, bool]] = {}
     for start, end in _named_places(lower):
-        kind = IdentifierKind.PLACE
-        is_hospital = text[end - 1] in "院心"
-        while not is_hospital and (part := _CHAIN.match(text, end)):
-            if part["unit"] in _FINE:
-                kind = IdentifierKind.ADDRESS
-            end = part.end()
-        if kind is IdentifierKind.ADDRESS:
+        is_hospital, is_fine = text[end - 1] in "院心", False
+        if not is_hospital:
+            end, is_fine = _end_of_chain(text, end, chains)
+        if is_fine:
             start = _with_province(text, start)
-        yield kind, start, end
+        yield IdentifierKind.ADDRESS if is_fine else IdentifierKind.PLACE, start, end
     yield from _numbered_addresses(view)
     for match in _LIVES.finditer(lower):
         place = match["place"]
@@ -351,6 +349,25 @@ def chinese_places(view: View) -> Candidates:
     if "公司" in lower:
         yield from matches(IdentifierKind.PLACE, _COMPANY, lower)
     yield from matches(IdentifierKind.ADDRESS, _POSTCODE, lower)
+
+
+def _end_of_chain(
+    text: str, start: int, known: dict[int, tuple[int, bool]]
+) -> tuple[int, bool]:
+    """Where the streets and villages from `start` on end, and whether one is finer than a district.
+
+    `known` holds the chains that were followed before: many places may be followed by the same one.
+    """
+    parts = []
+    at = start
+    while at not in known and (part := _CHAIN.match(text, at)):
+        parts.append((at, part["unit"] in _FINE))
+        at = part.end()
+    end, is_fine = known.setdefault(at, (at, False))
+    for place, fine in reversed(parts):
+        is_fine = is_fine or fine
+        known[place] = end, is_fine
+    return end, is_fine
 
 
 def _numbered_addresses(view: View) -> Candidates:

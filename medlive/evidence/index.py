@@ -293,6 +293,19 @@ def verify_index(path: Path) -> IndexManifest:
     Raises as `open_index` does, and IndexCorrupt for the first file that differs.
     """
     index = read_index(path)
+    while True:
+        try:
+            return _verify(index)
+        except IndexCorrupt:
+            current = read_index(path)
+            if current.data == index.data:
+                raise
+            index = current  # a build replaced the index meanwhile
+
+
+def _verify(index: IndexFolder) -> IndexManifest:
+    """Verify the index of that manifest. Raises IndexCorrupt."""
+    path = index.path
     index.check(digests=True)
     store = index.open_store()
     for entry in index.manifest.dense:

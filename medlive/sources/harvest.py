@@ -315,8 +315,9 @@ class _Run:
         request: PageRequest,
         thread_id: str | None = None,
         known: KnownThread = _UNKNOWN,
+        number: int = 1,
     ) -> Fetched | None:
-        """Fetch a page; None, with the problem reported, if that failed."""
+        """Fetch page `number` of a list or thread; None, with the problem reported, if that failed."""
         try:
             return await self.fetch(
                 request.url,
@@ -329,7 +330,9 @@ class _Run:
             missing = error.reason is FetchReason.NOT_FOUND
             if missing:
                 self.gone.add(request.url)
-            kind = ProblemKind.GONE if missing and thread_id is not None else error.kind
+            # Without a later page a thread has shrunk meanwhile, and is read again from its first.
+            is_gone = missing and thread_id is not None and number == 1
+            kind = ProblemKind.GONE if is_gone else error.kind
             ends = kind in REFUSALS
             await self._report(
                 HarvestProblem(
@@ -402,8 +405,12 @@ class _Run:
             # Stored before the next one is requested: a kill loses only the page in flight.
             await self.ledger.keep(*unsaved)
             unsaved.clear()
+            number = len(pages) + 1
             page = await self._get(
-                PageRequest(url), entry.thread_id, _UNKNOWN if pages else unchanged
+                PageRequest(url),
+                entry.thread_id,
+                _UNKNOWN if pages else unchanged,
+                number,
             )
             if page is None:
                 return False
@@ -413,7 +420,7 @@ class _Run:
                 )
                 return False
             pages.append(page)
-            unsaved.append(FetchedPage(page, entry.thread_id, len(pages)))
+            unsaved.append(FetchedPage(page, entry.thread_id, number))
             url = parse_with(page.url, self.site.next_page, page)
         return True
 

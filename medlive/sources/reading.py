@@ -375,18 +375,21 @@ class Discussion(NamedTuple):
         )
 
 
-def discussions(tree: LexborHTMLParser) -> list[Discussion]:
-    """Every question and forum posting that a page's JSON-LD states, outermost first; invalid JSON is left out."""
+def discussions(tree: LexborHTMLParser, zone: tzinfo = UTC) -> list[Discussion]:
+    """Every question and forum posting that a page's JSON-LD states, outermost first; invalid JSON is left out.
+
+    A time without offset is taken in `zone`.
+    """
     discussions_read: list[Discussion] = []
     for script in tree.css('script[type*="ld+json"]'):
         with suppress(ValueError, RecursionError):
             discussions_read += _discussions(
-                json.loads(_WRAPPER.sub("", script.text()), strict=False), 0
+                json.loads(_WRAPPER.sub("", script.text()), strict=False), 0, zone
             )
     return discussions_read
 
 
-def _discussions(value: Any, depth: int) -> Iterator[Discussion]:
+def _discussions(value: Any, depth: int, zone: tzinfo) -> Iterator[Discussion]:
     if isinstance(value, dict):
         names = map(str, _listed(value.get("@type")))
         kinds = [name.rpartition("/")[2] for name in names]
@@ -396,26 +399,26 @@ def _discussions(value: Any, depth: int) -> Iterator[Discussion]:
             for key in _REPLIES:
                 for item in _listed(value.get(key)):
                     if isinstance(item, dict):
-                        replies[_posting(item)] = None
+                        replies[_posting(item, zone)] = None
             title = _text(value.get("headline") or value.get("name"))
-            yield Discussion(kinds[0], title, _posting(value), tuple(replies))
+            yield Discussion(kinds[0], title, _posting(value, zone), tuple(replies))
             return
         value = [value[key] for key in _CONTAINERS if key in value]
     if isinstance(value, list) and depth < _MAX_LEVELS:
         for item in value:
-            yield from _discussions(item, depth + 1)
+            yield from _discussions(item, depth + 1, zone)
 
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _posting(entry: dict[str, Any]) -> Posting:
+def _posting(entry: dict[str, Any], zone: tzinfo) -> Posting:
     author = next(iter(_listed(entry.get("author"))), None)
     name = _text(author.get("name") if isinstance(author, dict) else author)
     raw = entry.get("text") or entry.get("articleBody")
     posted_at = stated_moment(
-        entry.get("datePublished") or entry.get("dateCreated"), UTC
+        entry.get("datePublished") or entry.get("dateCreated"), zone
     )
     excerpt = isinstance(raw, str) and _EXCERPT.search(raw[-60:]) is not None
     return Posting(name or None, _text(raw), posted_at, excerpt)

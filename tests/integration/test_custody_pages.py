@@ -14,6 +14,7 @@ from medlive.config import ArchiveSection, Settings
 from medlive.db.harvest.harvests import quarantine
 from medlive.db.session import Database, advisory_lock
 from medlive.errors import UsageError
+from medlive.guard.bounds import MESSAGE_CHARS
 from medlive.instance.paths import archive_path
 from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
@@ -118,8 +119,11 @@ async def test_a_mended_parser_reads_what_was_kept_and_asks_nobody(
     assert dry.counts["pages"] == 6
     assert await rows(database, STATE) == before
 
+    seen = "SELECT thread_id, last_seen_at FROM threads WHERE thread_id IN ('5003', '5004') ORDER BY 1"
+    seen_before = await rows(database, seen)
     done = await reparse(database, settings)
     assert done.counts == dry.counts
+    assert await rows(database, seen) == seen_before, "nobody was asked"
     assert await rows(database, STATE) == [
         ("5001", "read", 1, True, 0, 1),
         ("5002", "read", 1, True, 0, 1),
@@ -246,6 +250,57 @@ async def test_threads_without_whole_pages_are_told_and_the_others_read(
         assert (await reparse(database, settings)).busy
 
 
+async def test_older_pages_that_another_address_led_to_are_not_the_thread_again(
+    database: Database, settings: Settings
+) -> None:
+    forum = Forum()
+    forum.add(*(thread(number) for number in (1, 2, 3)))
+    merged = 'data-content-key="thread-5002"', "/cough-2.5002/"
+
+    def merge(path: str, page: str) -> str:
+        # The addresses of 5001 and 5003 lead to 5002.
+        for number in (1, 3):
+            own = f'data-content-key="thread-500{number}"'
+            if own in page:
+                page = page.replace(own, merged[0])
+                page = page.replace(f"/cough-{number}.500{number}/", merged[1])
+        return page
+
+    async def week(iso_week: str) -> None:
+        overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
+        site = build_site("sdn", overrides)
+        await harvest_source(database, settings, site, week=iso_week)
+
+    latest = "SELECT id, jsonb_array_length(messages) FROM thread_revisions ORDER BY id DESC LIMIT 1"
+    async with serve_forum(forum):
+        forum.change = merge
+        await week("2026.W47")
+        forum.threads = {"5002": thread(2, posts=4)}
+        forum.statuses = {"/threads/cough-1.5001/": 503, "/threads/cough-3.5003/": 503}
+        await week("2026.W48")
+    before = await rows(database, latest)
+    assert before[0][1] == 4
+    done = await reparse(database, settings)
+    assert done.counts["unchanged"] == 3
+    assert await rows(database, latest) == before
+
+
+async def test_a_message_that_a_harvest_refuses_is_not_stored_later(
+    database: Database, settings: Settings
+) -> None:
+    long = thread(1)
+    text = "cough " * (MESSAGE_CHARS // 6 + 1)
+    opening = long.messages[0].model_copy(update={"text": text})
+    forum = Forum()
+    forum.add(long.model_copy(update={"messages": (opening, *long.messages[1:])}))
+    async with serve_forum(forum):
+        overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
+        done = await harvest_source(database, settings, build_site("sdn", overrides))
+    assert done.counts["fault"] == 1
+    again = await reparse(database, settings)
+    assert again.counts == {"fault": 1, "pages": 1}
+
+
 async def test_a_quarantined_source_sees_what_its_figures_are_now(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +361,7 @@ async def test_old_files_go_whole_and_threads_stay(
     )
     done = await apply_retention(database, week)
     assert (done["files"], done["bytes"], done["pages"]) == (1, size, kept)
+    assert planned["pages"] == kept
     assert files(folder) == [young]
     assert await rows(
         database, "SELECT id, removed_at IS NOT NULL FROM archives ORDER BY 1"
@@ -355,4 +411,8 @@ def test_copies_are_numbered() -> None:
     assert (
         custody.next_name("sdn/sdn-2026.W47-1.2-3.r9.warc.gz")
         == "sdn/sdn-2026.W47-1.2-3.r10.warc.gz"
+    )
+    assert (
+        custody.next_name("a.r.e/a.r.e-2026.W47-1.2.warc.gz")
+        == "a.r.e/a.r.e-2026.W47-1.2.r1.warc.gz"
     )

@@ -557,23 +557,65 @@ async def test_pages_of_other_threads_that_link_to_it_lose_their_bytes_and_nothi
     similar = (
         '<aside><a href="/threads/cough-1.5001/latest">Another title</a></aside></body>'
     )
-    forum.change = lambda path, page: (
-        page.replace("</body>", similar) if "5002" in path else page
-    )
+    in_json = r'<script>{"related":"\/threads\/cough-1.5001\/"}</script></body>'
+
+    def change(path: str, page: str) -> str:
+        own = {"5002": similar, "5003": in_json}
+        return page.replace("</body>", own.get(path[-5:-1], "</body>"))
+
+    forum.change = change
     async with serve_forum(forum):
         overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
         await harvest_source(database, settings, build_site("sdn", overrides))
     done = await take_down(database, settings, "sdn", "5001", "asked")
-    # The list and the page of 5002; 50010, whose address begins alike, is another thread.
-    assert done.counts["pages_showing_it"] == 2
+    # The list and the pages of 5002 and 5003; 50010, whose address begins alike, is another thread.
+    assert done.counts["pages_showing_it"] == 3
     bytes_here = "SELECT thread_id, archive_id IS NOT NULL FROM fetches WHERE kind = 'thread' ORDER BY 1"
     assert await rows(database, bytes_here) == [
         ("50010", True),
         ("5002", False),
-        ("5003", True),
+        ("5003", False),
     ]
     assert await rows(database, "SELECT count(*) FROM thread_revisions") == [(3,)]
     assert traces_in_files(archive_path(settings), ["cough-1.5001/"]) == []
+
+
+async def test_a_page_in_another_encoding_that_shows_the_title_loses_its_bytes(
+    database: Database, settings: Settings
+) -> None:
+    title = "Metoprolol and a cough that stays for weeks"
+    forum = Forum()
+    forum.add(thread(1).model_copy(update={"title": title}), thread(2))
+    forum.encoding = "utf-16"
+    forum.change = lambda path, page: (
+        page.replace("</body>", f"<p>{title}</p></body>") if "5002" in path else page
+    )
+    async with serve_forum(forum):
+        overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
+        done = await harvest_source(database, settings, build_site("sdn", overrides))
+    assert done.counts["new"] == 2
+    erased = await take_down(database, settings, "sdn", "5001", "asked")
+    assert erased.counts["pages_showing_it"] == 2
+
+
+async def test_an_imported_address_that_is_a_mere_word_changes_no_other_row(
+    database: Database, settings: Settings, tmp_path: Path
+) -> None:
+    counts = '{"new": 1, "problem": null}'
+    await attempt(
+        database,
+        "INSERT INTO pipeline_runs (command, settings, outcome, finished_at, counts, code_version) "
+        f"VALUES ('harvest', '{{}}', 'done', now(), '{counts}', '1')",
+    )
+    line = as_import(samples(KEPT)[0]) | {"url": "null"}
+    file = tmp_path / "threads.jsonl"
+    file.write_text(json.dumps(line) + "\n")
+    key = handle_key(settings)
+    await import_file(database, file, assume_posted_at=None, handle_key=key)
+    done = await take_down(database, settings, line["source"], KEPT, "asked")
+    assert done.counts["threads"] == 1
+    stored = await rows(database, "SELECT counts FROM pipeline_runs")
+    assert stored == [(json.loads(counts),)]
 
 
 async def test_a_thread_that_was_never_met_is_kept_out(

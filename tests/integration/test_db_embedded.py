@@ -288,3 +288,17 @@ def test_root_opens_no_folder_for_its_server(empty_home: Path) -> None:
     finally:
         embedded.stop(inside)
         shutil.rmtree(data.parent)
+
+
+def test_an_error_is_named_although_other_lines_follow(empty_home: Path) -> None:
+    place = embedded._Place(empty_home, None)
+    place.data.mkdir(parents=True)
+    said = "initdb: error: could not write file: No space left on device"
+    script = f"echo '{said}' >&2; echo 'initdb: removing contents' >&2; exit 1"
+    with pytest.raises(DatabaseUnavailable, match="No space left"):
+        embedded._run(place, "could not be created", ["/bin/sh", "-c", script])
+    place.log.write_text("FATAL: could not write: No space left\n" + "LOG: down\n" * 4)
+    assert "No space left" in embedded._start_error(place, "no").message
+    (place.data / "PG_VERSION").write_text("")
+    with pytest.raises(DatabaseUnavailable, match="made by PostgreSQL"):
+        embedded._find_binaries(place)

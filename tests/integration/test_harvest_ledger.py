@@ -1,7 +1,7 @@
 """The harvest's ledger in PostgreSQL: what pages turn out to be other than they were asked for."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from medlive.db.harvest.frontier import take_left_over
 from medlive.db.harvest.harvests import StartedRun, start_harvest
 from medlive.db.session import Database
 from medlive.service.harvest.ledger import PostgresLedger
+from medlive.service.harvest.raw_files import sweep
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchSettings
 from medlive.sources.ledger import (
@@ -121,6 +122,36 @@ async def test_an_address_that_leads_to_what_was_taken_down_brings_nothing_back(
     assert states == [("1", "skipped", "taken_down"), ("2", "read", None)]
 
 
+async def test_no_page_is_kept_of_a_taken_down_thread_that_an_address_leads_to(
+    work: Work,
+) -> None:
+    erased = f"INSERT INTO takedowns (source, thread_id, reason) VALUES ('{SOURCE}', 'erased', 'asked')"
+    async with work.database.begin() as session:
+        await session.execute(text(erased))
+    await work.listed("1")
+    await work.ledger.keep(page("1"))
+    await work.ledger.keep(replace(page("1"), number=2), read("1", "erased"))
+    assert await work.rows("SELECT thread_id FROM threads") == []
+    kept = "SELECT archive_id, body_digest FROM fetches"
+    assert await work.rows(kept) == [(None, None)]
+    await work.ledger.aclose()
+    await sweep(work.database, work.ledger.folder, SOURCE)
+    assert not list(work.ledger.folder.rglob("*.warc.gz"))
+
+
+async def test_a_thread_taken_down_while_it_is_read_is_not_stored(work: Work) -> None:
+    await work.listed("1", "2")
+    # As a takedown does that got the lock when the harvest had lost it.
+    erased = f"INSERT INTO takedowns (source, thread_id, reason) VALUES ('{SOURCE}', '1', 'asked')"
+    async with work.database.begin() as session:
+        await session.execute(text(erased))
+    await work.ledger.keep(page("1"))
+    await work.ledger.keep(replace(page("1"), number=2), read("1", "1"))
+    await work.ledger.keep(page("2"), read("2", "2"))
+    assert await work.rows("SELECT thread_id FROM threads") == [("2",)]
+    assert await work.rows("SELECT thread_id FROM fetches") == [("2",)]
+
+
 async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_waiting(
     work: Work,
 ) -> None:
@@ -151,3 +182,15 @@ async def test_a_host_that_is_down_costs_a_thread_nothing(work: Work) -> None:
         HarvestProblem(url_of("1"), ProblemKind.DOWN, "down", "1", ends_source=True)
     )
     assert await work.rows("SELECT state, attempts FROM frontier") == [("waiting", 0)]
+
+
+async def test_a_robots_txt_that_cannot_be_read_once_loses_no_thread(
+    work: Work,
+) -> None:
+    await work.listed("1")
+    await work.ledger.keep(
+        HarvestProblem(url_of("1"), ProblemKind.ROBOTS, "status 503", "1")
+    )
+    async with work.database.begin() as session:
+        left = await take_left_over(session, SOURCE, work.run.run_id)
+    assert [entry.thread_id for entry in left] == ["1"]

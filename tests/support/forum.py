@@ -64,6 +64,7 @@ class Forum:
     """Path → the status that answers instead of the page."""
     other: dict[str, str] = field(default_factory=dict)
     """Path → a page that is none of the board's."""
+    encoding: str = "utf-8"
     delay_s: float = 0.0
     gate: asyncio.Event | None = None
     """What every page waits for before it is sent; None: nothing."""
@@ -110,14 +111,18 @@ class Forum:
         found = self.other.get(path) or self._render(path, request.query_string)
         if found is None:
             return web.Response(status=404)
-        body = self.change(path, found).encode()
+        body = self.change(path, found).encode(self.encoding)
         tag = f'"{digest_bytes(body)[7:23]}"'
         if request.headers.get("If-None-Match") == tag:
             self.not_modified += 1
             return web.Response(status=304, headers={"ETag": tag})
         self.sent[digest_bytes(body)] = path
         return web.Response(
-            body=body, headers={"ETag": tag, "Content-Type": "text/html; charset=utf-8"}
+            body=body,
+            headers={
+                "ETag": tag,
+                "Content-Type": f"text/html; charset={self.encoding}",
+            },
         )
 
     def _render(self, path: str, query: str) -> str | None:

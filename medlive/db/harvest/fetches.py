@@ -116,6 +116,25 @@ async def save_failed_fetches(
     await insert_rows(session, FetchRow, rows)
 
 
+async def forget_pages(
+    session: AsyncSession, source: str, thread_id: str, url: str, *, after_fetch: int
+) -> list[int]:
+    """Forget what the pages of a thread fetched after `after_fetch` hold; the numbers of the files they are in.
+
+    They are of another thread, which was taken down; of their addresses `url`, which was asked for, stays.
+    """
+    named = {"source": source, "thread_id": thread_id, "after": after_fetch}
+    among = "source = :source AND thread_id = :thread_id AND id > :after"
+    archives = f"SELECT DISTINCT archive_id FROM fetches WHERE {among} AND archive_id IS NOT NULL"
+    forgotten = f"""
+        UPDATE fetches SET url = :url, body_digest = NULL, etag = NULL, last_modified = NULL,
+        archive_id = NULL, archive_offset = NULL, archive_length = NULL WHERE {among}
+    """
+    numbers = await read_column(session, archives, **named)
+    await run_sql(session, forgotten, url=url, **named)
+    return numbers
+
+
 async def kept_pages(
     session: AsyncSession, source: str, thread_id: str, *, after_fetch: int = 0
 ) -> list[KeptPage]:

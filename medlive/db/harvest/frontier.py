@@ -17,7 +17,12 @@ from medlive.sources.source import ListEntry, ProblemKind
 
 MAX_ATTEMPTS = 5
 """Runs in which a thread may fail before it is asked for only when a list shows it anew."""
-RETRIED = (ProblemKind.FETCH, ProblemKind.INCOMPLETE, ProblemKind.BLOCKED)
+RETRIED = (
+    ProblemKind.FETCH,
+    ProblemKind.INCOMPLETE,
+    ProblemKind.BLOCKED,
+    ProblemKind.ROBOTS,
+)
 """Failures that another day may mend; for the others the page is read again when its parser is mended."""
 _RETRY = {"retried": [kind.value for kind in RETRIED], "attempts": MAX_ATTEMPTS}
 _OPEN = (FrontierState.WAITING, FrontierState.KNOWN)

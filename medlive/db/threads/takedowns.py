@@ -361,7 +361,8 @@ async def erase_thread(
     }
     await _erase(session, counts, _BY_NAME, **named, **quoted)
     await _erase(session, counts, {"pages_showing_it": _FORGET_PLACES}, ids=ids)
-    for url in sorted(urls):
+    # An import's address may be any word, such as "null", which is in much that is none.
+    for url in sorted(url for url in urls if "://" in url):
         names = {"url": url, "in_json": json.dumps(url, ensure_ascii=False)[1:-1]}
         await _erase(session, counts, _MENTIONS, **names, withheld=_WITHHELD)
     await mark_unswept(session, archives)

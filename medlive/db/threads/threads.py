@@ -65,7 +65,8 @@ _UPSERT_THREADS = """
     INSERT INTO threads (source, thread_id, url)
     SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS given (source text, thread_id text, url text)
     ON CONFLICT (source, thread_id) DO UPDATE
-    SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at)
+    SET url = excluded.url,
+    last_seen_at = greatest(CASE WHEN :is_seen THEN now() END, threads.last_seen_at)
     RETURNING id, source, thread_id
 """
 
@@ -77,6 +78,7 @@ async def save_threads(
     assumed_posted_at: Sequence[bool] | None = None,
     import_run_id: int | None = None,
     fetch_ids: Sequence[int | None] | None = None,
+    is_seen: bool = True,
 ) -> list[SavedThread]:
     """Save threads in few statements; the results are in their order.
 
@@ -85,6 +87,8 @@ async def save_threads(
     ever had is unchanged, so that the same file imported twice adds nothing, even when it holds several states of
     a thread. Dates are kept in UTC. Two processes that save the same thread take turns. Raises BadInput for a
     thread that `check_storable` refuses, before anything is saved.
+
+    `is_seen`: whether their source shows them now, and not only kept pages.
     """
     if not threads:
         return []
@@ -94,7 +98,7 @@ async def save_threads(
     if fetch_ids is None:
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
-    pks = await _lock_threads(session, threads)
+    pks = await _lock_threads(session, threads, is_seen=is_seen)
     origins = []
     fetches = fetch_ids or [None] * len(threads)
     assumed = assumed_posted_at or [False] * len(threads)
@@ -254,6 +258,17 @@ async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> li
     return await read_column(session, query, source=source, thread_id=thread_id)
 
 
+async def latest_fetches(
+    session: AsyncSession, source: str, thread_ids: Sequence[str]
+) -> dict[str, int]:
+    """Thread → the newest fetch that a revision of it was read from, for those that were harvested."""
+    query = f"""
+        SELECT thread_id, (SELECT max(fetch_id) FROM thread_revisions WHERE thread_id = threads.id) FROM threads
+        {_AMONG} AND EXISTS (SELECT FROM thread_revisions WHERE thread_id = threads.id AND fetch_id IS NOT NULL)
+    """
+    return await read_map(session, query, source=source, ids=list(thread_ids))
+
+
 async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
     """The number of a thread's row; None for no such thread."""
     query = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id"
@@ -320,7 +335,9 @@ async def _stored(
     return threads
 
 
-async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> list[int]:
+async def _lock_threads(
+    session: AsyncSession, threads: Sequence[Thread], *, is_seen: bool
+) -> list[int]:
     """The threads' numbers in their order; their rows are made where needed, and locked."""
     urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
     rows = []
@@ -329,7 +346,9 @@ async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> lis
         url = urls[source, thread_id]
         rows.append({"source": source, "thread_id": thread_id, "url": url})
     pks = {}
-    for row in await run_sql(session, _UPSERT_THREADS, rows=Json(rows)):
+    for row in await run_sql(
+        session, _UPSERT_THREADS, rows=Json(rows), is_seen=is_seen
+    ):
         pks[row.source, row.thread_id] = row.id
     return [pks[thread.source, thread.thread_id] for thread in threads]
 

@@ -300,8 +300,12 @@ async def store_threads(
     fetch_ids: Sequence[int | None] = (),
     assumed_posted_at: Sequence[bool] = (),
     import_run_id: int | None = None,
+    is_seen: bool = True,
 ) -> Counter[str]:
-    """Save threads with their identifiers, without those that were taken down; the counts by status."""
+    """Save threads with their identifiers, without those that were taken down; the counts by status.
+
+    `is_seen` is as for `save_threads`.
+    """
     if not threads:
         return Counter()
     erased = await keep_out(session, threads)
@@ -318,6 +322,7 @@ async def store_threads(
         if assumed_posted_at
         else None,
         import_run_id=import_run_id,
+        is_seen=is_seen,
     )
     identifiers = []
     for done, thread in zip(saved, kept, strict=True):

@@ -44,6 +44,7 @@ from medlive.sources.ledger import (
     Place,
 )
 from medlive.sources.source import ListEntry, Page, ProblemKind
+from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
 T = TypeVar("T")
@@ -142,12 +143,7 @@ class PostgresLedger:
             return event
         entry, thread = event.entry, event.thread
         try:
-            check_storable(thread)
-            texts = (thread.title, *(message.text for message in thread.messages))
-            if (longest := max(map(len, texts))) > MESSAGE_CHARS:
-                raise BadInput(
-                    f"a message has {longest} characters, more than the {MESSAGE_CHARS} that are read"
-                )
+            check_harvested(thread)
             self._identifiers[entry.thread_id] = await asyncio.to_thread(
                 thread_identifiers, thread
             )
@@ -157,23 +153,7 @@ class PostgresLedger:
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
-        events, pages = list[HarvestEvent](), list[FetchedPage]()
-        for group in groups:
-            for event in group:
-                if not _is_redirected(event):
-                    continue
-                target = event.thread.thread_id
-                erased = await self.database.ask(taken_down_ids, self.source, [target])
-                if erased:
-                    # Its address shows a thread that was taken down: of the group only that is kept.
-                    entry = event.entry
-                    group = (HarvestSkipped(entry.url, entry.thread_id, "taken_down"),)
-                    break
-            events += group
-            skipped = [skip for listed in _of(group, Listed) for skip in listed.skipped]
-            if not any(skip.reason == "taken_down" for skip in skipped):
-                # Else a list shows a thread that was taken down: storing it would restore what was erased.
-                pages += _of(group, FetchedPage)
+        events, pages, misled = await self._sort(groups)
         places = await self._archive(pages) if pages else []
         read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
         robots, sent = self.fetcher.robots, self.fetcher.counts - self._saved_requests
@@ -187,6 +167,8 @@ class PostgresLedger:
                 await self._save_listed(session, listed, counts)
             await self._save_threads(session, read, counts)
             await self._save_outcomes(session, events, counts)
+            for entry in misled:
+                await self._forget_pages(session, entry)
             await fetches.save_failed_fetches(
                 session, self.run.run_id, self.source, problems
             )
@@ -200,6 +182,34 @@ class PostgresLedger:
         for event in read:
             self._first_fetch.pop(event.entry.thread_id, None)
             self._identifiers.pop(event.entry.thread_id, None)
+
+    async def _sort(
+        self, groups: Sequence[tuple[HarvestEvent, ...]]
+    ) -> tuple[list[HarvestEvent], list[FetchedPage], list[ListEntry]]:
+        """The events and pages to save, without those that show a thread that was taken down, and the entries
+        whose addresses lead to one."""
+        events, pages = list[HarvestEvent](), list[FetchedPage]()
+        misled = list[ListEntry]()
+        # Also what was taken down meanwhile, when the connection that held the lock was lost.
+        erased: set[str] = set()
+        if shown := _shown_threads(groups):
+            erased = await self.database.ask(taken_down_ids, self.source, sorted(shown))
+        for group in groups:
+            for event in _of(group, HarvestedThread):
+                if event.thread.thread_id in erased:
+                    # Its address shows a thread that was taken down: of the group only that is kept.
+                    entry = event.entry
+                    misled.append(entry)
+                    group = (HarvestSkipped(entry.url, entry.thread_id, "taken_down"),)
+                    break
+            events += group
+            skipped = [skip for listed in _of(group, Listed) for skip in listed.skipped]
+            if not any(skip.reason == "taken_down" for skip in skipped):
+                # Else a list shows a thread that was taken down: storing it would restore what was erased.
+                for page in _of(group, FetchedPage):
+                    if page.thread_id not in erased:
+                        pages.append(page)
+        return events, pages, misled
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
         """Write the bytes of pages to disk; their places in the file."""
@@ -245,6 +255,16 @@ class PostgresLedger:
         for event, fetch_id in zip(pages, ids, strict=True):
             if event.thread_id is not None and event.number == 1:
                 self._first_fetch[event.thread_id] = fetch_id
+
+    async def _forget_pages(self, session: Session, entry: ListEntry) -> None:
+        """Forget a reading's earlier pages; the next removal of raw pages takes their bytes out of the file."""
+        thread_id = entry.thread_id
+        began = await frontier.reading_began(session, self.source, thread_id)
+        in_archives = await fetches.forget_pages(
+            session, self.source, thread_id, entry.url, after_fetch=began
+        )
+        await archives.mark_unswept(session, in_archives)
+        self._first_fetch.pop(thread_id, None)
 
     async def _save_listed(
         self, session: Session, listed: Listed, counts: Counter[str]
@@ -336,6 +356,28 @@ class PostgresLedger:
         await frontier.settle(session, self.source, self.run.run_id, settled)
         await mark_gone(session, self.source, gone)
         await mark_seen(session, self.source, seen)
+
+
+def check_harvested(thread: Thread) -> None:
+    """Raise BadInput for a thread of a page that `check_storable` refuses, or whose texts are too long to read."""
+    check_storable(thread)
+    texts = (thread.title, *(message.text for message in thread.messages))
+    if (longest := max(map(len, texts))) > MESSAGE_CHARS:
+        raise BadInput(
+            f"a message has {longest} characters, more than the {MESSAGE_CHARS} that are read"
+        )
+
+
+def _shown_threads(groups: Sequence[tuple[HarvestEvent, ...]]) -> set[str]:
+    """The threads that events and pages are of."""
+    shown = set()
+    for group in groups:
+        for event in group:
+            if isinstance(event, HarvestedThread):
+                shown.add(event.thread.thread_id)
+            elif isinstance(event, FetchedPage) and event.thread_id is not None:
+                shown.add(event.thread_id)
+    return shown
 
 
 def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:

@@ -31,8 +31,10 @@ STRAY_AFTER_S = 86_400.0
 
 def next_name(path: str) -> str:
     """The name of a file's next copy: a.warc.gz, a.r1.warc.gz, a.r2.warc.gz …"""
-    stem, _, copy = path.removesuffix(".warc.gz").partition(".r")
-    return f"{stem}.r{int(copy or 0) + 1}.warc.gz"
+    stem, _, copy = path.removesuffix(".warc.gz").rpartition(".r")
+    if not (stem and copy.isdecimal()):
+        stem, copy = path.removesuffix(".warc.gz"), "0"
+    return f"{stem}.r{int(copy) + 1}.warc.gz"
 
 
 async def seal_archives(database: Database, folder: Path, source: str) -> None:
@@ -164,10 +166,14 @@ async def _retain(
         )
     counts["files"] += len(old)
     counts["bytes"] += sum(archive.bytes for archive in old)
+    numbers = [archive.id for archive in old]
     if dry_run:
+        for number in numbers:
+            counts["pages"] += len(await database.ask(archives.fetches_in, number))
+        unswept = await database.ask(archives.list_archives, source, unswept=True)
+        counts["swept"] += sum(archive.id not in numbers for archive in unswept)
         return
     # Rows first: the next run removes what a kill leaves of these files.
-    numbers = [archive.id for archive in old]
     counts["pages"] += await database.ask(archives.mark_removed, numbers)
     await asyncio.to_thread(_remove, folder, [archive.path for archive in old])
     try:

@@ -20,12 +20,13 @@ from medlive.db.runs import recorded_run
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.tables.release import PipelineRunRow
-from medlive.db.threads.threads import check_storable
+from medlive.db.threads.threads import latest_fetches
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, UsageError
 from medlive.instance.paths import archive_path
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import compare_run, find_source, store_threads
+from medlive.service.harvest.ledger import check_harvested
 from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import Compared, thread_fields
 from medlive.sources.harvest import parse_with
@@ -179,7 +180,7 @@ def _reread(
             pages,
             lambda handle: keyed_handle(handle, key),
         )
-        check_storable(thread)
+        check_harvested(thread)
     except ArchiveDamaged as error:
         done.damaged.add(error.path)
         return None, "damaged", error.message
@@ -197,21 +198,45 @@ async def _save(
 ) -> None:
     settled: dict[int, list[FrontierRow]] = {}
     threads, first_fetches = [], []
+    newest = await _newest_fetches(session, done.source, parsed)
     for reading, thread, reason, message in parsed:
         state = _settled_state(reading, thread, reason)
         if state and reading.run_id is not None:
             settled.setdefault(reading.run_id, []).append(state)
         if thread:
+            first_fetch = reading.pages[0].fetch_id
+            if first_fetch < newest[thread.thread_id]:
+                # Its address led to a thread that was read again since, by its own or another address.
+                done.counts["unchanged"] += 1
+                continue
             threads.append(thread)
-            first_fetches.append(reading.pages[0].fetch_id)
+            first_fetches.append(first_fetch)
             continue
         done.counts[reason] += 1
         if message:
             done.problems.append((reading.thread_id, reason, message))
     del done.problems[MAX_PROBLEMS:]
-    done.counts += await store_threads(session, threads, fetch_ids=first_fetches)
+    done.counts += await store_threads(
+        session, threads, fetch_ids=first_fetches, is_seen=False
+    )
     for run_id in sorted(settled):
         await settle(session, done.source, run_id, settled[run_id])
+
+
+async def _newest_fetches(
+    session: Session,
+    source: str,
+    parsed: Sequence[tuple[Reading, Thread | None, str, str]],
+) -> dict[str, int]:
+    """Thread → the newest first page that it was stored from or is read from now."""
+    read = []
+    for reading, thread, _, _ in parsed:
+        if thread:
+            read.append((thread.thread_id, reading.pages[0].fetch_id))
+    newest = await latest_fetches(session, source, [name for name, _ in read])
+    for name, first_fetch in read:
+        newest[name] = max(first_fetch, newest.get(name, 0))
+    return newest
 
 
 def _settled_state(

@@ -170,14 +170,17 @@ async def _find_showing_fetches(
         for place, page in pages(folder / archive.path, archive.bytes):
             if (fetch := fetches.get(place)) is None:
                 continue
-            shows = bool(pattern and pattern.search(page.body))
+            # Also as text: a page may be in an encoding that none of the pattern's words are in.
+            as_text = page.text.encode("utf-8", "replace")
+            bodies = {page.body, as_text}
+            shows = bool(pattern and any(map(pattern.search, bodies)))
             if site and fetch.kind is PageKind.LISTING:
                 try:
                     entries = parse_with(page.url, site.parse_listing, page).entries
                     shows |= thread_id in [entry.thread_id for entry in entries]
                 except MedliveError:
                     # Where no layout fits: whether its id occurs as a word
-                    shows |= id_as_word.search(page.body) is not None
+                    shows |= any(map(id_as_word.search, bodies))
             if shows:
                 fetch_ids.append(fetch.id)
         return fetch_ids
@@ -222,7 +225,11 @@ def _encodings(texts: Iterable[str]) -> set[bytes]:
             spelt.add(spelling)
             for decimal in ("&#039;", "&#39;"):
                 spelt.add(spelling.replace("&#x27;", decimal))
-        spelt.add(json.dumps(text)[1:-1])
+        for in_json in (
+            json.dumps(text)[1:-1],
+            json.dumps(text, ensure_ascii=False)[1:-1],
+        ):
+            spelt |= {in_json, in_json.replace("/", "\\/")}  # As PHP writes it
     encoded = set()
     for text in spelt:
         encoded.add(text.encode("utf-8", "surrogatepass"))

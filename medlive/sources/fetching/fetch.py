@@ -142,7 +142,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         self.counts["conditional"] += bool(headers)
         request = _Request(url, policy, self._settings.total_timeout_s, headers, form)
         page = await self._follow(request, self._settings.max_redirects)
-        unchanged = page.status == 304 and bool(headers)
+        unchanged = page.status == 304 and bool(request.headers)
         if not (200 <= page.status < 300 or unchanged):
             reason = (
                 FetchReason.NOT_FOUND
@@ -177,6 +177,12 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             if response.status not in _REDIRECTS:
                 return response
             request.url = _redirect_target(request, response)
+            # A moment says nothing of the page that an address leads to since then; a tag names its very content.
+            request.headers = {
+                name: value
+                for name, value in request.headers.items()
+                if name != "If-Modified-Since"
+            }
         raise _failed(request.url, FetchReason.REDIRECT, f"more than {most} redirects")
 
     def _host(self, url: str, policy: FetchPolicy) -> _Host:
@@ -230,7 +236,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         failures: Counter[FetchReason] = Counter()
         while True:
             async with host.slots:
-                await self._wait_for_turn(request, host)
+                await self._wait_for_turn(request, host, was_asked=bool(failures))
                 try:
                     response = await self._attempt(request)
                     _stop_if_blocked(request, host, response)
@@ -283,8 +289,13 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             and (most is None or self.counts[f"retried_{reason}"] < most)
         )
 
-    async def _wait_for_turn(self, request: _Request, host: _Host) -> None:
-        """Wait until this host may be asked again, and take the turn."""
+    async def _wait_for_turn(
+        self, request: _Request, host: _Host, *, was_asked: bool
+    ) -> None:
+        """Wait until this host may be asked again, and take the turn.
+
+        Where that is too long, only a page that was asked for has failed; for the others the host is down.
+        """
         loop = asyncio.get_running_loop()
         async with host.turn:
             host.raise_if_stopped(request.url)
@@ -294,7 +305,9 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             wait = host.next_at - loop.time()
             if wait > max(self._settings.max_retry_after_s, interval):
                 cause = f"the host asked to be left alone for another {wait:.0f} s"
-                raise _failed(request.url, FetchReason.RATE_LIMITED, cause)
+                if was_asked:
+                    raise _failed(request.url, FetchReason.RATE_LIMITED, cause)
+                raise FetchError(request.url, cause, kind=ProblemKind.DOWN)
             if wait > 0:
                 await asyncio.sleep(wait)
             host.next_at = loop.time() + interval

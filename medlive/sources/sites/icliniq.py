@@ -70,9 +70,8 @@ class Icliniq(Site):
         """The query, the answers and the follow-ups in page order. Raises LayoutError."""
         page = only_page(pages)
         tree = reading.parse(page)
-        stated = next(
-            (d for d in reading.discussions(tree) if d.kind == "Question"), None
-        )
+        discussions = reading.discussions(tree, reading.INDIA)
+        stated = next((d for d in discussions if d.kind == "Question"), None)
         path = _QUESTION_PATH.search(page.url)
         if path is None:
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")

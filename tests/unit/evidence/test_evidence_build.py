@@ -22,6 +22,7 @@ from medlive.errors import (
     ServiceUnavailable,
     UsageError,
 )
+from medlive.evidence import index as evidence_index
 from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.corpora.survey import REPEATED_IN, Survey
@@ -265,6 +266,22 @@ def test_a_build_that_is_killed_leaves_the_old_index_and_the_next_one_tidies_up(
     assert hits_of(index, "colchicine")[0].passage.title == "Gout"
     new = build_index([open_corpus(corpus_file(tmp_path / "c.jsonl", ROWS[:1]))], index)
     assert sorted(p.name for p in index.iterdir()) == [".lock", new.data, MANIFEST]
+
+
+def test_a_build_that_ends_during_a_verification_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "index"
+    build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
+    other = open_corpus(corpus_file(tmp_path / "b.jsonl", ROWS[:1]))
+    old = evidence_index.read_index(index)
+    build_index([other], index, fresh=True)
+    answers = iter([old])
+    now = evidence_index.read_index
+    monkeypatch.setattr(
+        evidence_index, "read_index", lambda path: next(answers, None) or now(path)
+    )
+    assert verify_index(index).passages == 1
 
 
 def test_a_retriever_opened_before_a_rebuild_goes_on(tmp_path: Path) -> None:

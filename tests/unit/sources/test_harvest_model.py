@@ -27,6 +27,7 @@ from medlive.sources.source import (
     Listing,
     Page,
     PageRequest,
+    ProblemKind,
     Site,
     SourceSettings,
 )
@@ -333,3 +334,19 @@ def test_a_recent_row_that_stands_on_every_page_does_not_keep_a_list_from_ending
     host.asked.clear()
     one_week(store, host, [], abandoned=False)
     assert sum(n for url, n in host.asked.items() if "/list/" in url) == 2
+
+
+def test_a_thread_whose_later_page_is_missing_is_tried_again_and_not_gone() -> None:
+    class Shrinking(Host):
+        async def fetch(self, url: str, policy: FetchPolicy, **named: Any) -> Fetched:
+            page = await super().fetch(url, policy, **named)
+            if url.endswith("/t/1/2"):
+                reason = FetchReason.NOT_FOUND
+                raise FetchError(url, reason=reason, message="gone", status=404)
+            return page
+
+    host, ledger = Shrinking(dated=True), WeekLedger(Remembered(dated=True))
+    host.threads = {"1": (START, ["a", "b", "c"])}
+    asyncio.run(harvest(Board(), host.fetch, ledger, anonymise=str))
+    problems = [event for event in ledger.events if isinstance(event, HarvestProblem)]
+    assert [problem.kind for problem in problems] == [ProblemKind.FETCH]

@@ -236,9 +236,11 @@ async def test_retry_after_is_waited_for_or_respected_without_asking(
             moment for path, moment in community.asked if path == "/limited"
         ]
         assert second - first >= 0.95
-        for path in ("/long", "/other"):
-            error = await failure(fetcher, community.base + path, community.policy())
-            assert error.reason is FetchReason.RATE_LIMITED
+        error = await failure(fetcher, community.base + "/long", community.policy())
+        assert error.reason is FetchReason.RATE_LIMITED
+        # It was not asked for, so that it must not count as failed.
+        with refused(ProblemKind.DOWN):
+            await fetcher.fetch(community.base + "/other", community.policy())
     assert community.paths()[2:] == ["/long"], (
         "neither a retry nor another page while the host wants rest"
     )
@@ -292,6 +294,23 @@ async def test_conditional_requests(community: Community) -> None:
         b"",
     )
     assert (changed.not_modified, changed.body) == (False, PAGE.encode())
+
+
+async def test_a_page_that_an_address_leads_to_now_is_not_unchanged_by_its_date(
+    community: Community,
+) -> None:
+    async def older(request: web.Request) -> web.Response:
+        status = 304 if "If-Modified-Since" in request.headers else 200
+        body = PAGE if status == 200 else None
+        return web.Response(status=status, text=body, content_type="text/html")
+
+    community.pages["/merged"] = text("", 301, Location="/older")
+    community.pages["/older"] = older
+    address, policy = community.base + "/merged", community.policy()
+    day = "Sun, 01 Mar 2026 12:00:00 GMT"
+    async with Fetcher(quick()) as fetcher:
+        page = await fetcher.fetch(address, policy, last_modified=day)
+    assert (page.not_modified, page.body) == (False, PAGE.encode())
 
 
 async def test_redirects_stay_with_the_source_and_end(community: Community) -> None:

@@ -331,6 +331,24 @@ def test_structured_data_in_its_usual_wrappers() -> None:
     assert not found.whole
 
 
+def test_a_stated_time_without_offset_is_the_sites_own() -> None:
+    answer = {"@type": "Answer", "text": "yes", "author": "R"}
+    question = {
+        "@type": "Question",
+        "name": "T",
+        "text": "Q",
+        "datePublished": "2018-07-09T02:00:00",
+        "acceptedAnswer": answer,
+    }
+    script = f'<script type="application/ld+json">{json.dumps(question)}</script>'
+    page = Page(
+        "https://www.icliniq.com/qa/knee-pain/is-it-serious",
+        f"<html><head>{script}</head><body></body></html>".encode(),
+    )
+    thread = build_site("icliniq").parse_thread([page], str)
+    assert thread.posted_at == datetime(2018, 7, 8, 20, 30, tzinfo=UTC)
+
+
 def test_addresses() -> None:
     page = Page("https://Forum.example:443/a/b?x=1", b"")
     assert link(page, " ../c#top ") == "https://Forum.example:443/c"

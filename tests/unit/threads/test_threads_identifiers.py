@@ -3,6 +3,7 @@
 import json
 import string
 import sys
+import time
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -316,3 +317,9 @@ def test_a_long_row_of_one_piece_comes_to_its_end(piece: str) -> None:
 def test_white_space_behind_a_signature_takes_no_time(opening: str) -> None:
     """Read once: a rule that divided it in every way took a minute for 2,000 characters."""
     assert not find_identifiers(opening + " \t" * 20_000 + "z", None)
+
+
+def test_a_long_run_of_places_takes_no_time_that_grows_with_its_square() -> None:
+    start = time.perf_counter()
+    assert find_identifiers("北京市朝阳区" * 10_000, "zh")
+    assert time.perf_counter() - start < 20
