@@ -99,7 +99,7 @@ _HOLDS = f"""
         WHERE m.version = :version AND closed_at IS NULL
     ) OR EXISTS (
         SELECT FROM snapshot_members AS m JOIN cases ON cases.id = m.case_id
-        WHERE m.version = :version AND (status = 'rejected' OR {redacted_since("m.case_id", "m.revision")})
+        WHERE m.version = :version AND (status <> 'ready' OR {redacted_since("m.case_id", "m.revision")})
     )
 """
 _CRITERIA = f"""
@@ -134,9 +134,15 @@ _PLACES = """
 
 
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
-    """Whether a snapshot's members hold what was withdrawn, redacted or rejected, or a case with an open dispute:
-    since it was fixed, for nothing of that is fixed."""
+    """Whether a snapshot's members hold what was withdrawn, redacted, rejected or held, or a case with an open
+    dispute: since it was fixed, for nothing of that is fixed."""
     return bool(await read_value(session, _HOLDS, version=version))
+
+
+async def was_redacted(session: AsyncSession, case_id: str, since: int) -> bool:
+    """Whether identifiers were removed from a case after a revision."""
+    query = f"SELECT {redacted_since(':case_id', ':since')}"
+    return bool(await read_value(session, query, case_id=case_id, since=since))
 
 
 async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
