@@ -608,8 +608,9 @@ async def test_a_withdrawn_criterion_is_not_why_a_case_is_rejected_or_disputed(
     await freeze(database, settings, "2026.W45")
     kind, why = WithdrawalKind.ERRATUM, "The dose is wrong."
     for number in (1, 2, 3):
-        part = {"criterion_id": "c3"}
-        await withdraw(database, settings, case_id(number), kind, why, **part)
+        await withdraw(
+            database, settings, case_id(number), kind, why, criterion_id="c3"
+        )
     await decide_case(database, case_id(1), ReviewAction.REJECT, "It is unsafe.")
     await dispute_case(database, case_id(2), "Is it so?")
     second = await freeze(database, settings, "2026.W46")

@@ -524,10 +524,12 @@ async def test_a_criterion_from_before_a_redaction_does_not_come_back_by_itself(
 ) -> None:
     await decide_case(database, held, ReviewAction.APPROVE, "Checked.")
     for redacted, status in ((False, "ready"), (True, "held")):
-        kind, part = WithdrawalKind.ERRATUM, {"criterion_id": "c2"}
-        made = await withdraw(database, settings, held, kind, "It is wrong.", **part)
+        kind, part = WithdrawalKind.ERRATUM, "c2"
+        made = await withdraw(
+            database, settings, held, kind, "It is wrong.", criterion_id=part
+        )
         assert made.withdrawal.criterion_id == "c2"
         if redacted:
             await editing.redact_case(database, held, "losartan", "A name.")
-        await reinstate(database, settings, held, "It is right.", **part)
+        await reinstate(database, settings, held, "It is right.", criterion_id=part)
         assert await status_of(database, held) == status
