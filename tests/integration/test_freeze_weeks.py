@@ -31,7 +31,7 @@ from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, generate
 from medlive.service.curation import editing
 from medlive.service.curation.editing import edit_case, load_edit, redact_case
-from medlive.service.curation.review import decide_case
+from medlive.service.curation.review import decide_case, dispute_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.release.folder import build_folder
 from medlive.service.release.freeze import (
@@ -578,7 +578,7 @@ async def test_what_people_reject_or_redact_before_a_freeze_is_resumed_is_not_in
 ) -> None:
     # The filled cases have no criterion that costs points.
     monkeypatch.setattr(editing, "lint_case", lambda *_, **__: [])
-    fill(admin, 3, gates=gates_digest())
+    fill(admin, 4, gates=gates_digest())
     admin.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
         "CREATE TRIGGER refuse BEFORE UPDATE OF state ON snapshots FOR EACH ROW EXECUTE FUNCTION refuse()"
@@ -589,10 +589,60 @@ async def test_what_people_reject_or_redact_before_a_freeze_is_resumed_is_not_in
     with pytest.raises(DBAPIError):
         await freeze(database, settings, "2026.W47")
     await decide_case(database, case_id(2), ReviewAction.REJECT, "It is unsafe.")
+    with pytest.raises(DBAPIError):
+        await freeze(database, settings, "2026.W47")
+    admin.execute(
+        "UPDATE cases SET status = 'held', status_reason = 'filtered again: unsafe_content' WHERE id = %s",
+        [case_id(4)],
+    )
     admin.execute("DROP TRIGGER refuse ON snapshots")
     done = await freeze(database, settings, "2026.W47")
     assert set(rows(done)) == {case_id(1), case_id(3)}
     assert "sore throat" not in rows(done)[case_id(1)]["narrative"]
+
+
+async def test_a_withdrawn_criterion_is_not_why_a_case_is_rejected_or_disputed(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 4, gates=gates_digest())
+    await freeze(database, settings, "2026.W45")
+    kind, why = WithdrawalKind.ERRATUM, "The dose is wrong."
+    for number in (1, 2, 3):
+        await withdraw(
+            database, settings, case_id(number), kind, why, criterion_id="c3"
+        )
+    await decide_case(database, case_id(1), ReviewAction.REJECT, "It is unsafe.")
+    await dispute_case(database, case_id(2), "Is it so?")
+    second = await freeze(database, settings, "2026.W46")
+    verify(second)
+    changes = ledger(second, CHANGES)
+    assert {e["case_id"]: e["reason"] for e in changes["withdrawn"]} == {
+        case_id(1): "rejected in review",
+        case_id(2): "kept out: a dispute is open",
+    }
+    assert [e["reason"] for e in changes["revised"]] == [f"erratum: {why}"]
+
+
+async def test_a_freeze_that_ended_before_the_errata_were_written_writes_them_later(
+    database: Database,
+    settings: Settings,
+    admin: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(admin, 2, gates=gates_digest())
+    await freeze(database, settings, "2026.W45")
+    await withdraw(database, settings, case_id(1), WithdrawalKind.ERRATUM, "Wrong.")
+
+    async def fail(*_: object, **__: object) -> None:
+        raise Locked("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("medlive.service.release.freeze.write_errata", fail)
+        with pytest.raises(Locked):
+            await freeze(database, settings, "2026.W46")
+    assert (await freeze(database, settings, "2026.W46")).already
+    errata = json.loads((snapshots_path(settings) / "errata.json").read_bytes())
+    assert [entry["fixed_in"] for entry in errata["entries"]] == ["2026.W46"]
 
 
 async def test_what_was_redacted_while_it_was_held_out_is_never_shown(

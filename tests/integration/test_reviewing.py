@@ -53,7 +53,9 @@ from medlive.service.curation.editing import (
 )
 from medlive.service.curation.inspect import inspect_thread
 from medlive.service.curation.review import decide_case, drop_element
+from medlive.service.release.withdraw import reinstate, withdraw
 from medlive.service.wiring import Pipeline
+from medlive.snapshot.errata import WithdrawalKind
 from tests.integration.test_curating_twice import Indexed
 from tests.support.instance import Instance
 from tests.support.reviewing import (
@@ -746,3 +748,34 @@ async def test_a_review_and_a_decision_about_one_case_take_turns(
             text("SELECT status, outcome FROM thread_standings")
         )
     assert standing.all() == [("held", "held")]
+
+
+async def test_a_dropped_element_that_a_later_curation_has_again_waits_for_a_person(
+    database: Database, held: str
+) -> None:
+    await drop_element(pipeline(database), held, "a2", "Harmful here.")
+    assert await status_of(database, held) == "ready"
+    async with database.begin() as session:
+        revision = await session.scalar(text("SELECT max(id) FROM thread_revisions"))
+    for name, status in (("m-2", "held"), ("m-3", "ready")):
+        later = pipeline(database, name, reader__case={**HARMFUL, "wrong": []})
+        await curate_revision(replace(later, digest=digest_text(name)), revision or 0)
+        assert await status_of(database, held) == status
+        if status == "held":
+            await decide_case(database, held, ReviewAction.APPROVE, "It does help.")
+
+
+async def test_a_criterion_from_before_a_redaction_does_not_come_back_by_itself(
+    database: Database, settings: Settings, held: str
+) -> None:
+    await decide_case(database, held, ReviewAction.APPROVE, "Checked.")
+    for redacted, status in ((False, "ready"), (True, "held")):
+        kind, part = WithdrawalKind.ERRATUM, "c2"
+        made = await withdraw(
+            database, settings, held, kind, "It is wrong.", criterion_id=part
+        )
+        assert made.withdrawal.criterion_id == "c2"
+        if redacted:
+            await editing.redact_case(database, held, "losartan", "A name.")
+        await reinstate(database, settings, held, "It is right.", criterion_id=part)
+        assert await status_of(database, held) == status

@@ -564,6 +564,22 @@ async def test_a_snapshot_without_a_withdrawn_criterion_is_given_out(
         assert await must_not_be_given_out(session) == {"2026.W46"}
 
 
+async def test_a_snapshot_from_before_a_withdrawn_criterion_is_given_out(
+    database: Database, settings: Settings
+) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await freeze(database, "2026.W46")
+    added = replace(RUBRIC.criteria[0], id="c5", position=5, criterion="Asks Ann.")
+    rubric = replace(RUBRIC, criteria=(*RUBRIC.criteria, added))
+    await curated_again(database, case_id, rubric)
+    await freeze(database, "2026.W47")
+    await withdraw(database, settings, case_id, PRIVACY, WRONG, criterion_id="c5")
+    async with database.begin() as session:
+        assert await must_not_be_given_out(session) == {"2026.W47"}
+        assert await reasons_for(session, "2026.W46") == {}
+        assert await reasons_for(session, "2026.W47") == {case_id: f"privacy: {WRONG}"}
+
+
 async def test_a_case_that_comes_back_waits_for_a_person_and_not_for_a_curation(
     database: Database, settings: Settings
 ) -> None:

@@ -151,7 +151,8 @@ async def find_review(
 
 
 # What people decided last, and whether a person has looked at the case since. An edit goes for every revision that
-# was made of the same curation: withdrawing a criterion or proving the rubric adds such revisions.
+# was made of the same curation: withdrawing a criterion or proving the rubric adds such revisions. A dropped element
+# is noted at the revision that had it, and the next is the one without.
 _PENDING = """
     SELECT EXISTS (
         SELECT FROM reinstatements AS back JOIN withdrawals AS w ON w.id = back.withdrawal_id
@@ -166,12 +167,16 @@ _PENDING = """
             WHERE a.case_id = own.case_id AND a.action IN ('approve', 'drop_element') AND a.id > r.id
         )
     ) AS is_rejected, EXISTS (
-        SELECT FROM reviews AS e JOIN case_revisions AS edited USING (case_id, revision)
-        WHERE e.case_id = own.case_id AND e.action = 'edit' AND edited.curation_id <> own.curation_id AND NOT EXISTS (
-            SELECT FROM reviews AS a JOIN case_revisions AS approved USING (case_id, revision)
-            WHERE a.case_id = own.case_id AND a.action = 'approve' AND a.id > e.id
-                AND approved.curation_id <> edited.curation_id
-        )
+        SELECT FROM reviews AS e JOIN case_revisions AS edited ON edited.case_id = e.case_id
+            AND edited.revision = e.revision + CASE e.action WHEN 'drop_element' THEN 1 ELSE 0 END
+        WHERE e.case_id = own.case_id AND e.action IN ('edit', 'drop_element')
+            AND edited.curation_id <> own.curation_id AND NOT EXISTS (
+                SELECT FROM reviews AS a JOIN case_revisions AS approved USING (case_id, revision)
+                WHERE a.case_id = own.case_id AND a.id > e.id AND (
+                    a.action = 'approve' AND approved.curation_id <> edited.curation_id
+                    OR a.action = 'drop_element' AND e.action = 'drop_element'
+                )
+            )
     ) AS is_edited
     FROM case_revisions AS own WHERE own.case_id = :case_id AND own.revision = :revision
 """

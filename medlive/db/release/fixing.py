@@ -203,16 +203,19 @@ _DIFFERING = (
     + f"CASE WHEN ({_RUBRIC.format('a')}) IS DISTINCT FROM ({_RUBRIC.format('b')}) THEN 'criteria' END)"
 )
 # The words of a person who holds a case, or of an engine that decided anew, may quote the thread: they stay here.
+# What was given may be of a criterion alone, and is no reason why the whole case is held, rejected or kept out.
 _GONE = f"""
-    coalesce(given.reason, CASE j.status
-        WHEN 'withdrawn' THEN CASE j.status_reason WHEN '{TAKEN_DOWN}' THEN 'taken down' ELSE j.status_reason END
-        WHEN 'held' THEN 'held back until a person has looked at it'
-        WHEN 'rejected' THEN 'rejected in review'
+    CASE
+        WHEN j.status = 'held' THEN 'held back until a person has looked at it'
+        WHEN j.status = 'rejected' THEN 'rejected in review'
+        WHEN given.reason IS NOT NULL AND (j.status = 'withdrawn' OR j.is_held) THEN given.reason
+        WHEN j.status = 'withdrawn' THEN
+            CASE j.status_reason WHEN '{TAKEN_DOWN}' THEN 'taken down' ELSE j.status_reason END
         ELSE 'kept out: ' || (
             SELECT k.detail FROM snapshot_kept_out AS k
             WHERE k.version = :version AND k.case_id = j.case_id AND k.position = 1
         )
-    END)
+    END
 """
 _GIVEN = "json_each_text(CAST(:reasons AS json)) AS given (case_id, reason)"
 _CHANGES = (

@@ -61,9 +61,21 @@ _LAST_WITH = """(
     SELECT max(own.revision) FROM criteria AS was JOIN criteria AS own USING (case_id, criterion)
     WHERE was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
 )"""
+# About as `fold` does it, but for more that is alike.
+_FOLDED = r"lower(regexp_replace(normalize({0}.criterion, NFKC), '\s', '', 'g'))"
+# Whether a revision has the text of the withdrawn criterion `w`, or that text is gone.
+_HAS_TEXT = f"""(NOT EXISTS (
+    SELECT FROM criteria AS was
+    WHERE was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
+) OR EXISTS (
+    SELECT FROM criteria AS was JOIN criteria AS own USING (case_id)
+    WHERE was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
+        AND own.revision = {{0}} AND {_FOLDED.format("own")} = {_FOLDED.format("was")}
+))"""
 # Whether the withdrawn criterion `w` may be in a revision. No new revision was made of a case whose latest had lost it.
 _IN_REVISION = (
     f"({{0}} < w.new_revision OR w.new_revision IS NULL AND {{0}} <= {_LAST_WITH})"
+    f" AND {_HAS_TEXT}"
 )
 
 
@@ -99,7 +111,7 @@ _HOLDS = f"""
         WHERE m.version = :version AND closed_at IS NULL
     ) OR EXISTS (
         SELECT FROM snapshot_members AS m JOIN cases ON cases.id = m.case_id
-        WHERE m.version = :version AND (status = 'rejected' OR {redacted_since("m.case_id", "m.revision")})
+        WHERE m.version = :version AND (status <> 'ready' OR {redacted_since("m.case_id", "m.revision")})
     )
 """
 _CRITERIA = f"""
@@ -110,12 +122,13 @@ _CRITERIA = f"""
 _NOT_GIVEN_OUT = f"""
     SELECT DISTINCT version FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
     WHERE kind IN ('takedown', 'privacy') AND first_release IS NOT NULL AND {_STANDS}
-        AND (criterion_id IS NULL OR {_IN_REVISION.format("m.revision")})
+        AND (criterion_id IS NULL OR ({_IN_REVISION.format("m.revision")}))
 """
 _REASONS = f"""
     SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole
     FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
-    WHERE (criterion_id IS NULL OR m.revision < new_revision) AND {_STANDS} ORDER BY is_whole, w.id
+    WHERE (criterion_id IS NULL OR m.revision < new_revision AND {_HAS_TEXT.format("m.revision")})
+        AND {_STANDS} ORDER BY is_whole, w.id
 """
 _FROZEN = """
     SELECT version FROM snapshots WHERE state = 'frozen' AND (publishable OR NOT :public) ORDER BY version
@@ -134,9 +147,15 @@ _PLACES = """
 
 
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
-    """Whether a snapshot's members hold what was withdrawn, redacted or rejected, or a case with an open dispute:
-    since it was fixed, for nothing of that is fixed."""
+    """Whether a snapshot's members hold what was withdrawn, redacted, rejected or held, or a case with an open
+    dispute: since it was fixed, for nothing of that is fixed."""
     return bool(await read_value(session, _HOLDS, version=version))
+
+
+async def was_redacted(session: AsyncSession, case_id: str, since: int) -> bool:
+    """Whether identifiers were removed from a case after a revision."""
+    query = f"SELECT {redacted_since(':case_id', ':since')}"
+    return bool(await read_value(session, query, case_id=case_id, since=since))
 
 
 async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:

@@ -161,6 +161,8 @@ async def freeze(
                     f"{folder} is missing or incomplete: rebuilding it from the frozen rows"
                 )
                 await restore_folder(database, settings, info)
+            # What froze it may have ended before it wrote them.
+            await write_errata(database, settings, key=key)
             return await _result(
                 database, settings, info, already=True, built_again=not is_whole
             )
@@ -187,7 +189,7 @@ async def _can_resume(database: Database, version: str, notify: Notify) -> bool:
         has_withdrawn = await holds_withdrawn(session, version)
     if existing != fixed.numbers or has_withdrawn:
         notify(
-            f"cases selected for {version} were withdrawn, rejected or redacted since; selecting again"
+            f"cases selected for {version} were withdrawn, rejected, held or redacted since; selecting again"
         )
         return False
     notify(

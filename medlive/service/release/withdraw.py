@@ -113,7 +113,8 @@ async def reinstate(
 ) -> list[WithdrawalRow]:
     """Undo the withdrawals of a case, which then waits for a person's approval, or of a criterion of it.
 
-    The criterion comes back in a new revision where the latest lacks it. The errata keep their entries and say
+    The criterion comes back in a new revision where the latest lacks it; the case is held where words were redacted
+    since, which the criterion may hold. The errata keep their entries and say
     when each was undone; the reason stays in the log. Raises UsageError for an unknown case, and CheckFailed for
     what is not withdrawn or whose thread is taken down.
     """
@@ -121,7 +122,7 @@ async def reinstate(
     by, key = check_person_name(by), load_signing_key(os.environ, key_file)
     part = None if criterion_id is None else criterion_id.removeprefix(f"{case_id}-")
     async with database.begin() as session:
-        await cases.lock_case(session, case_id)
+        status = await cases.lock_case(session, case_id)
         thread = await thread_of_case(session, case_id)
         if await find_takedown(session, *thread):
             raise CheckFailed(
@@ -141,6 +142,11 @@ async def reinstate(
             for withdrawal in reinstated:
                 earlier = await cases.criteria_of(session, case_id, withdrawal.revision)
                 await _bring_back(session, case_id, by_id(earlier)[part])
+                if status is CaseStatus.READY and await withdrawals.was_redacted(
+                    session, case_id, withdrawal.revision
+                ):
+                    why = f"{part} is reinstated from before words were redacted"
+                    await cases.set_status(session, case_id, CaseStatus.HELD, why)
     await write_errata(database, settings, key=key)
     return reinstated
 
