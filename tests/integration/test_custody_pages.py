@@ -15,6 +15,7 @@ from medlive.db.harvest.harvests import quarantine
 from medlive.db.session import Database, advisory_lock
 from medlive.errors import UsageError
 from medlive.instance.paths import archive_path
+from medlive.service.harvest import raw_files
 from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
@@ -356,3 +357,11 @@ def test_copies_are_numbered() -> None:
         custody.next_name("sdn/sdn-2026.W47-1.2-3.r9.warc.gz")
         == "sdn/sdn-2026.W47-1.2-3.r10.warc.gz"
     )
+
+
+async def test_a_file_that_another_process_removes_meanwhile_ends_no_retention(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = "sdn/sdn-2026.W40-1.1.warc.gz"
+    monkeypatch.setattr(raw_files, "_files", lambda *_: {gone})
+    assert not any((await apply_retention(database, settings)).values())
