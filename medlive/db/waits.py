@@ -19,6 +19,11 @@ SAVE_FAILURE = """
     INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)
     ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, failed_at = now()
 """
+FORGET_REPLACED = """
+    DELETE FROM procrastinate_jobs WHERE id IN (SELECT job_id FROM job_failures WHERE job_id < %(job_id)s)
+    AND status = 'failed' AND coalesce(lock, queueing_lock) = %(name)s
+"""
+"""The failed jobs of this name that an earlier number has: this one has done their work."""
 _FORGET_FAILURES = """
     DELETE FROM job_failures
     WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')

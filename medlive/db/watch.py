@@ -5,7 +5,7 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import func, update
+from sqlalchemy import func, select, true, update
 
 from medlive.db.audit_log import record
 from medlive.db.mapping import find_rows, put_row, run_sql
@@ -62,25 +62,28 @@ async def acknowledge(
     session: Session,
     code: str,
     *,
+    patience: timedelta | None = None,
     lasts: timedelta | None = None,
     why: str | None = None,
     by: str | None = None,
 ) -> list[OpenProblemRow]:
     """Take on every open problem of a code: no message is sent about it until it ends, or `lasts` is over.
 
-    Returns them. Raises UsageError when no problem of this code is open.
+    Those not seen for `patience` have ended, which is left to whoever says so. Returns them. Raises UsageError when
+    no problem of this code is open.
     """
     row = OpenProblemRow
+    is_open = true() if patience is None else row.seen_at > func.now() - patience
     values = {
         "acknowledged_at": func.now(),
         "acknowledged_by": by,
         "acknowledged_until": None if lasts is None else func.now() + lasts,
         "acknowledged_why": why,
     }
-    changed = update(row).where(row.code == code).values(values).returning(row)
+    changed = update(row).where(row.code == code, is_open).values(values).returning(row)
     taken_on = list(await session.scalars(changed))
     if not taken_on:
-        codes = sorted({problem.code for problem in await list_open(session)})
+        codes = sorted(set(await session.scalars(select(row.code).where(is_open))))
         raise UsageError(
             f"no problem {code} is open",
             hint=f"open problems: {', '.join(codes) or 'none'}",
@@ -103,13 +106,21 @@ async def post(
 
 
 async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
-    """The messages that are to be tried now, the oldest first; those of other transactions are left out.
+    """The messages that are to be tried now, the oldest first, of each place so many; those of other transactions are
+    left out.
 
     What could not be delivered for DROPPED_AFTER is removed.
     """
     old = "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)"
     await run_sql(session, old, age=DROPPED_AFTER)
-    due = "WHERE send_at <= now() ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED"
+    due = """
+        WHERE id IN (
+            SELECT id FROM (
+                SELECT id, row_number() OVER (PARTITION BY place ORDER BY id) AS rank
+                FROM outbox WHERE send_at <= now()
+            ) AS waiting WHERE rank <= :limit
+        ) ORDER BY id FOR UPDATE SKIP LOCKED
+    """
     return await find_rows(session, OutboxRow, due, limit=limit)
 
 

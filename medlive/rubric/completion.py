@@ -262,24 +262,7 @@ class Completing:
         self, items: Mapping[str, PointItem], points: Mapping[str, CompletedPoint]
     ) -> Rubric:
         """The rubric with the criteria of the kept points, reviewed by the second model, also those of its own."""
-        number = len(self.rubric.criteria)
-        added: dict[str, Criterion] = {}
-        for name, point in points.items():
-            if point.outcome.kept:
-                number += 1
-                item = items[name]
-                values = item.model_dump(
-                    include={"criterion", "axis", "points", "asked"}
-                )
-                added[name] = Criterion(
-                    id=f"c{number}",
-                    position=number,
-                    advice_id=None,
-                    fact=item.point,
-                    origin=Origin(point.outcome.value),
-                    source=point.source,
-                    **values,
-                )
+        added = self._criteria_of(items, points)
         reviewed = self.rubric
         problems: dict[str, str] = {}
         if added:
@@ -287,7 +270,7 @@ class Completing:
         # Room is made by the lightest criteria that earn points and answer nothing asked.
         cut = lightest(reviewed.criteria, len(reviewed.criteria) - MOST_WRITTEN)
         kept = [criterion for criterion in reviewed.criteria if criterion not in cut]
-        gone = {criterion.id for criterion in cut}
+        gone = ids_of(cut)
         decided = []
         for name, point in points.items():
             criterion = added.get(name)
@@ -301,7 +284,7 @@ class Completing:
         why = "the lightest, made room for what the advice lacks"
         omitted = []
         for criterion in cut:
-            if criterion.id not in {c.id for c in added.values()}:
+            if criterion.id not in ids_of(added.values()):
                 omitted.append(omit(criterion, why, Step.COMPLETION))
         earlier = self.rubric.completion or Completion()
         note = earlier.note
@@ -313,6 +296,28 @@ class Completing:
             omitted=(*reviewed.omitted, *omitted),
             completion=Completion((*earlier.points, *decided), note),
         )
+
+    def _criteria_of(
+        self, items: Mapping[str, PointItem], points: Mapping[str, CompletedPoint]
+    ) -> dict[str, Criterion]:
+        """The criteria of the kept points, numbered after the rubric's own."""
+        added: dict[str, Criterion] = {}
+        for name, point in points.items():
+            if not point.outcome.kept:
+                continue
+            number = len(self.rubric.criteria) + len(added) + 1
+            item = items[name]
+            values = item.model_dump(include={"criterion", "axis", "points", "asked"})
+            added[name] = Criterion(
+                id=f"c{number}",
+                position=number,
+                advice_id=None,
+                fact=item.point,
+                origin=Origin(point.outcome.value),
+                source=point.source,
+                **values,
+            )
+        return added
 
     async def _review(
         self, added: Sequence[Criterion]

@@ -169,8 +169,11 @@ async def open_pipeline(
     *,
     exhaustive: bool = False,
     record: Recording | None = None,
+    budget: Budget | None = None,
 ) -> AsyncIterator[Pipeline]:
     """Build the agents, the index and the thresholds of a run; `record` collects the agents' replies.
+
+    `budget` is one that lasts longer than the pipeline; None: of its own.
 
     Raises ConfigError, also for a budget in dollars and a model without a price.
     """
@@ -186,8 +189,7 @@ async def open_pipeline(
     check_priced(next(filter(None, limits_usd), None), prices)
     opened = PostgresCircuits(database)
     store, limiters = PostgresReplyStore(database), Limiters(opened)
-    limits = settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
-    budget = Budget(**limits)
+    budget = budget or new_budget(settings)
     respondents, engines = {}, {}
     for role, own in used.items():
         engine = build_engine(own, settings.prices, limiters)
@@ -232,6 +234,12 @@ async def open_pipeline(
     )
     async with aclosing(pipeline):
         yield pipeline
+
+
+def new_budget(settings: Settings) -> Budget:
+    """The budget of a run, or of a worker's life."""
+    limits = settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
+    return Budget(**limits)
 
 
 def proof_roles(settings: Settings) -> dict[str, RoleSettings]:

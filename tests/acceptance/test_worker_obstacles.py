@@ -20,6 +20,7 @@ from medlive.service import database
 from medlive.service.curation.curate import CurationCounts
 from medlive.service.database import outlast
 from medlive.service.waiting import Liveness
+from medlive.service.wiring import new_budget
 from medlive.service.work import jobs, readiness
 from medlive.service.work.worker import run_worker
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
@@ -167,6 +168,38 @@ async def test_a_worker_whose_budget_is_spent_leaves_what_is_queued_to_others(
         async with working(instance):
             await reaches(instance, PENDING, 0)
     assert instance.one("SELECT count(*) FROM workers") == 0
+
+
+async def test_a_budget_is_of_the_workers_life_whatever_happens_to_the_database(
+    instance: Instance, endpoint: CountingEndpoint
+) -> None:
+    stop = asyncio.Event()
+    settings = load_settings(
+        {**instance.environment(), "MEDLIVE_BUDGET__MAX_CALLS": "5"}
+    ).settings
+    started: list[None] = []
+    work = partial(
+        run_worker,
+        settings,
+        stop,
+        [Queue.CURATE],
+        concurrency=1,
+        grace_s=5,
+        ready=lambda: started.append(None),
+        budget=new_budget(settings),
+    )
+    worker = asyncio.create_task(outlast(settings, work, stop))
+    for life in (1, 2, 3):
+        await until(lambda life=life: len(started) == life)
+        await waits(instance, "The budget of 5 calls is spent")
+        assert endpoint.asked == 5
+        instance.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    await until(lambda: len(started) == 4)
+    stop.set()
+    await asyncio.wait_for(worker, 60)
 
 
 async def test_evidence_that_is_missing_is_waited_for(

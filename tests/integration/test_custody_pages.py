@@ -416,3 +416,11 @@ def test_copies_are_numbered() -> None:
         custody.next_name("a.r.e/a.r.e-2026.W47-1.2.warc.gz")
         == "a.r.e/a.r.e-2026.W47-1.2.r1.warc.gz"
     )
+
+
+async def test_a_file_that_another_process_removes_meanwhile_ends_no_retention(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = "sdn/sdn-2026.W40-1.1.warc.gz"
+    monkeypatch.setattr(custody, "_files", lambda *_: {gone})
+    assert not any((await apply_retention(database, settings)).values())

@@ -17,6 +17,7 @@ from psycopg import OperationalError
 from sqlalchemy import text
 
 from medlive.clock import now
+from medlive.db.audit.health import failed_jobs
 from medlive.db.jobs import (
     STALLED_AFTER_S,
     Queue,
@@ -513,3 +514,30 @@ async def test_a_claim_reads_no_more_of_a_long_queue_than_of_a_short_one(
                 await asyncio.sleep(0.1)
                 [(read,)] = connection.execute(query).fetchall()
     assert read < 20_000
+
+
+async def test_what_failed_is_over_once_a_later_job_of_its_name_is_done(
+    database: Database,
+) -> None:
+    """The later job is deleted when it is done: nothing else says that the earlier one's work is."""
+    failing = True
+
+    async def work(**_: Any) -> None:
+        if failing:
+            raise RuntimeError
+
+    async def count(app: App) -> int:
+        async with database.begin() as session:
+            await defer_revisions(app, session, [1])
+        works = {CURATE: work, STEP: work}
+        await run_until_drained(app, database, works, concurrency=1)
+        step = ("freeze", "2026.W01")
+        await run_step_job(app, database, works, Queue.RELEASE, *step)
+        return sum(failed.jobs for failed in await database.ask(failed_jobs))
+
+    async with open_app(database).open_async() as app:
+        assert await count(app) == 2
+        assert await count(app) == 2
+        failing = False
+        assert await count(app) == 0
+        assert list(await app.job_manager.list_jobs_async()) == []

@@ -1,5 +1,6 @@
 """Messages about problems: once when they begin, again until somebody acknowledges, once when they end."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
@@ -14,10 +15,11 @@ from medlive.config import NotifySection, Settings
 from medlive.db import audit_log, watch
 from medlive.db.audit_log import list_entries
 from medlive.db.session import Database
-from medlive.errors import UsageError
+from medlive.errors import ServiceUnavailable, UsageError
 from medlive.service.harvest.harvest import lift_source_quarantine
 from medlive.service.release.freeze import freeze
 from medlive.service.schedule.rerun import clear_step, run_again
+from medlive.service.watch import notify
 from medlive.service.watch.status import acknowledge, read_problems
 from medlive.service.watch.watcher import RESENT_AFTER, RESENT_DAILY, look
 from tests.support.receivers import serve_beats, serve_webhook
@@ -234,3 +236,54 @@ async def test_the_heartbeat_says_that_all_is_well_or_which_checks_fail(
             database, settings
         )  # of a scheduler that hangs, or a command: no beat
     assert beats == [("/beat", ""), ("/beat/fail", "rights_missing")]
+
+
+async def test_acknowledging_a_problem_does_not_hide_that_another_has_ended(
+    database: Database, tmp_path: Path, webhook: tuple[str, Posts]
+) -> None:
+    url, posts = webhook
+    settings = Settings(
+        home=tmp_path / "home", notify=NotifySection(webhook=SecretStr(url))
+    )
+    async with database.begin() as session:
+        await session.execute(text("REVOKE INSERT ON curations FROM medlive_worker"))
+    await quarantine(database)
+    await look(database, settings)
+    await lift(database)
+    await pass_time(database, timedelta(minutes=6))  # as where cron looks each hour
+    take_on = partial(acknowledge, database, settings, lasts=None, why=None, by=None)
+    with pytest.raises(UsageError, match="no problem source_quarantined is open"):
+        await take_on("source_quarantined")
+    await take_on("rights_missing")
+    sent = len(posts)
+    await look(database, settings)
+    assert [(post["event"], post["code"]) for post in posts[sent:]] == [
+        ("problem_ended", "source_quarantined")
+    ]
+
+
+async def test_a_place_that_hangs_keeps_no_heartbeat_waiting(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    async def hang(section: NotifySection, place: str, _: dict[str, Any]) -> None:
+        tried.append(place)
+        if place == "webhook":
+            await asyncio.sleep(0.1)
+            raise ServiceUnavailable("the webhook was not delivered")
+
+    monkeypatch.setattr(notify, "send", hang)
+    monkeypatch.setattr(notify, "_SLOW_S", 0.05)
+    async with database.begin() as session:
+        for _ in range(30):
+            await watch.post(session, ["webhook"], {"text": "a"})
+        await watch.post(session, ["email"], {"text": "a"})
+    section = NotifySection(
+        webhook=SecretStr("https://example.org"),
+        email_to=["a@example.org"],
+        email_from="b@example.org",
+        smtp_host="localhost",
+    )
+    assert await notify.deliver(database, section) == 1
+    assert tried == ["webhook", "email"]

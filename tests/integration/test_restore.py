@@ -356,6 +356,24 @@ def databases(server: str) -> set[str]:
         }
 
 
+async def test_what_a_kill_left_of_earlier_backups_is_removed_by_the_next(
+    made: Settings, tmp_path: Path
+) -> None:
+    """A draft is as large as a backup, and holds patients' words."""
+    folder = tmp_path / "weekly"
+    settings = made.model_copy(update={"backup": BackupSection(folder=folder)})
+    left = [folder / ".2026.W40-ab_cd1x2", folder / ".2026.W41-zyxw8765"]
+    stays = folder / ".somebody-elses"
+    copied = made.home / ".restore-abcdefgh"
+    for place in (*left, stays, copied):
+        place.mkdir(parents=True)
+        (place / DUMP).write_text("words")
+    async with open_database(settings) as database:
+        assert (await back_up_week(database, settings, "2026.W41"))["check"] == "passed"
+    assert {path.name for path in folder.iterdir()} == {"2026.W41", stays.name}
+    assert not copied.exists()
+
+
 def cut_the_dump(folder: Path) -> None:
     os.truncate(folder / DUMP, (folder / DUMP).stat().st_size // 2)
 

@@ -54,6 +54,7 @@ from medlive.service.curation.editing import (
 from medlive.service.curation.inspect import inspect_thread
 from medlive.service.curation.review import decide_case, drop_element
 from medlive.service.release.withdraw import reinstate, withdraw
+from medlive.service.schedule import scheduler
 from medlive.service.wiring import Pipeline
 from medlive.snapshot.errata import WithdrawalKind
 from tests.integration.test_curating_twice import Indexed
@@ -398,6 +399,24 @@ async def test_ready_cases_are_scanned_again_when_the_look_for_identifiers_chang
         assert all("dry cough" not in c.criterion for c in case.rubric.criteria)
     assert await status_of(database, held) == "ready"
     assert (await rescan_cases(new))["cases"] == 0
+
+
+async def test_the_weekly_queueing_reads_ready_cases_again_too(
+    database: Database, settings: Settings, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance that a scheduler and workers run never calls `medlive curate`."""
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    finds = {"found": [{"text_id": "narrative", "words": "dry cough", "kind": "name"}]}
+    new = pipeline(database, "m-2", reader__identifiers=finds)
+
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[Pipeline]:
+        yield new
+
+    monkeypatch.setattr(scheduler, "open_pipeline", opened)
+    counts = await scheduler.WORK["queue"](database, settings, "2026.W47")
+    assert (counts["read_again_cases"], counts["read_again_redacted"]) == (1, 1)
+    assert "dry cough" not in str((await load_edit(database, held)).narrative)
 
 
 async def test_a_scan_keeps_what_a_person_edits_meanwhile(

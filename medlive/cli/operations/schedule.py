@@ -139,6 +139,7 @@ def worker(
         grace: Seconds that jobs may take when stopped; then they are given back.
     """
     from medlive.db.jobs import Queue
+    from medlive.service.wiring import new_budget
     from medlive.service.work.worker import run_worker
 
     settings = read_settings()
@@ -165,6 +166,7 @@ def worker(
                     tick=tick,
                     ready=ready,
                     health=health,
+                    budget=new_budget(settings),
                 )
                 return await outlast(settings, work, stop, health)
 

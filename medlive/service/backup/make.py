@@ -181,6 +181,7 @@ async def back_up_week(
         )
     key, out = secret_key(settings).public, folder / week
     counts: dict[str, Any] = {}
+    await asyncio.to_thread(_remove_drafts, folder)
     if not await asyncio.to_thread(os.path.lexists, out):
         about = await make_backup(settings, out)
         counts["rows"] = sum(about["rows"].values())
@@ -208,6 +209,14 @@ async def back_up_week(
     for old in surplus:
         await asyncio.to_thread(shutil.rmtree, old)
     return counts | {"removed": len(surplus)}
+
+
+def _remove_drafts(folder: Path) -> None:
+    """Remove what a kill or a power cut left of weekly backups: patients' words, and much of the disk."""
+    for draft in folder.glob(".*-*"):
+        week, _, _ = draft.name[1:].rpartition("-")
+        if VERSION.fullmatch(week) and draft.is_dir() and not draft.is_symlink():
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:

@@ -66,6 +66,8 @@ from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
 from medlive.snapshot.identity import folder_name
 
+_PRIVATE = ".restore-"
+
 
 def check_backup(
     folder: Path, keys: Sequence[PublicKey] | None
@@ -124,7 +126,7 @@ async def private_dump(
     """
     with writing(settings.home):
         settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
+    with tempfile.TemporaryDirectory(prefix=_PRIVATE, dir=settings.home) as private:
         place = Path(private)
         await asyncio.to_thread(_copy, folder, DUMP, place, DUMP, digest)
         yield str(place / DUMP)
@@ -284,6 +286,8 @@ async def try_backup(
             raise TrialImpossible(
                 "another backup is being tried", hint="wait for its end"
             )
+        for dump in settings.home.glob(f"{_PRIVATE}*"):  # that a kill left behind
+            await asyncio.to_thread(shutil.rmtree, dump, ignore_errors=True)
         async with database.begin() as session:
             if not await may_create_databases(session):
                 user = database.engine.url.username or "the database's user"

@@ -9,6 +9,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -140,9 +141,10 @@ async def apply_retention(
     known = await database.ask(archives.list_archives)
     stray, now_s = [], time.time()
     for path in existing - {archive.path for archive in known}:
-        # A harvest writes a file's beginning before its row, so a young file may get one.
-        if _stem(path) and now_s - (folder / path).stat().st_mtime > STRAY_AFTER_S:
-            stray.append(path)
+        with suppress(FileNotFoundError):  # Removed by a harvest or a takedown
+            # A harvest writes a file's beginning before its row, so a young file may get one.
+            if _stem(path) and now_s - (folder / path).stat().st_mtime > STRAY_AFTER_S:
+                stray.append(path)
     counts["strays"] += len(stray)
     if not dry_run:
         await asyncio.to_thread(_remove, folder, stray)

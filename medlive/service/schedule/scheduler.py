@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -35,15 +36,21 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.people import Act
 from medlive.errors import (
     CheckFailed,
+    CircuitOpen,
     DatabaseUnavailable,
     EvidenceUnavailable,
     MedliveError,
     describe,
 )
 from medlive.integrity.signing import load_signing_key
+from medlive.llm.budget import BudgetSpent
 from medlive.logs import bound
 from medlive.service.backup.make import back_up_week
-from medlive.service.curation.curate import curate_queued, fill_queue
+from medlive.service.curation.curate import (
+    curate_queued,
+    fill_queue,
+    rescan_cases,
+)
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
@@ -331,7 +338,10 @@ async def _harvest(
 
 
 async def _queue(database: Database, settings: Settings, week: str) -> Counts:
-    """Filter new threads, queue them with earlier failures and parked threads, and curate unless workers do."""
+    """Filter new threads, queue them with earlier failures and parked threads, and curate unless workers do.
+
+    Ready cases that were edited, or that the present reader has not read, are read for identifiers.
+    """
     chain, attempts = build_filters(settings), settings.curation.max_attempts
     async with (
         open_pipeline(settings, database) as pipeline,
@@ -345,9 +355,16 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
         async with database.begin() as session:
             jobs = await count_open(session, Queue.CURATE)
             workers = await count_servers(session, Queue.CURATE)
-        if not jobs or workers:
-            return counts | {"left_to_workers": jobs}
-        curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
+        curated = None
+        if jobs and not workers:
+            curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
+        with suppress(BudgetSpent, CircuitOpen):  # Then the next queueing reads them
+            await pipeline.check_ready()
+            for what, cases in (await rescan_cases(pipeline)).items():
+                if cases:
+                    counts[f"read_again_{what}"] = cases
+    if curated is None:
+        return counts | {"left_to_workers": jobs}
     counts |= {key: value for key, value in curated.as_json().items() if value}
     if pipeline.budget.stopped is not None:
         counts["stopped"] = pipeline.budget.stopped

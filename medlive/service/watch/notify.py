@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import smtplib
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -26,7 +27,8 @@ from medlive.guard.trust import tls_context
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0
-_AT_ONCE = 20
+_SLOW_S = 5.0
+_AT_ONCE = 20  # Messages for each place
 _WAITS = tuple(timedelta(minutes=n) for n in (1, 5, 30, 60, 240, 720))
 """How long a message waits after each attempt that failed; the last is repeated."""
 
@@ -58,11 +60,16 @@ async def write_message(
 
 
 async def deliver(database: Database, section: NotifySection) -> int:
-    """Send what is due; how many messages were delivered. A place that cannot be reached is tried again later."""
+    """Send what is due; how many messages were delivered. A place that cannot be reached is tried again later.
+
+    One that is slow is sent no more this time: whoever sends has other things to do every minute.
+    """
     messages = await database.ask(watch.due_messages, _AT_ONCE)
-    delivered = 0
+    delivered, slow = 0, set[str]()
     for message in messages:
-        problem = None
+        if message.place in slow:
+            continue
+        problem, began = None, time.monotonic()
         if message.place in places(section):
             try:
                 await send(section, message.place, message.message)
@@ -70,6 +77,8 @@ async def deliver(database: Database, section: NotifySection) -> int:
             except ServiceUnavailable as error:
                 _log.warning("%s", error.message)
                 problem = error.message
+        if time.monotonic() - began > _SLOW_S:
+            slow.add(message.place)
         async with database.begin() as session:
             if problem is None:
                 await watch.remove_message(session, message)

@@ -82,12 +82,10 @@ async def acknowledge(
     why, by = check_given_reason(why), check_person_name(by)
     facts = await read_facts(database, settings)
     problems = await checks.read_problems(database, facts)
-    async with database.begin() as session:
-        await db_watch.save_seen(session, problems)
-        seen = {problem.key for problem in problems}
-        await db_watch.end_unseen(session, seen, checks.ENDS_AFTER)
+    await database.ask(db_watch.save_seen, problems)
+    patience = checks.ENDS_AFTER
     problems = await database.ask(
-        db_watch.acknowledge, code, lasts=lasts, why=why, by=by
+        db_watch.acknowledge, code, patience=patience, lasts=lasts, why=why, by=by
     )
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
 

@@ -23,7 +23,7 @@ from procrastinate.worker import Worker
 from medlive.db.adapters import to_stored
 from medlive.db.jobs import UNCOUNT_ATTEMPT
 from medlive.db.session import Database, NameLocks, translate
-from medlive.db.waits import SAVE_FAILURE
+from medlive.db.waits import FORGET_REPLACED, SAVE_FAILURE
 from medlive.errors import DatabaseUnavailable, describe
 from medlive.logs import bound
 from medlive.service.database import RETRY_S
@@ -129,8 +129,18 @@ class Jobs(JobManager):
         return await super().fetch_job(ready, worker_id) if ready else None
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
-        """See JobManager."""
-        await self._end(job, partial(super().finish_job, job, status, delete_job))
+        """See JobManager; what has failed under the same name is done now, and forgotten."""
+        finish = partial(super().finish_job, job, status, delete_job)
+
+        async def finish_for_all() -> None:
+            if status is Status.SUCCEEDED:
+                name = job.lock or job.queueing_lock
+                await self.connector.execute_query_async(
+                    FORGET_REPLACED, job_id=job.id, name=name
+                )
+            await finish()
+
+        await self._end(job, finish_for_all)
 
     async def retry_job(
         self, job: Job, retry_at: datetime | None = None, *more: Any, **named: Any

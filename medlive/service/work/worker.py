@@ -29,6 +29,7 @@ from medlive.errors import (
     EvidenceUnavailable,
     MedliveError,
 )
+from medlive.llm.budget import Budget
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
@@ -38,6 +39,7 @@ from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import (
     Pipeline,
     check_local_evidence,
+    new_budget,
     open_pipeline,
 )
 from medlive.service.work.jobs import (
@@ -70,6 +72,7 @@ async def run_worker(
     ready: Callable[[], None] = lambda: None,
     tick: Callable[[int], None] = lambda _: None,
     health: Liveness | None = None,
+    budget: Budget | None = None,
 ) -> CurationCounts:
     """Do the jobs of the queues until `stop` is set, finish those begun, and return the counts of curation.
 
@@ -84,11 +87,13 @@ async def run_worker(
         ready: Called when the worker has started.
         tick: Called with the number of threads decided so far.
         health: Gets what says why the worker waits.
+        budget: Of the worker's life, where that goes on after a lost database; None: of this call.
 
     Raises:
         DatabaseUnavailable: also when the database is lost later.
     """
     total, readiness, health = CurationCounts(), Readiness(), health or Liveness()
+    budget = budget or new_budget(settings)
     while not stop.is_set():
         works: dict[str, Work] = {}
         inputs: dict[str, Any] = {"queues": [queue.value for queue in queues]}
@@ -99,7 +104,7 @@ async def run_worker(
             if Queue.CURATE in queues:
                 try:
                     pipeline = await stack.enter_async_context(
-                        open_pipeline(settings, database)
+                        open_pipeline(settings, database, budget=budget)
                     )
                 except (EvidenceUnavailable, ConfigError) as error:
                     readiness.pause(Queue.CURATE, error, NEVER)
