@@ -19,10 +19,13 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
+from medlive.evaluation.scoring.refusals import unpublishable_reasons
+from medlive.integrity.log import some
 from medlive.statistics.bootstrap import (
     Draws,
     Estimate,
     Floats,
+    mean_estimate,
     weight_chunks,
     with_interval,
 )
@@ -103,7 +106,7 @@ def compare_judges(
     names = list(dict.fromkeys(chain.from_iterable(models.values())))
     criteria: list[GroupAgreement] = []
     cases: list[Row] = []
-    notes: list[str] = []
+    notes = _unpublishable(models)
     for first, second in combinations(names, 2):
         pairs = []
         for model, by_judge in models.items():
@@ -145,6 +148,19 @@ def compare_judges(
     )
 
 
+def _unpublishable(models: Gradings) -> list[str]:
+    """Why figures of these gradings must not be published, where `eval score` would refuse them."""
+    reasons: dict[str, dict[str, None]] = {}
+    for model, by_judge in models.items():
+        for run in by_judge.values():
+            for why in unpublishable_reasons(run):
+                reasons.setdefault(why, {})[model] = None
+    notes = []
+    for why, labels in reasons.items():
+        notes.append(f"{some(list(labels))}: not publishable: {why}")
+    return notes
+
+
 def _ranks(
     models: Gradings,
     judges: Sequence[str],
@@ -158,7 +174,7 @@ def _ranks(
     values, clusters = _common_scores(models, judges)
     for judge, own in zip(judges, values, strict=True):
         for model, column in zip(models, own.T, strict=True):
-            mean = mean_of(column, clusters, **draws)
+            mean = mean_estimate(column, clusters=clusters, **draws)
             scores.append({"model": model, "judge": judge, "score": mean})
     if len(models) > 1:
         for first, second in combinations(range(len(judges)), 2):

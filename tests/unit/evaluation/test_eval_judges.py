@@ -329,3 +329,18 @@ def test_two_criteria_of_one_text_are_settled_once(tmp_path: Path) -> None:
         graded_by(name, run, mild)
     assert settle(run, ("a", "b")).new == 10
     assert settle(run, ("a", "b")).new == 0
+
+
+def test_what_must_not_be_published_is_said_of_compared_judges(tmp_path: Path) -> None:
+    run = run_of(
+        tmp_path / "run", ("mild", lambda *_: True), ("strict", lambda *_: False)
+    )
+    info = json.loads((run / "run.json").read_text("utf-8"))
+    info["cases"] |= {"publishable": False, "notes": ["a try"]}
+    (run / "run.json").write_text(json.dumps(info), "utf-8")
+    found = compare_judges([run], ("mild", "strict"), draws=50)
+    assert any("not publishable" in note for note in found.notes)
+    # Of eight cases no table of scores gives an interval.
+    for row in found.scores:
+        assert row["score"].low is None
+        assert row["score"].why.startswith("too few to say")
