@@ -358,14 +358,16 @@ def compare_ranks(
             reversed=(),
             top={},
         )
-    means = values.mean(axis=1)
+    # Rounded, so that the order of a sum does not part equal means.
+    means = values.mean(axis=1).round(12)
     flat = np.concatenate(
         [*values, np.ones((n, 1))],
         axis=1,
     )
     chunks = weight_chunks(clusters, draws, seed)
     sums = np.concatenate([weights @ flat for weights in chunks])
-    drawn = (sums[:, :-1] / sums[:, -1:]).reshape(-1, 2, len(models))
+    drawn = (sums[:, :-1] / sums[:, -1:]).round(12)
+    drawn = drawn.reshape(-1, 2, len(models))
 
     def figure(statistic: Callable[[Floats, Floats], float | None]) -> Estimate:
         value = statistic(*means)
@@ -393,7 +395,7 @@ def compare_ranks(
     changed = []
     for first, second in combinations(range(len(models)), 2):
         gaps = means[:, second] - means[:, first]
-        order = np.sign(np.round(gaps, 12))
+        order = np.sign(gaps)
         if order[0] != order[1]:
             changed.append((models[first], models[second]))
     top = {}

@@ -19,6 +19,7 @@ from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.agreement.settle import UNSETTLED, settle
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
+from medlive.evaluation.protocols.portfolio import ranks
 from medlive.evaluation.scoring.graded import load_graded
 from tests.support.runs import graded_by, made_cases, made_run
 
@@ -344,3 +345,18 @@ def test_what_must_not_be_published_is_said_of_compared_judges(tmp_path: Path) -
     for row in found.scores:
         assert row["score"].low is None
         assert row["score"].why.startswith("too few to say")
+
+
+def test_equal_means_are_equal_in_whatever_order_they_are_added_up() -> None:
+    first = [0.1, 0.2, 0.3]
+    values = np.array([[first, first[::-1], [0.9] * 3], [first, first, [0.9] * 3]])
+    values = values.transpose(0, 2, 1)
+    assert len(set(values[0].mean(axis=0).tolist())) == 3
+    found = compare_ranks(
+        ("a", "b"), ["m1", "m2", "m3"], values, np.arange(3), draws=20
+    )
+    assert found.spearman.value == found.kendall.value == 1.0
+    assert ranks({"m1": 0.1 + 0.2 + 0.3, "m2": 0.3 + 0.2 + 0.1}, ["m1", "m2"]) == [
+        1.5,
+        1.5,
+    ]
