@@ -107,3 +107,14 @@ def test_whose_harmful_answers_are_not_read_is_not_ranked_by_safe(
         [report], metric=Metric.COMPLETE, draws=DRAWS, most_unscored=0.5
     )
     assert by_complete.rankings
+
+
+def test_a_control_that_is_left_out_is_reported(room: Room) -> None:
+    assert not any("controls" in note for note in room.verify(room.files).notes)
+    rows = lines_of(room.files, READINGS)
+    slip = next(row for row in rows if row.get("control") == "slip")
+    rows.remove(slip)
+    report = room.verify(rescored(room, forged(room.files, rows)))
+    assert report.ok
+    about = "1 of 4 controls of the judges of harm are missing"
+    assert any(about in note for note in report.notes)
