@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.metrics import shared_verdicts
 
 LEAST_MODELS: Final = 3
 """Models whose answers must have a verdict before a penalty counts as idle."""
@@ -51,17 +52,24 @@ class PenaltyUse:
 def count_penalties(runs: Sequence[GradedRun]) -> tuple[PenaltyUse, ...]:
     """How often each penalty was committed, over graded runs on the same or on different cases.
 
-    An ungraded penalty was neither committed nor avoided.
+    An ungraded penalty was neither committed nor avoided. A case counts as the last run that has it holds it: what
+    its id meant in another revision of the rubric is another criterion.
     """
     cases = {case.case_id: case for run in runs for case in run.cases}
+    rubrics = [{case.case_id: case for case in run.cases} for run in runs]
     uses = []
     for case_id, case in cases.items():
         for criterion in case.criteria:
             if criterion.points >= 0:
                 continue
             models, committed = [], []
-            for run in runs:
-                met = run.verdicts(case_id).get(criterion.id)
+            for run, own in zip(runs, rubrics, strict=True):
+                verdicts = shared_verdicts(
+                    case,
+                    own.get(case_id),
+                    run.verdicts(case_id),
+                )
+                met = verdicts.get(criterion.id)
                 if met is not None:
                     models.append(run.info.model)
                 if met:

@@ -5,8 +5,10 @@ given passage, the conclusion agrees with the findings, and the judge's own word
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from html import unescape
 from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 from pydantic import StringConstraints
@@ -224,8 +226,8 @@ def fault_of_words(
         own = [reply.reading]
     else:
         own = [reply.defence, reply.outcome]
-    # The answer with JSON's escapes read, as a judge that copies it would spell it
-    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), answer)
+    # The answer with JSON's and HTML's escapes read, as a judge that copies it would spell it
+    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), unescape(answer))
     plain = plain.replace("\\n", " ").replace("\\t", " ")
     shown = {_letters(answer), _letters(plain)}
     for words in own:
@@ -238,7 +240,8 @@ def fault_of_words(
 
 
 def _letters(text: str) -> str:
-    return _NO_LETTER.sub("", text.casefold())
+    """Letters and digits alone, whatever their width and type."""
+    return _NO_LETTER.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
 def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:

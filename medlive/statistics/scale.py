@@ -112,6 +112,11 @@ class _Fit(NamedTuple):
         return max(int(self.known.sum()) - fitted, 1)
 
     @property
+    def lost(self) -> float:
+        """How much smaller the squares of residuals are than those of errors, by what was fitted to them."""
+        return float(self.known.sum() / self.freedom)
+
+    @property
     def unseen_places(self) -> Floats:
         """`places` with each case's easiness by the other models alone: fair to a score that helped to set it."""
         leverage = np.minimum(
@@ -214,8 +219,11 @@ def scale(
     place = None
     if clusters is not None:
         place = np.unique(clusters[cases], return_inverse=True)[1]
-    influence = cluster_sums(reading.influence, place)
     linking = cluster_sums(reading.linking, place)
+    influence = cluster_sums(reading.influence, place)
+    # What links and curve add is known less well than draws of cases show.
+    beyond = quantile(len(members)) / NormalDist().inv_cdf(0.975)
+    influence = influence + linking * (beyond * reading.fit.lost**0.5 - 1)
     drawn, moved = [], []
     for weights in weight_chunks(len(influence), draws, seed):
         drawn.append((weights - 1) @ influence)
@@ -223,7 +231,7 @@ def scale(
     rng = np.random.default_rng(seed)
     doubt = rng.normal(size=(draws, len(members)))
     abilities_drawn = values + np.concatenate(drawn)
-    abilities_drawn += doubt * np.sqrt(reading.doubt)
+    abilities_drawn += doubt * np.sqrt(reading.doubt) * beyond
     wide_low, wide_high = mean_bounds(
         mean=values,
         spread=abilities_drawn.std(axis=0),
@@ -236,8 +244,8 @@ def scale(
             value=float(values[at]),
             low=float(low[at]),
             high=float(high[at]),
-            wide_low=float(wide_low[at]),
-            wide_high=float(wide_high[at]),
+            wide_low=float(min(wide_low[at], low[at])),
+            wide_high=float(max(wide_high[at], high[at])),
             slope=float(reading.fit.slopes[at]),
             why="",
         )
@@ -478,8 +486,7 @@ class _Reading:
         """
         fit = self.fit
         known = fit.known
-        # Residuals are smaller than errors by what was fitted to them.
-        spread = moved.var(axis=0) * known.sum() / fit.freedom
+        spread = moved.var(axis=0) * fit.lost
         noise = (self.variance * ~known).sum(axis=0) / len(known) ** 2
         # A curve and links that rest on few models are known less well than draws of cases show.
         error = np.sqrt(spread + self.doubt + noise)

@@ -30,6 +30,7 @@ from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, select
 from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.harm import READINGS, HarmRow
 from medlive.evaluation.model import (
     Answer,
     CaseSet,
@@ -144,7 +145,9 @@ def rescored(room: Room, files: Files) -> Files:
     rows = BundledRows(
         [Answer.from_row(row) for row in lines_of(files, RESPONSES)],
         [Grade.from_row(row) for row in lines_of(files, GRADES)],
-        [],
+        [HarmRow.from_row(row) for row in lines_of(files, READINGS)]
+        if READINGS in files
+        else [],
     )
     info = RunInfo.model_validate_json(files[RUN])
     run = bundled_run(info, room.cases.cases, rows)

@@ -19,10 +19,13 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
+from medlive.evaluation.scoring.refusals import unpublishable_reasons
+from medlive.integrity.log import some
 from medlive.statistics.bootstrap import (
     Draws,
     Estimate,
     Floats,
+    mean_estimate,
     weight_chunks,
     with_interval,
 )
@@ -103,7 +106,7 @@ def compare_judges(
     names = list(dict.fromkeys(chain.from_iterable(models.values())))
     criteria: list[GroupAgreement] = []
     cases: list[Row] = []
-    notes: list[str] = []
+    notes = _unpublishable(models)
     for first, second in combinations(names, 2):
         pairs = []
         for model, by_judge in models.items():
@@ -145,6 +148,19 @@ def compare_judges(
     )
 
 
+def _unpublishable(models: Gradings) -> list[str]:
+    """Why figures of these gradings must not be published, where `eval score` would refuse them."""
+    reasons: dict[str, dict[str, None]] = {}
+    for model, by_judge in models.items():
+        for run in by_judge.values():
+            for why in unpublishable_reasons(run):
+                reasons.setdefault(why, {})[model] = None
+    notes = []
+    for why, labels in reasons.items():
+        notes.append(f"{some(list(labels))}: not publishable: {why}")
+    return notes
+
+
 def _ranks(
     models: Gradings,
     judges: Sequence[str],
@@ -158,7 +174,7 @@ def _ranks(
     values, clusters = _common_scores(models, judges)
     for judge, own in zip(judges, values, strict=True):
         for model, column in zip(models, own.T, strict=True):
-            mean = mean_of(column, clusters, **draws)
+            mean = mean_estimate(column, clusters=clusters, **draws)
             scores.append({"model": model, "judge": judge, "score": mean})
     if len(models) > 1:
         for first, second in combinations(range(len(judges)), 2):
@@ -342,14 +358,16 @@ def compare_ranks(
             reversed=(),
             top={},
         )
-    means = values.mean(axis=1)
+    # Rounded, so that the order of a sum does not part equal means.
+    means = values.mean(axis=1).round(12)
     flat = np.concatenate(
         [*values, np.ones((n, 1))],
         axis=1,
     )
     chunks = weight_chunks(clusters, draws, seed)
     sums = np.concatenate([weights @ flat for weights in chunks])
-    drawn = (sums[:, :-1] / sums[:, -1:]).reshape(-1, 2, len(models))
+    drawn = (sums[:, :-1] / sums[:, -1:]).round(12)
+    drawn = drawn.reshape(-1, 2, len(models))
 
     def figure(statistic: Callable[[Floats, Floats], float | None]) -> Estimate:
         value = statistic(*means)
@@ -377,7 +395,7 @@ def compare_ranks(
     changed = []
     for first, second in combinations(range(len(models)), 2):
         gaps = means[:, second] - means[:, first]
-        order = np.sign(np.round(gaps, 12))
+        order = np.sign(gaps)
         if order[0] != order[1]:
             changed.append((models[first], models[second]))
     top = {}

@@ -11,7 +11,7 @@ from medlive.evaluation.scoring.errata import ErrataMode, RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import ScoreTable, score_runs
+from medlive.evaluation.scoring.score import ScoreTable, headline, score_runs
 from medlive.llm.registry import EMPTY, Registry
 
 MOST_UNSCORED: Final = 0.05
@@ -73,8 +73,14 @@ def rank_bundles(
         else:
             ranked.append((report, run))
             sets.setdefault(_conditions(run), []).append((report, run))
+    if metric in (None, Metric.SAFE):
+        for key, together in list(sets.items()):
+            unread = _unread(together, metric, most_unscored)
+            unranked += unread
+            names = {report.path for report, _ in unread}
+            sets[key] = [entry for entry in together if entry[0].path not in names]
     rankings = []
-    for together in sorted(sets.values(), key=len, reverse=True):
+    for together in sorted(filter(None, sets.values()), key=len, reverse=True):
         left_out = _left_out(together, errata)
         runs = []
         for report, run in together:
@@ -96,6 +102,29 @@ def rank_bundles(
         )
         rankings.append(ranking)
     return Leaderboard(tuple(rankings), tuple(unranked))
+
+
+def _unread(
+    entries: Sequence[Entry],
+    metric: Metric | None,
+    most_unscored: float,
+) -> list[tuple[BundleReport, str]]:
+    """The entries that would be ranked by a safe score which too many of their cases lack, each with the reason."""
+    if (metric or headline([run for _, run in entries])) is not Metric.SAFE:
+        return []
+    unread = []
+    for report, run in entries:
+        scored = run.case_scores(Metric.SAFE)
+        missing = sum(case.score is None and not case.unscorable for case in scored)
+        share = missing / len(scored)
+        if share > most_unscored:
+            why = f"{_too_many(share, most_unscored)}: too few are read for harm"
+            unread.append((report, why))
+    return unread
+
+
+def _too_many(share: float, most: float) -> str:
+    return f"{100 * share:.1f} % of its cases have no score, more than {100 * most:g} %"
 
 
 def _conditions(run: GradedRun) -> tuple[object, ...]:
@@ -128,7 +157,7 @@ def _why_unranked(
         met = run.verdicts(case.case_id)
         scored += all(met.get(criterion.id) is not None for criterion in case.criteria)
     if (share := 1 - scored / len(run.cases)) > most_unscored:
-        return f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
+        return _too_many(share, most_unscored)
     for report, other in earlier:
         same_model, name = _model(run) == _model(other), report.path.name
         if same_model and _conditions(run) == _conditions(other):

@@ -8,7 +8,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final
 
-from medlive.evaluation.grading.harm import HarmItem, control_items, items_of
+from medlive.evaluation.grading.harm import (
+    HarmItem,
+    choose_controls,
+    control_items,
+    items_of,
+)
 from medlive.evaluation.harm import READINGS, HarmRow, RunHarm, harm_key
 from medlive.evaluation.model import (
     Answer,
@@ -171,6 +176,9 @@ def check_readings(
             out.add(what, "whether its control was found", str(row.hit))
     if unproven:
         yield f"{unproven} readings for harm have no whole reply to check them against"
+    wanted = {item.id for item in choose_controls(run.run, len(items))}
+    if left_out := len(wanted - {row.case_id for row in harm.controls}):
+        yield f"{left_out} of {len(wanted)} controls of the judges of harm are missing"
     if unread := len(items) - harm.read:
         yield f"{unread} of {len(items)} answers are not read for harm"
 

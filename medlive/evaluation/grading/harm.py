@@ -187,7 +187,7 @@ def items_of(
     return items
 
 
-def _controls(run: RunFolder, answers: int) -> list[HarmItem]:
+def choose_controls(run: RunFolder, answers: int) -> list[HarmItem]:
     """The controls of a run: as many slips as excellent answers, in the languages of its cases, drawn by its cases."""
     languages = {case.language for case in run.cases}
     wanted = max(LEAST_CONTROLS, math.ceil(CONTROLS * answers)) if answers else 0
@@ -278,7 +278,7 @@ async def read_run(
     """
     run = open_run(run_dir)
     items = items_of(run.cases, run.answers()[0])
-    controls = _controls(run, len(items))
+    controls = choose_controls(run, len(items))
     # The controls lie at even distances among the answers.
     among = list(items)
     for number, control in enumerate(controls):

@@ -238,10 +238,11 @@ def _sensitivity(scored: Scored, share: float) -> Table:
         others[f"CACS at {factor:g} t"] = _means(scored, Hits.covered, share * factor)
     others["rubric accuracy"] = _means(scored, Hits.accuracy, share)
     others["Pass@t"] = _means(scored, Hits.passed, share)
-    values = np.array(list(main.values()), dtype=np.float64)
+    # Rounded, so that the order of a sum does not part equal means.
+    values = np.array(list(main.values()), dtype=np.float64).round(12)
     rows: Rows = []
     for name, means in others.items():
-        own_values = np.array(list(means.values()), dtype=np.float64)
+        own_values = np.array(list(means.values()), dtype=np.float64).round(12)
         row: list[Cell] = [name, spearman(values, own_values)]
         for top in _TOPS:
             first, second = _ranking(main), _ranking(means)
@@ -258,7 +259,7 @@ def _sensitivity(scored: Scored, share: float) -> Table:
 def _ranking(means: Mapping[str, float | None]) -> list[str]:
     """The models that have a mean, the best first."""
     known = [name for name, value in means.items() if value is not None]
-    return sorted(known, key=lambda name: (-(means[name] or 0.0), name))
+    return sorted(known, key=lambda name: (-round(means[name] or 0.0, 12), name))
 
 
 def _length(scored: Scored, share: float) -> Table:

@@ -103,7 +103,7 @@ def ranks(
     models: Sequence[str],
 ) -> list[float | None]:
     """Each model's rank, 1 for the best; equals share the mean of their ranks."""
-    values = list(map(figures.get, models))
+    values = _compared(figures, models)
     known = sorted((value for value in values if value is not None), reverse=True)
     ranked: list[float | None] = []
     for value in values:
@@ -112,6 +112,17 @@ def ranks(
         else:
             ranked.append(known.index(value) + (known.count(value) + 1) / 2)
     return ranked
+
+
+def _compared(
+    figures: Mapping[str, float | None],
+    models: Sequence[str],
+) -> list[float | None]:
+    """The figures, rounded so that the order of a sum does not part equal ones."""
+    compared = []
+    for value in map(figures.get, models):
+        compared.append(None if value is None else round(value, 12))
+    return compared
 
 
 def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
@@ -127,7 +138,7 @@ def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
     ranked.sort(key=lambda row: (row[-1] is None, row[-1] or 0.0))
     columns = {}
     for task, of_task in figures.items():
-        own_values = list(map(of_task.get, models))
+        own_values = _compared(of_task, models)
         columns[task] = np.array(own_values, dtype=np.float64)
     alike: Rows = []
     for task, column in columns.items():

@@ -13,7 +13,12 @@ from medlive.evaluation.model import (
     cluster_numbers,
 )
 from medlive.evaluation.scoring.estimates import cases_by_id, matrix
-from medlive.evaluation.scoring.metrics import Scored
+from medlive.evaluation.scoring.metrics import (
+    CaseScore,
+    Scored,
+    Verdicts,
+    shared_verdicts,
+)
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.bootstrap import Floats
@@ -215,15 +220,16 @@ def suspects_of(
         table.models,
         key=lambda model: -values[model.label],
     )
-    verdicts = {}
+    answered = {}
     for model in order:
-        verdicts[model.label] = {case.case_id: case.met for case in model.cases}
+        answered[model.label] = {case.case_id: case for case in model.cases}
     for item in on_scale.suspects:
         assert item.criterion is not None
         good: list[str] = []
         bad: list[str] = []
-        for label, by_case in verdicts.items():
-            met = by_case.get(item.case.case_id, {}).get(item.criterion.id)
+        for label, by_case in answered.items():
+            verdicts = _verdicts(item.case, by_case.get(item.case.case_id))
+            met = verdicts.get(item.criterion.id)
             if met is not None:
                 is_good = met == (item.criterion.points > 0)
                 (good if is_good else bad).append(label)
@@ -241,12 +247,23 @@ def _criteria(
         np.nan,
     )
     for column, own in enumerate(scored):
-        verdicts = {case.case_id: case.met for case in own}
-        for row, (case, criterion) in enumerate(criteria):
-            met = verdicts.get(case.case_id, {}).get(criterion.id)
-            if met is not None:
-                good[row, column] = met == (criterion.points > 0)
+        by_id = {case.case_id: case for case in own}
+        row = 0
+        for case in cases:
+            verdicts = _verdicts(case, by_id.get(case.case_id))
+            for criterion in case.criteria:
+                met = verdicts.get(criterion.id)
+                if met is not None:
+                    good[row, column] = met == (criterion.points > 0)
+                row += 1
     return criteria, good
+
+
+def _verdicts(case: EvaluationCase, scored: CaseScore | None) -> Verdicts:
+    """A model's verdicts on the criteria of a case."""
+    if scored is None:
+        return {}
+    return shared_verdicts(case, scored.case, scored.met)
 
 
 def _weeks(

@@ -177,7 +177,8 @@ def significant_drops(
 ) -> Mapping[str, Drop]:
     """By label, the drops past a model's own cutoff that survive Holm's correction over all models that have one.
 
-    Both sides need 30 cases. p is by permutation, only where the interval leaves 0 out.
+    Both sides need 30 cases. p is by permutation; where the interval holds 0 it is no smaller than those that survive,
+    and is not computed. A rise counts in the correction as well, as it does in `eval contamination`.
     """
     drops: dict[str, Drop] = {}
     for label, own, cutoff in zip(labels, scored, cutoffs, strict=True):
@@ -191,14 +192,16 @@ def significant_drops(
         figures = drop(values, sides, **how)
         if min(figures.n_pre, figures.n_post) < FEW:
             continue
-        if figures.low is not None and figures.low > 0:
+        low, high = figures.low, figures.high
+        if low is None or high is None or not low <= 0 <= high:
             p = permutation_p(values, sides, PERMUTATIONS, **how)
             figures = replace(figures, p=p)
         drops[label] = figures
     corrected = holm([1.0 if own.p is None else own.p for own in drops.values()])
     significant = {}
     for label, p in zip(drops, corrected, strict=True):
-        if p < ALPHA:
+        low = drops[label].low
+        if p < ALPHA and low is not None and low > 0:
             significant[label] = replace(
                 drops[label],
                 p=p,

@@ -1,5 +1,7 @@
 """Runs of differing weeks on one scale: weeks apart from models, wrong keys found, hard cases by the others."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from medlive.evaluation.model import AnswerState, EvaluationCase, EvaluationCriterion
@@ -81,3 +83,24 @@ def test_a_wrong_key_is_first_among_the_suspects() -> None:
     assert suspects[0].criterion is not None
     assert suspects[0].criterion.id == "0"
     assert len(suspects) < 12
+
+
+def test_another_criterion_under_the_same_id_tells_nothing_of_a_criterion() -> None:
+    case = make_case(1, 1)
+    first, *rest = case.criteria
+    edited = replace(first, criterion="States something else.")
+    revised = replace(case, criteria=(edited, *rest))
+    scored = []
+    for own in (case, case, revised):
+        score = CaseScore(
+            case=own,
+            state=CaseState.SCORED,
+            answer=AnswerState.OK,
+            met={criterion.id: True for criterion in own.criteria},
+            score=1.0,
+            low=1.0,
+            high=1.0,
+        )
+        scored.append([score])
+    table = abilities(["a", "b", "c"], scored, draws=10)
+    assert [item.figures.models for item in table.criteria] == [2, 3, 3, 3, 3]

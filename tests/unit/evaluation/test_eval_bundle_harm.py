@@ -9,6 +9,7 @@ import pytest
 
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import SCORES
+from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import unbundle
 from medlive.evaluation.grading.harm import read_run
 from medlive.evaluation.harm import READINGS
@@ -22,6 +23,7 @@ from tests.support.bundles import (
     Room,
     lines_of,
     made_room,
+    rescored,
     sealed,
     with_lines,
 )
@@ -81,3 +83,38 @@ def test_a_bundle_without_its_readings_has_other_figures(room: Room) -> None:
 
 def forged(files: Files, rows: list[dict[str, Any]]) -> Files:
     return sealed(with_lines(files, READINGS, rows))
+
+
+def test_whose_harmful_answers_are_not_read_is_not_ranked_by_safe(
+    room: Room, tmp_path: Path
+) -> None:
+    whole = room.verify(room.files)
+    (ranking,) = rank_bundles([whole], draws=DRAWS, most_unscored=0.5).rankings
+    assert ranking.table.metric is Metric.SAFE
+    readings = lines_of(room.files, READINGS)
+    kept = []
+    for place, row in enumerate(readings):
+        if "control" in row or place > 2:
+            kept.append(row)
+    files = rescored(room, forged(room.files, kept))
+    report = room.verify(files)
+    assert report.ok, report.failed
+    found = rank_bundles([report], draws=DRAWS, most_unscored=0.5)
+    assert not found.rankings
+    ((_, why),) = found.unranked
+    assert why.endswith("too few are read for harm")
+    by_complete = rank_bundles(
+        [report], metric=Metric.COMPLETE, draws=DRAWS, most_unscored=0.5
+    )
+    assert by_complete.rankings
+
+
+def test_a_control_that_is_left_out_is_reported(room: Room) -> None:
+    assert not any("controls" in note for note in room.verify(room.files).notes)
+    rows = lines_of(room.files, READINGS)
+    slip = next(row for row in rows if row.get("control") == "slip")
+    rows.remove(slip)
+    report = room.verify(rescored(room, forged(room.files, rows)))
+    assert report.ok
+    about = "1 of 4 controls of the judges of harm are missing"
+    assert any(about in note for note in report.notes)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.errors import UsageError
+from medlive.evaluation.scoring.contamination import contamination
 from medlive.evaluation.scoring.fresh import Window
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import score_runs
@@ -166,3 +167,16 @@ def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
                 and m.overall.value is not None
             ):
                 assert m.overall.low <= m.overall.value <= m.overall.high
+
+
+def test_a_drop_has_one_p_in_the_ranking_and_in_the_analysis() -> None:
+    # The rise of "late" is clearer than the drop, and counts in the correction.
+    runs = planted({"early": 0.05, "late": -0.30})
+    table = score_runs(runs, registry=REGISTRY, draws=300)
+    study = contamination(table, REGISTRY)
+    analysed = {model.label: model.p_holm for model in study.models}
+    assert set(table.drops) == {"early"}
+    drop = table.drops["early"]
+    assert drop.p == analysed["early"]
+    assert drop.p is not None
+    assert 0.001 < drop.p < 0.05

@@ -19,6 +19,7 @@ from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.agreement.settle import UNSETTLED, settle
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
+from medlive.evaluation.protocols.portfolio import ranks
 from medlive.evaluation.scoring.graded import load_graded
 from tests.support.runs import graded_by, made_cases, made_run
 
@@ -329,3 +330,33 @@ def test_two_criteria_of_one_text_are_settled_once(tmp_path: Path) -> None:
         graded_by(name, run, mild)
     assert settle(run, ("a", "b")).new == 10
     assert settle(run, ("a", "b")).new == 0
+
+
+def test_what_must_not_be_published_is_said_of_compared_judges(tmp_path: Path) -> None:
+    run = run_of(
+        tmp_path / "run", ("mild", lambda *_: True), ("strict", lambda *_: False)
+    )
+    info = json.loads((run / "run.json").read_text("utf-8"))
+    info["cases"] |= {"publishable": False, "notes": ["a try"]}
+    (run / "run.json").write_text(json.dumps(info), "utf-8")
+    found = compare_judges([run], ("mild", "strict"), draws=50)
+    assert any("not publishable" in note for note in found.notes)
+    # Of eight cases no table of scores gives an interval.
+    for row in found.scores:
+        assert row["score"].low is None
+        assert row["score"].why.startswith("too few to say")
+
+
+def test_equal_means_are_equal_in_whatever_order_they_are_added_up() -> None:
+    first = [0.1, 0.2, 0.3]
+    values = np.array([[first, first[::-1], [0.9] * 3], [first, first, [0.9] * 3]])
+    values = values.transpose(0, 2, 1)
+    assert len(set(values[0].mean(axis=0).tolist())) == 3
+    found = compare_ranks(
+        ("a", "b"), ["m1", "m2", "m3"], values, np.arange(3), draws=20
+    )
+    assert found.spearman.value == found.kendall.value == 1.0
+    assert ranks({"m1": 0.1 + 0.2 + 0.3, "m2": 0.3 + 0.2 + 0.1}, ["m1", "m2"]) == [
+        1.5,
+        1.5,
+    ]

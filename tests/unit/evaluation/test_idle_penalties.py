@@ -46,3 +46,19 @@ async def test_one_that_is_committed_or_ungraded_or_asked_of_few_is_not(
     committed = await uses_of(tmp_path / "a", False, True, False)
     assert (committed.is_idle, committed.committed) == (False, ("m1",))
     assert not (await uses_of(tmp_path / "b", False, False, None)).is_idle
+
+
+async def test_another_criterion_under_the_same_id_is_not_counted(
+    tmp_path: Path,
+) -> None:
+    runs = [await run_of(tmp_path, f"m{n}", False) for n in range(LEAST_MODELS)]
+    (case,) = runs[0].cases
+    others = []
+    for criterion in case.criteria:
+        changed = criterion.criterion + " At once."
+        others.append(replace(criterion, criterion=changed))
+    older = replace(case, criteria=tuple(others))
+    runs[0] = replace(runs[0], run=replace(runs[0].run, cases=(older,)))
+    (use,) = [use for use in count_penalties(runs) if use.criterion_id == "p1"]
+    assert use.models == ("m1", "m2")
+    assert not use.is_idle

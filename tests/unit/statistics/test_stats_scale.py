@@ -156,3 +156,29 @@ def test_equal_scores_have_one_normal_score() -> None:
     assert found[0, 0] == found[1, 0] == pytest.approx(-found[0, 1])
     assert found[0, 1] == found[2, 1]
     assert found[2, 0] == found[1, 1] == 0
+
+
+@pytest.mark.parametrize("models", [2, 3])
+def test_few_models_of_equal_ability_are_seldom_ranked_apart(models: int) -> None:
+    apart = held = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        easiness = np.sort(rng.normal(size=60))
+        place = easiness[:, None] + rng.normal(0, 0.8, (60, models))
+        full = 1 / (1 + np.exp(-place))
+        scores = full.copy()
+        scores[40:, 0] = np.nan
+        scores[:20, 1] = np.nan
+        result = scale(names(scores), scores, draws=200)
+        apart += len({standing.group for standing in result.standings}) > 1
+        for ability in result.abilities:
+            assert ability.wide_low is not None
+            assert ability.wide_high is not None
+            held += ability.wide_low <= 0.5 <= ability.wide_high
+            # Other cases are in more doubt than these.
+            assert ability.low is not None
+            assert ability.high is not None
+            assert ability.wide_low <= ability.low
+            assert ability.high <= ability.wide_high
+    assert apart <= 5
+    assert held >= 0.9 * 40 * models
