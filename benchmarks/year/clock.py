@@ -59,7 +59,11 @@ def simulated(url: str, moment: datetime) -> Iterator[Clock]:
         clock = Clock(connection)
         clock.set(moment)
         # Every module calls the one now(), which looks the name up each time.
-        shifted = SimpleNamespace(now=clock.now, fromisoformat=datetime.fromisoformat)
+        shifted = SimpleNamespace(
+            now=clock.now,
+            fromisoformat=datetime.fromisoformat,
+            fromisocalendar=datetime.fromisocalendar,
+        )
         vars(program)["datetime"] = shifted
         try:
             yield clock

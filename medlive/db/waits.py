@@ -25,8 +25,8 @@ FORGET_REPLACED = """
 """
 """The failed jobs of this name that an earlier number has: this one has done their work."""
 _FORGET_FAILURES = """
-    DELETE FROM job_failures
-    WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')
+    DELETE FROM job_failures WHERE failed_at < now() - interval '1 minute'
+    AND NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')
 """
 
 
@@ -76,7 +76,7 @@ async def find_failed_jobs(session: AsyncSession, reason: str = "") -> list[int]
 
 
 async def forget_failures(session: AsyncSession) -> None:
-    """Remove the reasons of jobs that were tried again or are gone."""
+    """Remove the reasons of jobs that were tried again or are gone; one of a job that is just about to fail stays."""
     await run_sql(session, _FORGET_FAILURES)
 
 

@@ -188,16 +188,20 @@ async def test_a_budget_is_of_the_workers_life_whatever_happens_to_the_database(
         ready=lambda: started.append(None),
         budget=new_budget(settings),
     )
+
+    def has_started(times: int) -> bool:
+        return len(started) == times
+
     worker = asyncio.create_task(outlast(settings, work, stop))
     for life in (1, 2, 3):
-        await until(lambda life=life: len(started) == life)
+        await until(partial(has_started, life))
         await waits(instance, "The budget of 5 calls is spent")
         assert endpoint.asked == 5
         instance.rows(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-    await until(lambda: len(started) == 4)
+    await until(partial(has_started, 4))
     stop.set()
     await asyncio.wait_for(worker, 60)
 

@@ -142,7 +142,9 @@ def _shift_clocks(clocks: Path) -> None:
 
     # Every module calls the one now(), which looks the name up each time.
     vars(clock)["datetime"] = SimpleNamespace(
-        now=shifted, fromisoformat=datetime.fromisoformat
+        now=shifted,
+        fromisoformat=datetime.fromisoformat,
+        fromisocalendar=datetime.fromisocalendar,
     )
     for name, module in list(sys.modules.items()):
         read = getattr(module, "read_clock", None)

@@ -27,7 +27,7 @@ from medlive.db.jobs import (
     hurry,
 )
 from medlive.db.session import Database
-from medlive.db.waits import count_waiting
+from medlive.db.waits import count_waiting, forget_failures, list_failed_jobs
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.work.jobs import (
     CURATE,
@@ -541,3 +541,34 @@ async def test_what_failed_is_over_once_a_later_job_of_its_name_is_done(
         failing = False
         assert await count(app) == 0
         assert list(await app.job_manager.list_jobs_async()) == []
+
+
+async def test_why_a_job_fails_is_kept_though_another_worker_looks_just_then(
+    database: Database,
+) -> None:
+    """It is written before the job is ended: forgotten in between, its thread would count as lost and be queued."""
+
+    async def fail(**_: Any) -> None:
+        raise RuntimeError("of its own")
+
+    class Looking(Jobs):
+        async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
+            await database.ask(forget_failures)
+            await super().finish_job(job, status, delete_job)
+
+    stop = asyncio.Event()
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            await defer_revisions(app, session, [1])
+        jobs = Looking(app, database, {CURATE: fail}, Readiness())
+        serving = asyncio.create_task(
+            run_until_stopped(jobs, [Queue.CURATE], concurrency=1, stop=stop)
+        )
+        for _ in range(100):
+            if await database.ask(list_failed_jobs):
+                break
+            await asyncio.sleep(0.1)
+        stop.set()
+        await asyncio.wait_for(serving, LIMIT_S)
+    [failed] = await database.ask(list_failed_jobs)
+    assert failed.reason == "RuntimeError: of its own"

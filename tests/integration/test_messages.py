@@ -281,7 +281,7 @@ async def test_a_place_that_hangs_keeps_no_heartbeat_waiting(
         await watch.post(session, ["email"], {"text": "a"})
     section = NotifySection(
         webhook=SecretStr("https://example.org"),
-        email_to=["a@example.org"],
+        email_to=("a@example.org",),
         email_from="b@example.org",
         smtp_host="localhost",
     )

@@ -286,8 +286,8 @@ async def try_backup(
             raise TrialImpossible(
                 "another backup is being tried", hint="wait for its end"
             )
-        for dump in settings.home.glob(f"{_PRIVATE}*"):  # that a kill left behind
-            await asyncio.to_thread(shutil.rmtree, dump, ignore_errors=True)
+        for left in settings.home.glob(f"{_PRIVATE}*"):  # by a kill
+            await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)
         async with database.begin() as session:
             if not await may_create_databases(session):
                 user = database.engine.url.username or "the database's user"
