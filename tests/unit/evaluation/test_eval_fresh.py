@@ -172,12 +172,17 @@ def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
 def test_a_drop_has_one_p_in_the_ranking_and_in_the_analysis() -> None:
     # The rise of "late" is clearer than the drop, and counts in the correction.
     runs = planted({"early": 0.05, "late": -0.30})
+    # One run lacks some cases, so that all of the table's are drawn and not each run's.
+    runs[0] = replace(runs[0], run=replace(runs[0].run, cases=runs[0].cases[5:]))
     table = score_runs(runs, registry=REGISTRY, draws=300)
     study = contamination(table, REGISTRY)
     analysed = {model.label: model.p_holm for model in study.models}
     assert set(table.drops) == {"early"}
     drop = table.drops["early"]
     assert drop.p == analysed["early"]
+    (found,) = [model.drop for model in study.models if model.label == "early"]
+    assert found is not None
+    assert (drop.low, drop.high) == (found.low, found.high)
     assert drop.p is not None
     assert 0.001 < drop.p < 0.05
 
