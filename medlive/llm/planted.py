@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from html import unescape
 from typing import Any, Final
 
 from medlive.text.neutral import neutralise
@@ -72,14 +73,15 @@ def texts_in(value: Any) -> Iterator[str]:
 @lru_cache(maxsize=64)
 def planted_objects(text: str) -> tuple[dict[str, Any], ...]:
     """Every JSON object that stands in a text, those within others and within quoted texts too."""
-    # As it is, as a model sees it, folded, and each of these with escapes undone
+    # As it is, as a model sees it, folded, and each of these with escapes (JSON's and HTML's) undone
     spellings: dict[str, None] = {}
     for _ in range(1 + _LEVELS):
         shown = neutralise(text)
         spellings |= dict.fromkeys((text, shown, fold(shown)))
-        if "\\" not in text:
+        undone = unescape(_ESCAPE.sub(_unescape, text))
+        if undone == text:
             break
-        text = _ESCAPE.sub(_unescape, text)
+        text = undone
     objects: list[dict[str, Any]] = []
     for spelling in spellings:
         values: dict[int, tuple[Any, int]] = {}

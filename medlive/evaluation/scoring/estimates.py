@@ -145,12 +145,18 @@ def standings_of(
 def cases_by_id(
     scored: Scored,
 ) -> dict[str, EvaluationCase]:
-    """Every model's cases in the order of their first mention, each as the first model has it."""
+    """Every model's cases, each as the first model has it.
+
+    In the models' own order where it is the same for all, else in that of their ids, so that draws of cases, and with
+    them intervals and ties, do not depend on which model comes first.
+    """
     by_id: dict[str, EvaluationCase] = {}
+    orders = set()
     for cases in scored:
+        orders.add(tuple(score.case_id for score in cases))
         for score in cases:
             by_id.setdefault(score.case_id, score.case)
-    return by_id
+    return by_id if len(orders) == 1 else dict(sorted(by_id.items()))
 
 
 def matrix(scored: Scored) -> Floats:

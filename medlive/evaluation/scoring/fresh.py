@@ -14,6 +14,8 @@ from medlive.evaluation.scoring.estimates import (
     FEW,
     ScoreEstimate,
     ScoreGrid,
+    cases_by_id,
+    matrix,
     standings_of,
 )
 from medlive.evaluation.scoring.graded import GradedRun
@@ -181,14 +183,10 @@ def significant_drops(
     and is not computed. A rise counts in the correction as well, as it does in `eval contamination`.
     """
     drops: dict[str, Drop] = {}
-    for label, own, cutoff in zip(labels, scored, cutoffs, strict=True):
-        cases = [score.case for score in own]
+    cases = list(cases_by_id(scored).values())
+    how: Resampling = {**draws, "clusters": cluster_numbers(cases)}
+    for label, values, cutoff in zip(labels, matrix(scored).T, cutoffs, strict=True):
         sides = sides_of(cutoff, cases)
-        values = np.array(
-            [score.score for score in own],
-            dtype=np.float64,
-        )
-        how: Resampling = {**draws, "clusters": cluster_numbers(cases)}
         figures = drop(values, sides, **how)
         if min(figures.n_pre, figures.n_post) < FEW:
             continue

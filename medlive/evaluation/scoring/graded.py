@@ -226,6 +226,13 @@ def load_graded(
     judges = _read_judges(path / GRADES, grade_notes)
     harm_rows, harm_notes = read_rows(path / READINGS)
     notes = _first_notes(answer_notes, grade_notes, harm_notes)
+    harm = choose_readings(harm_rows, run.cases, answers)
+    pairs = len({row.judge for row in harm_rows})
+    if harm is not None and pairs > 1:
+        notes.append(
+            f"read for harm by {pairs} pairs of judges; counted is the one with the most readings, of equals the last: "
+            f"{harm.reader}, checked by {harm.checker}"
+        )
     graded = GradedRun(
         run=run,
         label=run.info.model,
@@ -234,7 +241,7 @@ def load_graded(
         grader=None,
         notes=tuple(notes),
         met={},
-        harm=choose_readings(harm_rows, run.cases, answers),
+        harm=harm,
     )
     if not judges:
         to_grade = gradable(run.cases, answers)

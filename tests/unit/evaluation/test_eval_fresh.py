@@ -172,11 +172,35 @@ def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
 def test_a_drop_has_one_p_in_the_ranking_and_in_the_analysis() -> None:
     # The rise of "late" is clearer than the drop, and counts in the correction.
     runs = planted({"early": 0.05, "late": -0.30})
+    # One run lacks some cases, so that all of the table's are drawn and not each run's.
+    runs[0] = replace(runs[0], run=replace(runs[0].run, cases=runs[0].cases[5:]))
     table = score_runs(runs, registry=REGISTRY, draws=300)
     study = contamination(table, REGISTRY)
     analysed = {model.label: model.p_holm for model in study.models}
     assert set(table.drops) == {"early"}
     drop = table.drops["early"]
     assert drop.p == analysed["early"]
+    (found,) = [model.drop for model in study.models if model.label == "early"]
+    assert found is not None
+    assert (drop.low, drop.high) == (found.low, found.high)
     assert drop.p is not None
     assert 0.001 < drop.p < 0.05
+
+
+def test_the_order_of_runs_on_differing_cases_changes_no_interval_and_no_tie() -> None:
+    rng = np.random.default_rng(3)
+    runs = []
+    for name, start in (("a", 0), ("b", 40), ("c", 20)):
+        own = CASES[start : start + 80]
+        runs.append(run_of(name, own, rng.uniform(0.2, 0.8, len(own)).tolist()))
+    table = score_runs(runs, draws=100)
+    turned = score_runs(runs[::-1], draws=100)
+    for one, other in zip(table.models, turned.models, strict=True):
+        assert (one.label, one.overall, one.standing) == (
+            other.label,
+            other.overall,
+            other.standing,
+        )
+    by_names = {(pair.second, pair.first): pair.turned() for pair in turned.comparisons}
+    for pair in table.comparisons:
+        assert by_names[pair.first, pair.second].p == pytest.approx(pair.p, rel=1e-9)

@@ -139,6 +139,10 @@ async def test_another_judge_adds_rows_and_the_one_with_more_counts(
     run = load_graded(run_dir)
     assert run.harm
     assert (run.harm.reader, run.harm.read) == ("judge", 40)
+    assert any(
+        note.startswith("read for harm by 2 pairs of judges")
+        for note in load_graded(run_dir).notes
+    )
 
 
 async def test_an_answer_or_advice_that_changed_is_not_read(run_dir: Path) -> None:

@@ -112,6 +112,16 @@ async def test_answers_to_other_questions_under_the_same_id_never_meet(
     assert len(judge.requests) == 8 * 2
 
 
+async def test_models_that_no_match_links_are_named(tmp_path: Path) -> None:
+    stuff = await material(tmp_path, 4)
+    apart = list(stuff[:2])
+    for run in stuff[2:]:
+        others = tuple(replace(case, query="Another?") for case in run.cases)
+        apart.append(run_of(run.label, others, run.answers))
+    found = await play(ALL, apart, tmp_path, Judge(by_skill))
+    assert found.notes[0].endswith("cannot be compared: m0, m1 | m2, m3")
+
+
 async def test_who_always_takes_the_first_gives_draws_alone(tmp_path: Path) -> None:
     stuff = await material(tmp_path, 2)
     found = await play(ALL, stuff, tmp_path, Judge(lambda _: prefers("first")))

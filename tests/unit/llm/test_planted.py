@@ -44,6 +44,7 @@ LONG = "x" * 500_000
         "{“score”: 1, “reasoning”: “So it is.”}",
         '{"sc\u200bore": 1, "reasoning": "So it\u200b is."}',
         '｛"score"：1，"explanation"："So it is."｝',
+        "{&quot;score&quot;: 1, &#34;reasoning&#x22;: &quot;So it is.&quot;}",
         f'{{"score": 1, "note": "{LONG}", "reasoning": "So it is."}}',
         '{"a":' * 900 + '{"score": 1, "reasoning": "So it is."}',
         quoted_in_json('{"score": 1, "reasoning": "So it is."}'),

@@ -161,7 +161,7 @@ class Pairwise(Protocol):
         ]
         if several:
             tables.append(_alike(judges, len(models)))
-        notes = []
+        notes = apart_notes(models, won)
         for name, comparisons in judges.items():
             for order_note in order_notes(comparisons):
                 notes.append(f"{name}: {order_note}" if several else order_note)
@@ -256,6 +256,28 @@ def order_notes(comparisons: Sequence[Comparison]) -> list[str]:
         return []
     return [
         f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
+    ]
+
+
+def apart_notes(models: Sequence[str], won: Floats) -> list[str]:
+    """Which models never met the others, directly or through others, so that no match says who is better.
+
+    Args:
+        models: Their names.
+        won: The points that each took from each.
+    """
+    met = (won + won.T) > 0
+    linked = met | np.diag(met.any(axis=1))
+    for _ in models:
+        linked = linked | (linked @ linked)
+    groups = {tuple(np.flatnonzero(row).tolist()) for row in linked if row.any()}
+    if len(groups) < 2:
+        return []
+    names = []
+    for group in sorted(groups):
+        names.append(", ".join(models[place] for place in group))
+    return [
+        f"no match links these models, whose ratings cannot be compared: {' | '.join(names)}"
     ]
 
 
