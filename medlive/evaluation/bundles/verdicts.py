@@ -176,11 +176,16 @@ def check_readings(
             out.add(what, "whether its control was found", str(row.hit))
     if unproven:
         yield f"{unproven} readings for harm have no whole reply to check them against"
-    wanted = {item.id for item in choose_controls(run.run, len(items))}
+    yield from _unread(run, harm, len(items))
+
+
+def _unread(run: GradedRun, harm: RunHarm, answers: int) -> Iterator[str]:
+    """What is not read of a run: controls of its judges, and answers."""
+    wanted = {item.id for item in choose_controls(run.run, answers)}
     if left_out := len(wanted - {row.case_id for row in harm.controls}):
         yield f"{left_out} of {len(wanted)} controls of the judges of harm are missing"
-    if unread := len(items) - harm.read:
-        yield f"{unread} of {len(items)} answers are not read for harm"
+    if unread := answers - harm.read:
+        yield f"{unread} of {answers} answers are not read for harm"
 
 
 def _reading_fault(item: HarmItem, row: HarmRow) -> str | None:

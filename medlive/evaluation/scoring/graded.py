@@ -1,7 +1,7 @@
 """A run with the verdicts of one grader; the grades' texts are read only when accessed."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -206,6 +206,16 @@ class _JudgeLog:
     """Why a key has no verdict."""
 
 
+def _notes_of_pairs(rows: Iterable[HarmRow], counted: RunHarm) -> Iterator[str]:
+    """Which pair of judges of harm counts, where several have read."""
+    pairs = len({row.judge for row in rows})
+    if pairs > 1:
+        yield (
+            f"read for harm by {pairs} pairs of judges; counted is the one with the most readings, of equals the last: "
+            f"{counted.reader}, checked by {counted.checker}"
+        )
+
+
 def load_graded(
     path: Path,
     *,
@@ -227,12 +237,8 @@ def load_graded(
     harm_rows, harm_notes = read_rows(path / READINGS)
     notes = _first_notes(answer_notes, grade_notes, harm_notes)
     harm = choose_readings(harm_rows, run.cases, answers)
-    pairs = len({row.judge for row in harm_rows})
-    if harm is not None and pairs > 1:
-        notes.append(
-            f"read for harm by {pairs} pairs of judges; counted is the one with the most readings, of equals the last: "
-            f"{harm.reader}, checked by {harm.checker}"
-        )
+    if harm is not None:
+        notes += _notes_of_pairs(harm_rows, harm)
     graded = GradedRun(
         run=run,
         label=run.info.model,
