@@ -19,6 +19,7 @@ from medlive.sources.registry import build_site
 from medlive.threads.model import Thread
 from tests.support.ledger import MemoryLedger
 
+pytestmark = pytest.mark.thorough  # the demo itself is a test of `make test`
 THREADS = load_sample_threads()
 
 
