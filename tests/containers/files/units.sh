@@ -95,6 +95,7 @@ restarted)
   soon 60 sh -c '[ "$(systemctl show --property=NRestarts --value medlive@worker)" = 1 ]'
   soon 120 is_ok 8091
   systemctl restart 'postgresql@*'
+  sleep 5  # until everybody has noticed; who is stopped while it waits ends with 3
   for port in 8080 8081 9464; do soon 120 ask "$port" readyz; done
   for port in 8090 8091 8092; do soon 120 is_ok "$port"; done
   [ "$(restarts medlive@scheduler)" = 0 ] || fail "the scheduler was restarted with PostgreSQL"
