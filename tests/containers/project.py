@@ -207,7 +207,7 @@ def _configure(config: Path) -> None:
     _set(config / "medlive.toml", '# folder = "/backups" ', 'folder = "/data/backups" ')
     _set(
         config / "medlive.toml",
-        'base_url = "http://127.0.0.1:8080"',
+        '# base_url = "https://medlive.example"',
         'base_url = "https://rooms.medlive.example"',
     )
     _set(config / "medlive.toml", '# hosts = ["', 'hosts = ["')
