@@ -18,6 +18,7 @@ from medlive.db.tables.intake import HarvestRunRow, RunOutcome
 from medlive.db.tables.release import PipelineRunRow
 
 _FOREVER = datetime.max.replace(tzinfo=UTC)
+_IS_STEP = f"command LIKE '{SCHEDULER} %'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,6 @@ async def runs_of_week(
     harvests = await _read_harvests(session, "WHERE iso_week = :week", week=week)
     steps = f"WHERE iso_week = :week AND {_IS_STEP} ORDER BY id"
     return harvests, await _read_runs(session, steps, week=week)
-
-
-_IS_STEP = f"command LIKE '{SCHEDULER} %'"
 
 
 async def _read_runs(
@@ -104,9 +102,8 @@ class History:
     quarantined: Mapping[str, str]  # Source → why it is quarantined
     failures: Mapping[str, int] = field(default_factory=dict)
     """Command → how often it failed for the week of its latest run."""
-    frozen_ahead: str | None = (
-        None  # The latest frozen week of those that have not come
-    )
+    frozen_ahead: str | None = None
+    """The latest frozen week of those that have not come."""
 
 
 _LATEST_RUNS = f"""

@@ -23,7 +23,7 @@ FORGET_REPLACED = """
     DELETE FROM procrastinate_jobs WHERE id IN (SELECT job_id FROM job_failures WHERE job_id < %(job_id)s)
     AND status = 'failed' AND coalesce(lock, queueing_lock) = %(name)s
 """
-"""The failed jobs of this name that an earlier number has: this one has done their work."""
+"""Removes failed jobs that were queued under the same name before this one, which has done their work."""
 _FORGET_FAILURES = """
     DELETE FROM job_failures WHERE failed_at < now() - interval '1 minute'
     AND NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')

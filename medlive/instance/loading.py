@@ -107,7 +107,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     for path, table in tables:
         if "home" in table:
             raise ConfigError(
-                f"{origin_of(path)}: home is no setting of a file",
+                f"{origin_of(path)}: home cannot be set in a file",
                 hint="MEDLIVE_HOME names the folder of the state",
             )
         for name in (*PATHS, *MODELS):

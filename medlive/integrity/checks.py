@@ -45,9 +45,13 @@ class Faults:
 
 
 Trust = Literal["not signed", "integrity", "origin", "broken"]
-"""What a signature proves. `not signed`: nothing, there is no key; `integrity`: nothing has changed since it was
-signed, and the key is named only by the signed files themselves; `origin`: it was signed with a key that the caller
-gave; `broken`: the signature is invalid or cannot be checked."""
+"""What a signature proves.
+
+- `not signed`: nothing, there is no key.
+- `integrity`: nothing has changed since it was signed. The key is named only by the signed files themselves.
+- `origin`: it was signed with a key that the caller gave.
+- `broken`: the signature is invalid or cannot be checked.
+"""
 
 StepState = Literal["passed", "failed", "skipped"]
 """How a step ended; `skipped` says nothing about the files, good or bad."""

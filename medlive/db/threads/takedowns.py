@@ -54,7 +54,8 @@ _NOT_FROZEN = """
 _OF_CASE = f"DELETE FROM {{0}} WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN}"
 _OF_CURATION = f"DELETE FROM {{0}} WHERE curation_id IN ({_CURATIONS})"
 _OF_REVISION = f"DELETE FROM {{0}} WHERE revision_id IN ({_REVISIONS})"
-# Table → the statement that erases a thread from it, children before parents. `:pk` is the thread's number.
+# Table → the statement that erases a thread from it, children before parents, or that empties what has to stay
+# (`…_emptied`, `cases_withdrawn`). `:pk` is the thread's number.
 _ERASURES = {
     "snapshot_members": f"""
         DELETE FROM snapshot_members WHERE case_id IN ({_CASES})
@@ -145,28 +146,16 @@ _TITLES = """
     SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id
     WHERE threads.source = :source AND threads.thread_id = :thread_id
 """
+_MENTION = (
+    "UPDATE {0} SET {1} = replace({1}, :url, :withheld) WHERE position(:url in {1}) > 0"
+)
 # Messages of a run or a quarantine name the page they are about, and are kept and sent as others' reasons.
 _MENTIONS = {
-    "harvest_runs": """
-        UPDATE harvest_runs SET problem = replace(problem, :url, :withheld)
-        WHERE position(:url in problem) > 0
-    """,
-    "sources": """
-        UPDATE sources SET quarantine_reason = replace(quarantine_reason, :url, :withheld)
-        WHERE position(:url in quarantine_reason) > 0
-    """,
-    "fetches_mentioning": """
-        UPDATE fetches SET error = replace(error, :url, :withheld)
-        WHERE position(:url in error) > 0
-    """,
-    "job_failures": """
-        UPDATE job_failures SET reason = replace(reason, :url, :withheld)
-        WHERE position(:url in reason) > 0
-    """,
-    "open_problems": """
-        UPDATE open_problems SET text = replace(text, :url, :withheld)
-        WHERE position(:url in text) > 0
-    """,
+    "harvest_runs": _MENTION.format("harvest_runs", "problem"),
+    "sources": _MENTION.format("sources", "quarantine_reason"),
+    "fetches_mentioning": _MENTION.format("fetches", "error"),
+    "job_failures": _MENTION.format("job_failures", "reason"),
+    "open_problems": _MENTION.format("open_problems", "text"),
     "outbox": """
         UPDATE outbox SET message = CAST(replace(CAST(message AS text), :in_json, :withheld) AS jsonb)
         WHERE position(:in_json in CAST(message AS text)) > 0

@@ -66,7 +66,7 @@ class Grader:
 
 
 def named(judge: Grader | Grade) -> str:
-    """A judge where several are told apart: model, mode and the first digits of the digest."""
+    """The name of a judge among several: its model, its mode and the first digits of its digest."""
     return f"{judge.model} ({judge.mode} mode, {judge.judge[:19]})"
 
 

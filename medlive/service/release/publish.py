@@ -21,7 +21,7 @@ from medlive.snapshot.verify.run import verify_snapshot
 
 
 def find_folder(settings: Settings, version_or_path: str | None) -> Path:
-    """The folder to publish; None for the newest frozen one. Raises BadInput when there is none."""
+    """The folder to publish; None for the newest one here. Raises BadInput when there is none."""
     if version_or_path is not None:
         folder = snapshot_folder(settings, version_or_path)
         if not folder.is_dir():

@@ -306,7 +306,7 @@ export class Board {
   }
 }
 
-/** Fetch a file; the page of an error is none. */
+/** Fetch a file; throws where the server answers with an error. */
 async function fetchFile(address) {
   const answer = await fetch(address);
   if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
