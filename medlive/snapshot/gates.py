@@ -126,6 +126,7 @@ _TIERS: Final = frozenset(ENUMERATIONS["tier"])
 _OF_CASES: Final = ("language", "theme", "specialty", "difficulty", "dialogue_register")
 """The columns of cases that are checked against their enumeration."""
 
+_NUMBER: Final = re.compile("[1-9][0-9]*")
 _MOST_ID: Final = 200
 """Characters of a criterion's id."""
 MAX_TEXT: Final = 100_000
@@ -223,9 +224,9 @@ def _place_faults(
     if criterion.asked and criterion.asked not in parts:
         asked = criterion.asked[:40]
         yield f"answers {asked!r}, which is not a part of the query"
+    of_case, _, number = criterion.criterion_id.rpartition("-c")
     is_long = len(criterion.criterion_id) > _MOST_ID
-    expected = f"{re.escape(case.case_id)}-c[1-9][0-9]*"
-    if is_long or not re.fullmatch(expected, criterion.criterion_id):
+    if is_long or of_case != case.case_id or not _NUMBER.fullmatch(number):
         yield "its id is not the case's, -c and a number"
 
 

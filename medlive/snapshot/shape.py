@@ -6,6 +6,7 @@ not know, and says so; only a changed meaning needs another format number.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
@@ -71,12 +72,12 @@ class Column(BaseModel):
     optional: bool = False  # Whether a snapshot may lack it
     default: JsonValue = None  # The value of rows without it; with None it may be null
 
-    @property
+    @cached_property
     def nullable(self) -> bool:
         """Whether a row may hold null."""
         return self.optional and self.default is None
 
-    @property
+    @cached_property
     def kind(self) -> "JsonType | None":
         """The type of its JSON value; None where this medlive does not know the type."""
         return TYPES.get(self.type)
