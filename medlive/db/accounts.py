@@ -12,7 +12,6 @@ from sqlalchemy.exc import IntegrityError
 
 from medlive.clock import now
 from medlive.db.audit_log import record
-from medlive.db.mapping import find_row, find_rows, read_records, run_sql
 from medlive.db.session import Session
 from medlive.db.tables.accounts import (
     AccountRow,
@@ -89,8 +88,9 @@ async def set_role(session: Session, name: str, role: Role) -> None:
     """Give an account another role, from its next request on. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
     account.role = role
-    subject = f"account:{account.name}"
-    await record(session, Act.SET_ROLE, subject, by=None, role=role.value)
+    await record(
+        session, Act.SET_ROLE, f"account:{account.name}", by=None, role=role.value
+    )
 
 
 async def disable(session: Session, name: str) -> None:
@@ -104,7 +104,7 @@ async def disable(session: Session, name: str) -> None:
 
 async def list_accounts(session: Session) -> list[Account]:
     """Every account, by name."""
-    return await find_rows(session, AccountRow, "ORDER BY name")
+    return await session.rows(AccountRow, "ORDER BY name")
 
 
 async def has_accounts(session: Session) -> bool:
@@ -113,19 +113,20 @@ async def has_accounts(session: Session) -> bool:
         WHERE disabled_at IS NULL
         AND (password_hash IS NOT NULL OR subject IS NOT NULL OR link_expires_at > now()) LIMIT 1
     """
-    return await find_row(session, AccountRow, usable) is not None
+    return await session.first(AccountRow, usable) is not None
 
 
 async def find_invited(session: Session, token: str) -> Account | None:
     """The account that a one-time link is for; None for a link that is used, expired or unknown."""
     digest = digest_text(token)
-    return await find_row(session, AccountRow, _HAS_LINK, digest=digest)
+    return await session.first(AccountRow, _HAS_LINK, digest=digest)
 
 
 async def use_link(session: Session, token: str, password_hash: str) -> Account | None:
     """Set the password by a one-time link, which ends with it; None for one that is used, expired or unknown."""
-    locked = f"{_HAS_LINK} FOR UPDATE"
-    account = await find_row(session, AccountRow, locked, digest=digest_text(token))
+    account = await session.first(
+        AccountRow, f"{_HAS_LINK} FOR UPDATE", digest=digest_text(token)
+    )
     if account is not None:
         account.password_hash = password_hash
         account.link_digest = account.link_expires_at = None
@@ -139,14 +140,20 @@ _HAS_LINK = "WHERE link_digest = :digest AND link_expires_at > now()"
 
 async def find_with_password(session: Session, name: str) -> Account | None:
     """An account that signs in by password; None where there is none, or it is disabled."""
-    own = "WHERE name = :name AND disabled_at IS NULL AND password_hash IS NOT NULL"
-    return await find_row(session, AccountRow, own, name=name)
+    return await session.first(
+        AccountRow,
+        "WHERE name = :name AND disabled_at IS NULL AND password_hash IS NOT NULL",
+        name=name,
+    )
 
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
     """Change the password; every session of the account ends."""
-    changed = "UPDATE accounts SET password_hash = :hash WHERE id = :id"
-    await run_sql(session, changed, id=account.id, hash=password_hash)
+    await session.run(
+        "UPDATE accounts SET password_hash = :hash WHERE id = :id",
+        id=account.id,
+        hash=password_hash,
+    )
     account.password_hash = password_hash
     await end_sessions(session, account)
     await record(session, Act.SET_PASSWORD, f"account:{account.name}", by=account.name)
@@ -160,7 +167,7 @@ async def save_external(
     Returns None where it is disabled. Raises CheckFailed for a name that cannot be one or belongs to another.
     """
     own = "WHERE subject = :subject FOR UPDATE"
-    account = await find_row(session, AccountRow, own, subject=subject)
+    account = await session.first(AccountRow, own, subject=subject)
     act = None
     if account is None:
         if (spelled := account_name(name)) is None:
@@ -168,7 +175,7 @@ async def save_external(
         account, act = AccountRow(name=spelled, subject=subject, role=role), Act.INVITE
         if not await _add(session, account):
             # Perhaps the same person's, in another window at this moment.
-            account = await find_row(session, AccountRow, own, subject=subject)
+            account = await session.first(AccountRow, own, subject=subject)
             if account is None:
                 raise CheckFailed(f"the name {name} belongs to another account")
             act = None
@@ -202,16 +209,19 @@ async def is_current(session: Session, account: Account) -> bool:
     own = """
         WHERE id = :id AND disabled_at IS NULL AND password_hash IS NOT DISTINCT FROM CAST(:hash AS text) FOR UPDATE
     """
-    values = {"id": account.id, "hash": account.password_hash}
-    return await find_row(session, AccountRow, own, **values) is not None
+    return (
+        await session.first(AccountRow, own, id=account.id, hash=account.password_hash)
+        is not None
+    )
 
 
 async def start_session(session: Session, account: Account) -> str:
     """Begin a session; return its token. What has expired, of whomever, is removed."""
     for expired in _REMOVE_EXPIRED:
-        await run_sql(session, expired, idle=SESSION_IDLE, lasts=SESSION_LASTS)
-    signed_in = "UPDATE accounts SET signed_in_at = now() WHERE id = :id"
-    await run_sql(session, signed_in, id=account.id)
+        await session.run(expired, idle=SESSION_IDLE, lasts=SESSION_LASTS)
+    await session.run(
+        "UPDATE accounts SET signed_in_at = now() WHERE id = :id", id=account.id
+    )
     token = secrets.token_urlsafe(32)
     session.add(SessionRow(digest=digest_text(token), account_id=account.id))
     return token
@@ -232,24 +242,26 @@ async def find_session(session: Session, token: str) -> Account | None:
     )
     for account, is_old in await session.execute(query):
         if is_old:
-            touched = (
-                "UPDATE account_sessions SET used_at = now() WHERE digest = :digest"
+            await session.run(
+                "UPDATE account_sessions SET used_at = now() WHERE digest = :digest",
+                digest=digest_text(token),
             )
-            await run_sql(session, touched, digest=digest_text(token))
         return account
     return None
 
 
 async def end_session(session: Session, token: str) -> None:
     """Sign out one browser."""
-    ended = "DELETE FROM account_sessions WHERE digest = :digest"
-    await run_sql(session, ended, digest=digest_text(token))
+    await session.run(
+        "DELETE FROM account_sessions WHERE digest = :digest", digest=digest_text(token)
+    )
 
 
 async def end_sessions(session: Session, account: Account) -> None:
     """Sign out every browser of an account."""
-    ended = "DELETE FROM account_sessions WHERE account_id = :id"
-    await run_sql(session, ended, id=account.id)
+    await session.run(
+        "DELETE FROM account_sessions WHERE account_id = :id", id=account.id
+    )
 
 
 _COUNT_ATTEMPT = """
@@ -267,8 +279,9 @@ async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     One statement counts, so that processes that try at once count each other. Commit it by itself,
     before the password is tried.
     """
-    values = {"subject": subject, "window": ATTEMPTS_WINDOW}
-    [counted] = await read_records(session, _COUNT_ATTEMPT, **values)
+    [counted] = await session.records(
+        _COUNT_ATTEMPT, subject=subject, window=ATTEMPTS_WINDOW
+    )
     return counted.attempts, counted.until
 
 
@@ -287,13 +300,14 @@ async def forget_attempts(
     """
     subject = attempts_subject(account.name, network)
     everywhere = network is None
-    await run_sql(session, forgotten, subject=subject, everywhere=everywhere)
+    await session.run(forgotten, subject=subject, everywhere=everywhere)
 
 
 async def _find(session: Session, name: str) -> Account:
     spelled = name.strip().lower()
-    own = "WHERE name = :name FOR UPDATE"
-    account = await find_row(session, AccountRow, own, name=spelled)
+    account = await session.first(
+        AccountRow, "WHERE name = :name FOR UPDATE", name=spelled
+    )
     if account is None:
         raise UsageError(
             f"there is no account {name}", hint="medlive user list shows them"

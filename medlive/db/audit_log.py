@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import insert, select
 
 from medlive.clock import now
-from medlive.db.mapping import find_row, read_column, read_records, read_value
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 from medlive.guard.bounds import LOG_CHARS_SHOWN
@@ -57,7 +56,7 @@ async def record(
 
 async def read_head(session: Session) -> AuditLogHead:
     """The number of entries, and the last one's digest."""
-    latest = await find_row(session, AuditLogRow, "ORDER BY number DESC LIMIT 1")
+    latest = await session.first(AuditLogRow, "ORDER BY number DESC LIMIT 1")
     if latest is None:
         return AuditLogHead(entries=0, head=None)
     return AuditLogHead(entries=latest.number, head=latest.digest)
@@ -75,7 +74,7 @@ async def erase_reasons(
         WHERE subject = ANY (:subjects) AND action <> 'take_down' AND reason IS NOT NULL RETURNING number
     """
     subjects = [thread, *map("case:{}".format, case_ids)]
-    return sorted(await read_column(session, erased, subjects=subjects))
+    return sorted(await session.column(erased, subjects=subjects))
 
 
 _ENTRIES = """
@@ -107,7 +106,7 @@ async def list_entries(
         "chars": LOG_CHARS_SHOWN,
     }
     entries = []
-    for row in await read_records(session, _ENTRIES, **values):
+    for row in await session.records(_ENTRIES, **values):
         row.action = Act(row.action)
         entries.append(AuditLogRow(**vars(row)))
     return entries
@@ -115,8 +114,13 @@ async def list_entries(
 
 async def latest_act(session: Session, action: Act) -> int:
     """The number of the latest entry of an act; 0 before the first."""
-    latest = "SELECT max(number) FROM audit_log WHERE action = :action"
-    return await read_value(session, latest, action=action.value) or 0
+    return (
+        await session.value(
+            "SELECT max(number) FROM audit_log WHERE action = :action",
+            action=action.value,
+        )
+        or 0
+    )
 
 
 async def verify_log(

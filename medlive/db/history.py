@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import CLOCK_BOUND, iso_week
-from medlive.db.mapping import find_rows, read, read_column, read_map, run_sql
+from medlive.db.mapping import read
 from medlive.db.runs import CURATE, PRUNE, SCHEDULER
+from medlive.db.session import Session
 from medlive.db.tables.intake import HarvestRunRow, RunOutcome
 from medlive.db.tables.release import PipelineRunRow
 
@@ -36,33 +36,29 @@ class Run:
 
 
 async def runs_of_week(
-    session: AsyncSession, week: str
+    session: Session, week: str
 ) -> tuple[dict[str, Run], dict[str, Run]]:
     """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
     harvests = await _read_harvests(session, "WHERE iso_week = :week", week=week)
-    steps = f"WHERE iso_week = :week AND {_IS_STEP} ORDER BY id"
-    return harvests, await _read_runs(session, steps, week=week)
+    return harvests, await _read_runs(
+        session, f"WHERE iso_week = :week AND {_IS_STEP} ORDER BY id", week=week
+    )
 
 
-async def _read_runs(
-    session: AsyncSession, which: str, **values: Any
-) -> dict[str, Run]:
+async def _read_runs(session: Session, which: str, **values: Any) -> dict[str, Run]:
     """Command → the last of its runs."""
-    rows = await find_rows(session, PipelineRunRow, which, **values)
+    rows = await session.rows(PipelineRunRow, which, **values)
     return {row.command: read(Run, row, starts=1) for row in rows}
 
 
-async def _read_harvests(
-    session: AsyncSession, which: str, **values: Any
-) -> dict[str, Run]:
+async def _read_harvests(session: Session, which: str, **values: Any) -> dict[str, Run]:
     """Source → its harvest."""
     harvests = {}
-    for row in await find_rows(session, HarvestRunRow, which, **values):
+    for row in await session.rows(HarvestRunRow, which, **values):
         counts = row.counts
         if row.problem is not None:
             counts = {**counts, "problem": row.problem}
-        more = {"week": row.iso_week, "counts": counts, "log": ()}
-        harvests[row.source] = read(Run, row, **more)
+        harvests[row.source] = read(Run, row, week=row.iso_week, counts=counts, log=())
     return harvests
 
 
@@ -133,9 +129,7 @@ _QUARANTINED = (
 )
 
 
-async def load_history(
-    session: AsyncSession, moment: datetime | None = None
-) -> History:
+async def load_history(session: Session, moment: datetime | None = None) -> History:
     """What the steps have left by a moment; None: whatever is recorded.
 
     A clock that was ahead once leaves records of weeks that have not come. They count for nothing.
@@ -146,11 +140,11 @@ async def load_history(
     of_done = named | {"done": True}
     latest = await _read_runs(session, _LATEST_RUNS, **named)
     failures = {}
-    for command, failed_week, times in await run_sql(session, _FAILURES):
+    for command, failed_week, times in await session.run(_FAILURES):
         if command in latest and latest[command].week == failed_week:
             failures[command] = times
     done = await _read_harvests(session, _LATEST_HARVESTS, **of_done)
-    first_at = await read_map(session, _FIRST_HARVESTS)
+    first_at = await session.lookup(_FIRST_HARVESTS)
     last_of = await _read_harvests(session, _LATEST_HARVESTS, **named)
     harvests = {}
     for source, last in last_of.items():
@@ -162,7 +156,7 @@ async def load_history(
             done_at=ended.finished_at if ended else None,
         )
     frozen_week = frozen_at = frozen_ahead = None
-    for version, frozen in await run_sql(session, _FROZEN):
+    for version, frozen in await session.run(_FROZEN):
         if version <= week:
             frozen_week, frozen_at = version, frozen
         else:
@@ -171,16 +165,16 @@ async def load_history(
         harvests=harvests,
         latest=latest,
         done=await _read_runs(session, _LATEST_RUNS, **of_done),
-        weeks=frozenset(await read_column(session, _WEEKS, week=week)),
+        weeks=frozenset(await session.column(_WEEKS, week=week)),
         frozen_week=frozen_week,
         frozen_at=frozen_at,
-        quarantined=await read_map(session, _QUARANTINED),
+        quarantined=await session.lookup(_QUARANTINED),
         failures=failures,
         frozen_ahead=frozen_ahead,
     )
 
 
-async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
+async def forget_ahead(session: Session, moment: datetime) -> list[str]:
     """Undo what was recorded as done for weeks that had not come, by a clock that was ahead; what that was.
 
     Only what was recorded before `moment`: a record from after it says that the clock is behind now.
@@ -195,7 +189,7 @@ async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
 
 
 async def clear_runs(
-    session: AsyncSession, command: str, week: str, *, by_hand: str, since: datetime
+    session: Session, command: str, week: str, *, by_hand: str, since: datetime
 ) -> int:
     """Make the runs of a step for an ISO week count as not done; how many they are.
 
@@ -208,14 +202,17 @@ async def clear_runs(
             OR command = :by_hand AND iso_week IS NULL AND started_at >= :since
         ) RETURNING id
     """
-    values = {"command": command, "week": week, "by_hand": by_hand, "since": since}
-    return len(await read_column(session, cleared, **values))
+    return len(
+        await session.column(
+            cleared, command=command, week=week, by_hand=by_hand, since=since
+        )
+    )
 
 
-async def clear_harvest(session: AsyncSession, source: str, week: str) -> int:
+async def clear_harvest(session: Session, source: str, week: str) -> int:
     """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
     cleared = """
         UPDATE harvest_runs SET outcome = 'partial', finished_at = coalesce(finished_at, now())
         WHERE source = :source AND iso_week = :week AND outcome <> 'partial' RETURNING id
     """
-    return len(await read_column(session, cleared, source=source, week=week))
+    return len(await session.column(cleared, source=source, week=week))

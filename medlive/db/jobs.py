@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read_column, read_records, read_value, run_sql
-from medlive.db.session import Connection
+from medlive.db.mapping import Record
+from medlive.db.session import Connection, Session
 
 
 class Queue(StrEnum):
@@ -69,18 +68,18 @@ async def announce_serving(connection: Connection, queues: Sequence[str]) -> Non
         )
 
 
-async def count_servers(session: AsyncSession | Connection, queue: str) -> int:
+async def count_servers(session: Session | Connection, queue: str) -> int:
     """How many processes serve a queue now."""
     return await session.scalar(text(SERVERS.format(":queue")), {"queue": queue}) or 0
 
 
-async def count_open(session: AsyncSession, queue: str) -> int:
+async def count_open(session: Session, queue: str) -> int:
     """How many jobs of a queue are being done or wait, also for their time after a failure."""
     query = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
-    return await read_value(session, query, queue=queue) or 0
+    return await session.value(query, queue=queue) or 0
 
 
-async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
+async def queued_locks(session: Session, locks: Sequence[str]) -> set[str]:
     """Those of the queueing locks whose job waits or is being done."""
     # Procrastinate's queueing lock holds while a job waits, and no longer; each half reads a partial index.
     query = """
@@ -88,35 +87,36 @@ async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
         UNION ALL
         SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'doing' AND queueing_lock = ANY (:locks)
     """
-    return set(await read_column(session, query, locks=list(locks)))
+    return set(await session.column(query, locks=list(locks)))
 
 
-async def defer_alone(session: AsyncSession, lock: str) -> None:
+async def defer_alone(session: Session, lock: str) -> None:
     """Wait for whoever defers the job of this queueing lock, and let nobody else until the transaction ends."""
-    query = "SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))"
-    await run_sql(session, query, lock=lock)
+    await session.run(
+        "SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))", lock=lock
+    )
 
 
-async def hurry(session: AsyncSession, queue: str) -> None:
+async def hurry(session: Session, queue: str) -> None:
     """Make jobs that wait after a failure ready now."""
     ready = """
         UPDATE procrastinate_jobs SET scheduled_at = NULL
         WHERE queue_name = :queue AND status = 'todo' AND scheduled_at > now()
     """
-    await run_sql(session, ready, queue=queue)
+    await session.run(ready, queue=queue)
 
 
-async def count_jobs(session: AsyncSession) -> Sequence[Record]:
+async def count_jobs(session: Session) -> Sequence[Record]:
     """The jobs of every queue by state; of one that is served and empty, no jobs that wait.
 
     Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (those that wait for
     their time after a failure) and servers (processes that serve the queue now).
     """
-    return await read_records(session, _JOBS, queues=[queue.value for queue in Queue])
+    return await session.records(_JOBS, queues=[queue.value for queue in Queue])
 
 
 async def list_jobs(
-    session: AsyncSession,
+    session: Session,
     *,
     queue: str | None,
     status: str | None,
@@ -138,5 +138,6 @@ async def list_jobs(
         ELSE CAST(status AS text) = :status END
         ORDER BY job.id LIMIT :limit
     """
-    values = {"queue": queue, "status": status, "after": after, "limit": limit}
-    return await read_records(session, query, **values)
+    return await session.records(
+        query, queue=queue, status=status, after=after, limit=limit
+    )

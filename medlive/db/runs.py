@@ -6,18 +6,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
-from medlive.db.mapping import (
-    add_row,
-    find_rows,
-    insert_rows,
-    put_row,
-    read_value,
-    row_of,
-)
-from medlive.db.session import Database
+from medlive.db.mapping import row_of
+from medlive.db.session import Database, Session
 from medlive.db.tables.intake import (
     ImportProblemRow,
     ImportRunRow,
@@ -41,25 +33,25 @@ SCHEDULER_LOCK = 0x6D65644C
 
 
 async def start_import(
-    session: AsyncSession, file: str, *, assumed_posted_at: datetime | None = None
+    session: Session, file: str, *, assumed_posted_at: datetime | None = None
 ) -> int:
     """Return the number of a new import of a file."""
     run = ImportRunRow(
         file=file, assumed_posted_at=assumed_posted_at, outcome=RunOutcome.RUNNING
     )
-    return (await add_row(session, run)).id
+    return (await session.insert(run)).id
 
 
 async def save_problems(
-    session: AsyncSession, run_id: int, file: str, problems: Sequence["ImportProblem"]
+    session: Session, run_id: int, file: str, problems: Sequence["ImportProblem"]
 ) -> None:
     """Keep the lines that became no thread, each once."""
     rows = [row_of(ImportProblemRow, p, run_id=run_id, file=file) for p in problems]
-    await insert_rows(session, ImportProblemRow, rows, skip_known=True)
+    await session.insert_rows(ImportProblemRow, rows, skip_known=True)
 
 
 async def finish_import(
-    session: AsyncSession,
+    session: Session,
     run_id: int,
     counts: Mapping[str, int],
     *,
@@ -93,7 +85,7 @@ async def recorded_run(
         outcome=RunOutcome.RUNNING,
     )
     async with database.begin() as session:
-        await add_row(session, run)
+        await session.insert(run)
     with bound(run=run.id), kept_lines() as lines:
         yield run
     run.outcome = RunOutcome.PARTIAL if run.partial else RunOutcome.DONE
@@ -105,7 +97,7 @@ async def recorded_run(
 
 
 async def record_evaluation(
-    session: AsyncSession,
+    session: Session,
     *,
     run_digest: str,
     snapshot_version: str,
@@ -115,8 +107,7 @@ async def record_evaluation(
     scores: Mapping[str, Any],
 ) -> int:
     """Record an evaluation's run folder, or bring its record up to date; return its number."""
-    run = await put_row(
-        session,
+    run = await session.put(
         EvaluationRunRow,
         {"run_digest": run_digest},
         snapshot_version=snapshot_version,
@@ -128,17 +119,18 @@ async def record_evaluation(
     return run.id
 
 
-async def list_evaluations(session: AsyncSession) -> list[EvaluationRunRow]:
+async def list_evaluations(session: Session) -> list[EvaluationRunRow]:
     """Every recorded evaluation, the newest snapshot's first, then by model."""
-    newest = "ORDER BY snapshot_version DESC, model, id"
-    return await find_rows(session, EvaluationRunRow, newest)
+    return await session.rows(
+        EvaluationRunRow, "ORDER BY snapshot_version DESC, model, id"
+    )
 
 
-async def is_scheduler_active(session: AsyncSession) -> bool:
+async def is_scheduler_active(session: Session) -> bool:
     """Whether a scheduler works on this database."""
     query = """
         SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
         WHERE datname = current_database() AND locktype = 'advisory' AND granted
         AND classid = 0 AND objid = :key AND objsubid = 1
     """
-    return bool(await read_value(session, query, key=SCHEDULER_LOCK))
+    return bool(await session.value(query, key=SCHEDULER_LOCK))

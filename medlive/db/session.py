@@ -3,12 +3,23 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from sqlalchemy import URL, exc, make_url, text
+from psycopg.types.json import Json
+from sqlalchemy import URL, Result, exc, make_url, select, text
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -16,9 +27,10 @@ from sqlalchemy.ext.asyncio import (
     async_sessionmaker,
     create_async_engine,
 )
+from sqlalchemy.orm import DeclarativeBase
 
 from medlive.db.adapters import ADAPTERS
-from medlive.db.mapping import read_value, run_sql
+from medlive.db.mapping import Record
 from medlive.errors import (
     ConfigError,
     DatabaseForbidden,
@@ -31,8 +43,8 @@ from medlive.guard.trust import authorities_file, is_loopback
 _log: Final = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
-Session = AsyncSession
-"""What stores are given: a transaction that ends as a whole."""
+R = TypeVar("R", bound=DeclarativeBase)
+_AS_STORED = {"populate_existing": True}
 Connection = AsyncConnection
 
 _POOL_SIZE = 16
@@ -59,6 +71,107 @@ _PROBE = """
     SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number
 """
 """About a megabyte of rows and of log, which are never committed."""
+
+
+class Session(AsyncSession):
+    """What stores are given: a transaction that ends as a whole, to be asked in SQL with `:names` of the values."""
+
+    async def run(self, sql: str, /, **values: Any) -> Result[*tuple[Any, ...]]:
+        """Run a statement."""
+        return await self.execute(text(sql), values)
+
+    async def records(self, sql: str, /, **values: Any) -> list[Record]:
+        """A query's rows, each with its columns by name."""
+        rows = await self.run(sql, **values)
+        return [SimpleNamespace(**row) for row in rows.mappings()]
+
+    async def value(self, sql: str, /, **values: Any) -> Any:
+        """The first value of a query's first row; None without a row."""
+        return (await self.run(sql, **values)).scalar()
+
+    async def column(self, sql: str, /, **values: Any) -> list[Any]:
+        """The first value of each of a query's rows."""
+        return list((await self.run(sql, **values)).scalars())
+
+    async def lookup(self, sql: str, /, **values: Any) -> dict[Any, Any]:
+        """The first value of each of a query's rows → the second."""
+        return {row[0]: row[1] for row in await self.run(sql, **values)}
+
+    async def rows(self, table: type[R], which: str, /, **values: Any) -> list[R]:
+        """A table's rows of which SQL says `which`, from WHERE or ORDER BY on, as they stand in the database now."""
+        every = text(f"SELECT * FROM {table.__tablename__} {which}")
+        rows = select(table).from_statement(every)
+        return list(await self.scalars(rows, values, execution_options=_AS_STORED))
+
+    async def first(self, table: type[R], which: str, /, **values: Any) -> R | None:
+        """The first of the rows that `rows` finds; None if there is none."""
+        return next(iter(await self.rows(table, which, **values)), None)
+
+    async def insert(self, row: T) -> T:
+        """Insert a row; return it with what the database filled in."""
+        self.add(row)
+        await self.flush()
+        return row
+
+    async def put(self, table: type[R], key: Mapping[str, Any], **values: Any) -> R:
+        """Insert a row, or give the one of this key these values; return it."""
+        added = upsert(table).values(**key, **values)
+        put = added.on_conflict_do_update(index_elements=list(key), set_=values)
+        returned = put.returning(table)
+        return (await self.scalars(returned, execution_options=_AS_STORED)).one()
+
+    async def insert_rows(
+        self,
+        table: type[DeclarativeBase],
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        skip_known: bool = False,
+        returning: Sequence[str] = (),
+    ) -> Sequence[Any]:
+        """Insert rows in their order; each has the same columns as the first. None is NULL, in JSON columns too.
+
+        `skip_known` leaves out rows whose key the table has already. The rows travel as one JSON parameter, which
+        PostgreSQL reads by the table's own types: one round trip and one statement for all of them. Returns the
+        columns `returning` of each row that was inserted, in any order.
+        """
+        if not rows:
+            return []
+        statement = _insertion(table, rows[0], "rows", skip_known=skip_known)
+        statement += f" RETURNING {', '.join(returning)}" if returning else ""
+        result = await self.run(statement, rows=Json(rows))
+        return result.all() if returning else []
+
+    async def insert_parts(
+        self,
+        parts: Mapping[type[DeclarativeBase], Sequence[Mapping[str, Any]]],
+        *,
+        known: Collection[type[DeclarativeBase]],
+    ) -> None:
+        """Insert the rows of several tables, each as `insert_rows` does, in one statement; of the tables `known` those
+        that they do not have."""
+        steps, values = [], {}
+        for table, rows in parts.items():
+            if rows:
+                name = table.__tablename__
+                values[name] = Json(rows)
+                step = _insertion(table, rows[0], name, skip_known=table in known)
+                steps.append(f"in_{name} AS ({step})")
+        if steps:
+            await self.run(f"WITH {', '.join(steps)} SELECT", **values)
+
+
+def _insertion(
+    table: type[DeclarativeBase],
+    row: Mapping[str, Any],
+    parameter: str,
+    *,
+    skip_known: bool,
+) -> str:
+    name, names = table.__tablename__, ", ".join(f'"{column}"' for column in row)
+    return (
+        f'INSERT INTO "{name}" ({names}) SELECT {names} '
+        f'FROM json_populate_recordset(NULL::"{name}", CAST(:{parameter} AS json))'
+    ) + (" ON CONFLICT DO NOTHING" if skip_known else "")
 
 
 def parse_url(url: str) -> URL:
@@ -206,10 +319,14 @@ class Database:
     def __init__(self, engine: AsyncEngine) -> None:
         """Use `connect`."""
         self.engine = engine
-        self._sessions = async_sessionmaker(engine, expire_on_commit=False)
+        self._sessions = async_sessionmaker(
+            engine, class_=Session, expire_on_commit=False
+        )
         # Of the same pool
         alone = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._readers = async_sessionmaker(alone, expire_on_commit=False)
+        self._readers = async_sessionmaker(
+            alone, class_=Session, expire_on_commit=False
+        )
 
     @classmethod
     def connect(cls, url: str) -> "Database":
@@ -229,7 +346,7 @@ class Database:
         return cls(engine)
 
     @asynccontextmanager
-    async def begin(self) -> AsyncIterator[AsyncSession]:
+    async def begin(self) -> AsyncIterator[Session]:
         """A session whose work is committed at the end, or undone as a whole when the block raises.
 
         Raises DatabaseUnavailable when no connection can be had or the server goes away.
@@ -239,7 +356,7 @@ class Database:
                 yield session
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[AsyncSession]:
+    async def read(self) -> AsyncIterator[Session]:
         """A session without a transaction, each statement by itself: two round trips fewer, for pages.
 
         Raises DatabaseUnavailable as `begin` does.
@@ -250,7 +367,7 @@ class Database:
 
     async def ask(
         self,
-        query: Callable[Concatenate[AsyncSession, P], Awaitable[T]],
+        query: Callable[Concatenate[Session, P], Awaitable[T]],
         *arguments: P.args,
         **how: P.kwargs,
     ) -> T:
@@ -341,19 +458,19 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
 
 async def ping(session: Session) -> None:
     """Ask the server for anything at all. Raises DatabaseUnavailable."""
-    await run_sql(session, "SELECT 1")
+    await session.run("SELECT 1")
 
 
 async def read_clock(session: Session) -> datetime:
     """What the database's clock says now, or said when the session's transaction began."""
-    moment: datetime = await read_value(session, "SELECT now()")
+    moment: datetime = await session.value("SELECT now()")
     return moment
 
 
 async def check_room(database: Database) -> None:
     """Write a megabyte and undo it. Raises DatabaseFull where the server has no room for that."""
     async with database.begin() as session:
-        await run_sql(session, _PROBE)
+        await session.run(_PROBE)
         await session.rollback()
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import func, select, true, update
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import find_rows, put_row, run_sql
 from medlive.db.session import Session, read_clock
 from medlive.db.tables.people import Act
 from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
@@ -20,15 +19,14 @@ DROPPED_AFTER = timedelta(days=14)
 
 async def list_open(session: Session) -> list[OpenProblemRow]:
     """The stored problems, the oldest first."""
-    return await find_rows(session, OpenProblemRow, "ORDER BY began_at, code")
+    return await session.rows(OpenProblemRow, "ORDER BY began_at, code")
 
 
 async def save_seen(session: Session, problems: Sequence[OpenProblemRow]) -> None:
     """Add problems that are new, and bring the others' text and `seen_at` up to date."""
     for problem in sorted(problems, key=attrgetter("key")):
         key = {"code": problem.code, "subject": problem.subject}
-        await put_row(
-            session,
+        await session.put(
             OpenProblemRow,
             key,
             severity=problem.severity,
@@ -89,11 +87,15 @@ async def acknowledge(
             hint=f"open problems: {', '.join(codes) or 'none'}",
         )
     until = taken_on[0].acknowledged_until
-    details = {
-        "subjects": sorted(p.subject for p in taken_on),
-        "until": until and until.isoformat(),
-    }
-    await record(session, Act.ACKNOWLEDGE, f"problem:{code}", why, by=by, **details)
+    await record(
+        session,
+        Act.ACKNOWLEDGE,
+        f"problem:{code}",
+        why,
+        by=by,
+        subjects=sorted(p.subject for p in taken_on),
+        until=until and until.isoformat(),
+    )
     return taken_on
 
 
@@ -111,8 +113,10 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
 
     What could not be delivered for DROPPED_AFTER is removed.
     """
-    old = "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)"
-    await run_sql(session, old, age=DROPPED_AFTER)
+    await session.run(
+        "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)",
+        age=DROPPED_AFTER,
+    )
     due = """
         WHERE id IN (
             SELECT id FROM (
@@ -121,12 +125,12 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
             ) AS waiting WHERE rank <= :limit
         ) ORDER BY id FOR UPDATE SKIP LOCKED
     """
-    return await find_rows(session, OutboxRow, due, limit=limit)
+    return await session.rows(OutboxRow, due, limit=limit)
 
 
 async def remove_message(session: Session, message: OutboxRow) -> None:
     """Remove a message that was delivered, or whose place is no longer configured."""
-    await run_sql(session, "DELETE FROM outbox WHERE id = :id", id=message.id)
+    await session.run("DELETE FROM outbox WHERE id = :id", id=message.id)
 
 
 async def note_failure(
@@ -137,23 +141,22 @@ async def note_failure(
         UPDATE outbox SET attempts = attempts + 1, last_error = :error, send_at = now() + CAST(:wait AS interval)
         WHERE id = :id
     """
-    await run_sql(session, later, id=message.id, error=error, wait=wait)
+    await session.run(later, id=message.id, error=error, wait=wait)
 
 
 async def undelivered(session: Session) -> list[OutboxRow]:
     """The messages that failed at least once, the oldest first."""
-    return await find_rows(session, OutboxRow, "WHERE attempts > 0 ORDER BY id")
+    return await session.rows(OutboxRow, "WHERE attempts > 0 ORDER BY id")
 
 
 async def observe(
     session: Session, name: str, value: dict[str, Any] | None = None
 ) -> None:
     """Note what is seen under a name now, by the database's clock."""
-    seen = {"at": func.now(), "value": value or {}}
-    await put_row(session, ObservationRow, {"name": name}, **seen)
+    await session.put(ObservationRow, {"name": name}, at=func.now(), value=value or {})
 
 
 async def observations(session: Session) -> dict[str, ObservationRow]:
     """What was noted last, by name."""
-    rows = await find_rows(session, ObservationRow, "ORDER BY name")
+    rows = await session.rows(ObservationRow, "ORDER BY name")
     return {row.name: row for row in rows}

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from psycopg.types.json import Json
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S
-from medlive.db.mapping import add_row, find_rows, run_sql
+from medlive.db.session import Session
 from medlive.db.tables.work import WorkerRow, WorkerState
 
 FORGOTTEN_AFTER = timedelta(days=1)
@@ -19,19 +18,21 @@ FORGOTTEN_AFTER = timedelta(days=1)
 
 
 async def add_worker(
-    session: AsyncSession, host: str, pid: int, queues: Sequence[str]
+    session: Session, host: str, pid: int, queues: Sequence[str]
 ) -> int:
     """Enter a worker that starts, forget those that were killed long ago, and return its number."""
-    killed = "DELETE FROM workers WHERE heard_at < now() - CAST(:age AS interval)"
-    await run_sql(session, killed, age=FORGOTTEN_AFTER)
+    await session.run(
+        "DELETE FROM workers WHERE heard_at < now() - CAST(:age AS interval)",
+        age=FORGOTTEN_AFTER,
+    )
     row = WorkerRow(
         host=host, pid=pid, queues=[*queues], paused=[], state=WorkerState.WORKING
     )
-    return (await add_row(session, row)).id
+    return (await session.insert(row)).id
 
 
 async def report_worker(
-    session: AsyncSession,
+    session: Session,
     number: int,
     state: WorkerState,
     reason: str | None,
@@ -51,16 +52,20 @@ async def report_worker(
         since = CASE WHEN (state, reason) IS DISTINCT FROM (:state, :reason) THEN now() ELSE since END
         WHERE id = :number
     """
-    values = {"number": number, "state": state.value, "reason": reason}
-    await run_sql(session, report, **values, paused=Json(paused))
+    await session.run(
+        report, number=number, state=state.value, reason=reason, paused=Json(paused)
+    )
 
 
-async def remove_worker(session: AsyncSession, number: int) -> None:
+async def remove_worker(session: Session, number: int) -> None:
     """Remove a worker that ends in order."""
-    await run_sql(session, "DELETE FROM workers WHERE id = :id", id=number)
+    await session.run("DELETE FROM workers WHERE id = :id", id=number)
 
 
-async def waiting_workers(session: AsyncSession) -> list[WorkerRow]:
+async def waiting_workers(session: Session) -> list[WorkerRow]:
     """The workers that were heard of lately and wait, the oldest first."""
-    waiting = "WHERE heard_at > now() - make_interval(secs => :most) AND reason IS NOT NULL ORDER BY id"
-    return await find_rows(session, WorkerRow, waiting, most=STALLED_AFTER_S)
+    return await session.rows(
+        WorkerRow,
+        "WHERE heard_at > now() - make_interval(secs => :most) AND reason IS NOT NULL ORDER BY id",
+        most=STALLED_AFTER_S,
+    )

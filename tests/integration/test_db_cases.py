@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.curation import cases
 from medlive.db.release import fixing, snapshots
 from medlive.db.release.rows import read_snapshots
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseRow, CaseStatus, SnapshotRow
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_text
@@ -64,7 +63,7 @@ async def frozen(database: Database, version: str) -> SnapshotRow:
         )
 
 
-async def pending(session: AsyncSession) -> list[tuple[str, int]]:
+async def pending(session: Session) -> list[tuple[str, int]]:
     parent = await snapshots.latest_frozen(session)
     return await fixing.unchecked(
         session, parent.version if parent else None, GATES, after="", most=99

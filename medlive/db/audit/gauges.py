@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive.db.audit.standing import count_stages
-from medlive.db.mapping import run_sql
+from medlive.db.session import Session
 
 _GAUGES = {
     "recent": """
@@ -29,7 +27,7 @@ _GAUGES = {
 
 
 async def read_gauges(
-    session: AsyncSession, *, recent: datetime, week: datetime
+    session: Session, *, recent: datetime, week: datetime
 ) -> dict[str, Sequence[Any]]:
     """Read every gauge: rows of label values, each with its figures last.
 
@@ -45,6 +43,6 @@ async def read_gauges(
     """
     gauges: dict[str, Sequence[Any]] = {"threads": await count_stages(session)}
     for name, query in _GAUGES.items():
-        rows = await run_sql(session, query, recent=recent, week=week)
+        rows = await session.run(query, recent=recent, week=week)
         gauges[name] = rows.all()
     return gauges

@@ -22,9 +22,9 @@ from sqlalchemy import (
     tuple_,
     type_coerce,
 )
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import week_bounds
+from medlive.db.session import Session
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError
@@ -209,7 +209,7 @@ def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
 
 
 async def load_page(
-    session: AsyncSession,
+    session: Session,
     listing: Listing,
     where: Filter,
     *,
@@ -260,7 +260,7 @@ def _shown(listing: Listing, row: Any) -> SimpleNamespace:
 
 
 async def stream_rows(
-    session: AsyncSession,
+    session: Session,
     listing: Listing,
     where: Filter,
     *,
@@ -273,7 +273,7 @@ async def stream_rows(
         yield _shown(listing, row)
 
 
-async def count_rows(session: AsyncSession, listing: Listing, where: Filter) -> Counts:
+async def count_rows(session: Session, listing: Listing, where: Filter) -> Counts:
     """How many rows there are, and of each facet's values; a facet's own choice does not narrow its counts.
 
     Where one table has all facets and nothing else is asked for, all rows; else up to `MOST_COUNTED`.
@@ -297,7 +297,7 @@ def _are_all_counted(listing: Listing, where: Filter) -> bool:
 
 
 async def _count_by(
-    session: AsyncSession,
+    session: Session,
     listing: Listing,
     where: Filter,
     names: list[str],

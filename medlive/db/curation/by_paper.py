@@ -8,9 +8,8 @@ second reading, the proof and people have no part in it.
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from medlive.db.mapping import Record, read_records
+from medlive.db.mapping import Record
+from medlive.db.session import Session
 
 _BY_PAPER = """
     WITH judged AS (
@@ -37,11 +36,11 @@ _BY_PAPER = """
 
 
 async def outcomes_by_paper(
-    session: AsyncSession, since: datetime, until: datetime
+    session: Session, since: datetime, until: datetime
 ) -> Sequence[Record]:
     """Decisions that were begun in a time, without failed ones, by outcome here and by the paper's rule.
 
     Each has outcome (kept, rejected, parked or held), by_paper (kept or rejected; unknown: the chain ended before
     the paper's rule had all that it needs) and the number of threads.
     """
-    return await read_records(session, _BY_PAPER, since=since, until=until)
+    return await session.records(_BY_PAPER, since=since, until=until)

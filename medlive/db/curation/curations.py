@@ -7,22 +7,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
 
 from medlive.curation import model
-from medlive.db.mapping import (
-    add_row,
-    find_row,
-    find_rows,
-    insert_parts,
-    insert_rows,
-    read,
-    read_column,
-    read_value,
-    row_of,
-    run_sql,
-)
+from medlive.db.mapping import read, row_of
+from medlive.db.session import Session
 from medlive.db.tables import decisions as tables
 from medlive.db.tables import examinations
 from medlive.db.tables.base import Base
@@ -47,7 +36,7 @@ _RETRIEVED = "WHERE key IN (SELECT passage_key FROM claim_evidence WHERE curatio
 
 
 async def save_curation(
-    session: AsyncSession,
+    session: Session,
     revision_pk: int,
     pipeline_digest: str,
     curation: model.Curation,
@@ -66,7 +55,7 @@ async def save_curation(
         return latest.id
     if (index := curation.index) is not None:
         used = row_of(tables.EvidenceIndexRow, index)
-        await insert_rows(session, tables.EvidenceIndexRow, [used], skip_known=True)
+        await session.insert_rows(tables.EvidenceIndexRow, [used], skip_known=True)
     values = row_of(
         tables.CurationRow,
         curation,
@@ -80,40 +69,48 @@ async def save_curation(
         finished_at=finished_at,
     )
     texts = {} if curation.text is None else asdict(curation.text)
-    curation_id = (await add_row(session, tables.CurationRow(**values | texts))).id
+    curation_id = (await session.insert(tables.CurationRow(**values | texts))).id
     await _save_parts(session, curation_id, curation)
     return curation_id
 
 
 async def latest_curation(
-    session: AsyncSession, revision_pk: int
+    session: Session, revision_pk: int
 ) -> tables.CurationRow | None:
     """The latest decision about a thread's revision."""
     return next(iter(await list_curations(session, revision_pk)), None)
 
 
 async def list_curations(
-    session: AsyncSession, revision_pk: int
+    session: Session, revision_pk: int
 ) -> list[tables.CurationRow]:
     """Every decision about a thread's revision, the latest first."""
-    own = "WHERE revision_id = :revision ORDER BY id DESC"
-    return await find_rows(session, tables.CurationRow, own, revision=revision_pk)
+    return await session.rows(
+        tables.CurationRow,
+        "WHERE revision_id = :revision ORDER BY id DESC",
+        revision=revision_pk,
+    )
 
 
-async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
+async def lock_revision(session: Session, revision_pk: int) -> None:
     """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
-    query = "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE"
-    await run_sql(session, query, id=revision_pk)
+    await session.run(
+        "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE", id=revision_pk
+    )
 
 
-async def is_superseded(session: AsyncSession, revision_pk: int) -> bool:
+async def is_superseded(session: Session, revision_pk: int) -> bool:
     """Whether the thread has a later revision, by which it is decided."""
-    query = f"SELECT NOT {_IS_LATEST} FROM thread_revisions AS r WHERE r.id = :revision"
-    return bool(await read_value(session, query, revision=revision_pk))
+    return bool(
+        await session.value(
+            f"SELECT NOT {_IS_LATEST} FROM thread_revisions AS r WHERE r.id = :revision",
+            revision=revision_pk,
+        )
+    )
 
 
 async def latest_outcome(
-    session: AsyncSession, revision_pk: int, pipeline_digest: str
+    session: Session, revision_pk: int, pipeline_digest: str
 ) -> model.Outcome | None:
     """The outcome of the latest attempt; None when there was none."""
     latest = await _latest_attempt(session, revision_pk, pipeline_digest)
@@ -121,11 +118,14 @@ async def latest_outcome(
 
 
 async def _latest_attempt(
-    session: AsyncSession, revision_pk: int, pipeline_digest: str
+    session: Session, revision_pk: int, pipeline_digest: str
 ) -> tables.CurationRow | None:
-    latest = "WHERE revision_id = :revision AND pipeline_digest = :pipeline ORDER BY attempt DESC LIMIT 1"
-    values = {"revision": revision_pk, "pipeline": pipeline_digest}
-    return await find_row(session, tables.CurationRow, latest, **values)
+    return await session.first(
+        tables.CurationRow,
+        "WHERE revision_id = :revision AND pipeline_digest = :pipeline ORDER BY attempt DESC LIMIT 1",
+        revision=revision_pk,
+        pipeline=pipeline_digest,
+    )
 
 
 _IS_LATEST = """NOT EXISTS (
@@ -155,16 +155,15 @@ _FAILED = f"""
 
 
 async def untried_revisions(
-    session: AsyncSession, chain_digest: str, pipeline_digest: str | None = None
+    session: Session, chain_digest: str, pipeline_digest: str | None = None
 ) -> list[int]:
     """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
     oldest first."""
-    values = {"chain": chain_digest, "pipeline": pipeline_digest}
-    return await read_column(session, _UNTRIED, **values)
+    return await session.column(_UNTRIED, chain=chain_digest, pipeline=pipeline_digest)
 
 
 async def failed_revisions(
-    session: AsyncSession, pipeline_digest: str, *, max_attempts: int | None = None
+    session: Session, pipeline_digest: str, *, max_attempts: int | None = None
 ) -> list[int]:
     """The latest revisions whose every attempt under this pipeline failed, or under every other where this one
     has not tried them; oldest first.
@@ -172,23 +171,23 @@ async def failed_revisions(
     Only those with fewer than `max_attempts` attempts under this pipeline that got a reply (None: however many):
     an endpoint that is away, or a budget that is spent, says nothing about a thread.
     """
-    values = {"pipeline": pipeline_digest, "most": max_attempts}
-    return await read_column(session, _FAILED, **values)
+    return await session.column(_FAILED, pipeline=pipeline_digest, most=max_attempts)
 
 
 async def count_failures(
-    session: AsyncSession, revision_pk: int, pipeline_digest: str
+    session: Session, revision_pk: int, pipeline_digest: str
 ) -> int:
     """How many attempts at a revision failed under this pipeline that got a reply."""
     query = f"""
         SELECT count(*) FROM curations WHERE revision_id = :revision AND pipeline_digest = :pipeline
             AND outcome = 'failed' AND {_COUNTED}
     """
-    values = {"revision": revision_pk, "pipeline": pipeline_digest}
-    return int(await read_value(session, query, **values))
+    return int(
+        await session.value(query, revision=revision_pk, pipeline=pipeline_digest)
+    )
 
 
-async def load_curation(session: AsyncSession, curation_id: int) -> model.Curation:
+async def load_curation(session: Session, curation_id: int) -> model.Curation:
     """A decision as it was stored. Raises MedliveError when there is none of that number."""
     row = await session.get(tables.CurationRow, curation_id)
     if row is None:
@@ -222,15 +221,15 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
 
 
 async def _parts(
-    session: AsyncSession, curation_id: int, kind: type[T], table: Any
+    session: Session, curation_id: int, kind: type[T], table: Any
 ) -> tuple[T, ...]:
     """A curation's parts of a kind in their order."""
-    rows = await find_rows(session, table, _OWN, curation=curation_id)
+    rows = await session.rows(table, _OWN, curation=curation_id)
     return tuple(read(kind, row) for row in rows)
 
 
 async def _save_parts(
-    session: AsyncSession, curation_id: int, curation: model.Curation
+    session: Session, curation_id: int, curation: model.Curation
 ) -> None:
     def rows(table: type[Base], parts: Sequence[Any]) -> _Rows:
         made = []
@@ -270,7 +269,7 @@ async def _save_parts(
     parts[examinations.CrossQuestionRow] = rows(
         examinations.CrossQuestionRow, questions
     )
-    await insert_parts(session, parts, known=[tables.PassageRow])
+    await session.insert_parts(parts, known=[tables.PassageRow])
 
 
 def _evidence_rows(
@@ -310,17 +309,17 @@ def _evidence_rows(
 
 
 async def _load_claims(
-    session: AsyncSession, curation_id: int
+    session: Session, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
     own = {"curation": curation_id}
     passages = {}
-    for passage in await find_rows(session, tables.PassageRow, _RETRIEVED, **own):
+    for passage in await session.rows(tables.PassageRow, _RETRIEVED, **own):
         passages[passage.key] = passage
     by_element: dict[str, list[Any]] = defaultdict(list)
-    for row in await find_rows(session, tables.ClaimEvidenceRow, _OWN, **own):
+    for row in await session.rows(tables.ClaimEvidenceRow, _OWN, **own):
         by_element[row.element_id].append((row, passages[row.passage_key]))
     claims = []
-    for claim in await find_rows(session, tables.ClaimVerdictRow, _OWN, **own):
+    for claim in await session.rows(tables.ClaimVerdictRow, _OWN, **own):
         met = by_element[claim.element_id]
         hits = []
         for row, passage in met:
@@ -335,8 +334,15 @@ async def _load_claims(
                 harm_citations=_citations(met, "harm_quote"),
                 reason=claim.second_reason or "",
             )
-        more = {"citations": _citations(cited, "quote"), "second": second}
-        claims.append(read(model.ClaimVerdict, claim, hits=tuple(hits), **more))
+        claims.append(
+            read(
+                model.ClaimVerdict,
+                claim,
+                hits=tuple(hits),
+                citations=_citations(cited, "quote"),
+                second=second,
+            )
+        )
     return tuple(claims)
 
 

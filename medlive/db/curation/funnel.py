@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive.db.audit.standing import count_stages
-from medlive.db.mapping import find_row, find_rows, insert_rows
+from medlive.db.session import Session
 from medlive.db.tables.decisions import FilterResultRow
 
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
@@ -17,7 +15,7 @@ STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
 
 async def save_chain_results(
-    session: AsyncSession,
+    session: Session,
     chain_digest: str,
     results: Sequence[tuple[int, Sequence["FilterVerdict"]]],
 ) -> None:
@@ -37,24 +35,28 @@ async def save_chain_results(
             "verdicts": list(verdicts),
         }
         rows.append(row)
-    await insert_rows(session, FilterResultRow, rows, skip_known=True)
+    await session.insert_rows(FilterResultRow, rows, skip_known=True)
 
 
 async def filter_verdicts_of(
-    session: AsyncSession, revision_pk: int
+    session: Session, revision_pk: int
 ) -> list[dict[str, Any]]:
     """Every rule's verdict about a thread's revision, chain by chain, in the rules' order."""
-    own = "WHERE revision_id = :revision ORDER BY chain_digest"
-    results = await find_rows(session, FilterResultRow, own, revision=revision_pk)
+    results = await session.rows(
+        FilterResultRow,
+        "WHERE revision_id = :revision ORDER BY chain_digest",
+        revision=revision_pk,
+    )
     return list(chain.from_iterable(result.verdicts for result in results))
 
 
-async def filter_reason_of(session: AsyncSession, revision_pk: int) -> str | None:
+async def filter_reason_of(session: Session, revision_pk: int) -> str | None:
     """Why the latest chain that judged a thread's revision rejected it; None where it passed or waits."""
-    latest = (
-        "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest LIMIT 1"
+    result = await session.first(
+        FilterResultRow,
+        "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest LIMIT 1",
+        revision=revision_pk,
     )
-    result = await find_row(session, FilterResultRow, latest, revision=revision_pk)
     return None if result is None else result.reason
 
 
@@ -68,7 +70,7 @@ class FunnelRow(NamedTuple):
     threads: int
 
 
-async def funnel(session: AsyncSession) -> list[FunnelRow]:
+async def funnel(session: Session) -> list[FunnelRow]:
     """The places where threads stand, in the order of the stages, largest first.
 
     Of each thread its latest revision counts, of that the latest filter result and the latest attempt.

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from medlive.db.batching import Batcher
-from medlive.db.mapping import Record, insert_rows, read, read_records, row_of
-from medlive.db.session import Database
+from medlive.db.mapping import Record, read, row_of
+from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.integrity.digest import digest_json
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
@@ -42,7 +41,7 @@ class PostgresReplyStore:
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest. Raises DatabaseUnavailable."""
         async with self._db.read() as session:
-            rows = await read_records(session, _FIND, digest=request_digest)
+            rows = await session.records(_FIND, digest=request_digest)
         for row in rows:
             thinking, answer = split_thinking(row.text)
             return Reply(
@@ -88,13 +87,13 @@ class PostgresReplyStore:
         new_prompts = [prompts[digest] for digest in sorted(prompts)]
         new = [rows[digest] for digest in sorted(rows)]
         async with self._db.begin() as session:
-            await insert_rows(session, PromptRow, new_prompts, skip_known=True)
-            await insert_rows(session, ReplyRow, new, skip_known=True)
+            await session.insert_rows(PromptRow, new_prompts, skip_known=True)
+            await session.insert_rows(ReplyRow, new, skip_known=True)
         self._prompts |= prompts.keys()
 
 
 async def _find_one(
-    session: AsyncSession,
+    session: Session,
     row: type[R],
     column: InstrumentedAttribute[str],
     digest: str,
@@ -105,13 +104,13 @@ async def _find_one(
     return rows[0] if len(rows) == 1 else None
 
 
-async def find_prompt(session: AsyncSession, digest: str) -> PromptRow | None:
+async def find_prompt(session: Session, digest: str) -> PromptRow | None:
     """The one stored prompt whose digest begins so; None when there is none or more."""
     return await _find_one(session, PromptRow, PromptRow.digest, digest)
 
 
 async def find_request(
-    session: AsyncSession, digest: str
+    session: Session, digest: str
 ) -> tuple[Request, ReplyRow] | None:
     """The one stored request whose digest begins so, with its reply; None when there is none or more."""
     row = await _find_one(session, ReplyRow, ReplyRow.request_digest, digest)
@@ -137,11 +136,11 @@ _ANSWERS = """
 """
 
 
-async def count_answers(session: AsyncSession) -> Sequence[Record]:
+async def count_answers(session: Session) -> Sequence[Record]:
     """How well engines answered, by stage in alphabetical order, and in all: `name` is the stage, or "all".
 
     `calls` are those with a reply that was not replayed; of these `repairs` (second attempts), `invalid`, `refused` and
     `truncated`. Not among them are those that no endpoint answered (`unavailable`), that were not made
     (`over_budget`), and that a stored reply answered (`replayed`).
     """
-    return await read_records(session, _ANSWERS)
+    return await session.records(_ANSWERS)

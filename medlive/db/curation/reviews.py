@@ -3,19 +3,11 @@
 from collections.abc import Sequence
 
 from sqlalchemy import func, update
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Reason
 from medlive.db.audit_log import record
-from medlive.db.mapping import (
-    Record,
-    add_row,
-    find_row,
-    find_rows,
-    insert_rows,
-    read_column,
-    read_records,
-)
+from medlive.db.mapping import Record
+from medlive.db.session import Session
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
@@ -75,7 +67,7 @@ _UNSCANNED = """
 
 
 async def list_held(
-    session: AsyncSession,
+    session: Session,
     *,
     reason: Reason | None = None,
     language: str | None = None,
@@ -86,12 +78,11 @@ async def list_held(
     At most `limit`. Each has case_id, revision, curation_id, language, source, query, reasons (of its holds; empty
     where something else holds it: a dispute's outcome, a thread decided anew), status_reason and held_since.
     """
-    values = {"reason": reason, "language": language, "most": limit}
-    return await read_records(session, _HELD, **values)
+    return await session.records(_HELD, reason=reason, language=language, most=limit)
 
 
 async def add_review(
-    session: AsyncSession,
+    session: Session,
     case_id: str,
     revision: int,
     action: ReviewAction,
@@ -110,7 +101,7 @@ async def add_review(
         reason=reason,
         decided_by=decided_by,
     )
-    await add_row(session, row)
+    await session.insert(row)
     await record(
         session,
         act or Act(action),
@@ -124,14 +115,15 @@ async def add_review(
     return row
 
 
-async def reviews_of(session: AsyncSession, case_id: str) -> list[ReviewRow]:
+async def reviews_of(session: Session, case_id: str) -> list[ReviewRow]:
     """What people decided about a case, in order."""
-    own = "WHERE case_id = :case_id ORDER BY id"
-    return await find_rows(session, ReviewRow, own, case_id=case_id)
+    return await session.rows(
+        ReviewRow, "WHERE case_id = :case_id ORDER BY id", case_id=case_id
+    )
 
 
 async def add_overrule(
-    session: AsyncSession,
+    session: Session,
     thread: str,
     revision_id: int,
     curation_id: int | None,
@@ -152,7 +144,7 @@ async def add_overrule(
         decided_by=by,
         people=people,
     )
-    await add_row(session, row)
+    await session.insert(row)
     await record(
         session,
         Act.OVERRULE,
@@ -165,10 +157,11 @@ async def add_overrule(
     return row
 
 
-async def overrules_of(session: AsyncSession, revision_id: int) -> list[OverruleRow]:
+async def overrules_of(session: Session, revision_id: int) -> list[OverruleRow]:
     """The overruled rejections of a thread's revision, in order."""
-    own = "WHERE revision_id = :revision ORDER BY id"
-    return await find_rows(session, OverruleRow, own, revision=revision_id)
+    return await session.rows(
+        OverruleRow, "WHERE revision_id = :revision ORDER BY id", revision=revision_id
+    )
 
 
 def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
@@ -179,7 +172,7 @@ def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
     return [row for row in overrules if len(people[row.curation_id]) >= row.people]
 
 
-async def find_veto_reason(session: AsyncSession, revision_id: int) -> str | None:
+async def find_veto_reason(session: Session, revision_id: int) -> str | None:
     """Why people overruled the confirmed veto of a revision; None where they did not."""
     reasons = []
     for row in in_force(await overrules_of(session, revision_id)):
@@ -188,19 +181,19 @@ async def find_veto_reason(session: AsyncSession, revision_id: int) -> str | Non
     return "; ".join(dict.fromkeys(reasons)) or None
 
 
-async def list_waiting_overrules(session: AsyncSession) -> Sequence[Record]:
+async def list_waiting_overrules(session: Session) -> Sequence[Record]:
     """The vetoes that too few people overruled so far, oldest first: source, thread_id, reason, decided_by,
     decided_at."""
-    return await read_records(session, _WAITING)
+    return await session.records(_WAITING)
 
 
-async def overruled_revisions(session: AsyncSession) -> list[int]:
+async def overruled_revisions(session: Session) -> list[int]:
     """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
-    return await read_column(session, _OVERRULED)
+    return await session.column(_OVERRULED)
 
 
 async def save_scan(
-    session: AsyncSession, case_id: str, revision: int, scanner: str, *, found: int
+    session: Session, case_id: str, revision: int, scanner: str, *, found: int
 ) -> None:
     """Record that a case revision was scanned for identifiers; a second scan by the same changes nothing."""
     values = {
@@ -209,16 +202,16 @@ async def save_scan(
         "scanner": scanner,
         "found": found,
     }
-    await insert_rows(session, IdentifierScanRow, [values], skip_known=True)
+    await session.insert_rows(IdentifierScanRow, [values], skip_known=True)
 
 
-async def unscanned_cases(session: AsyncSession, scanner: str) -> list[str]:
+async def unscanned_cases(session: Session, scanner: str) -> list[str]:
     """The ready cases whose latest revision this scanner has not scanned, by id."""
-    return await read_column(session, _UNSCANNED, scanner=scanner)
+    return await session.column(_UNSCANNED, scanner=scanner)
 
 
 async def open_dispute(
-    session: AsyncSession,
+    session: Session,
     case_id: str,
     reason: str,
     *,
@@ -239,18 +232,23 @@ async def open_dispute(
         WHERE case_id = :case_id AND reason = :reason AND closed_at IS NULL
         AND criterion_id IS NOT DISTINCT FROM :criterion_id AND opened_by IS NOT DISTINCT FROM :opened_by
     """
-    row = await find_row(session, DisputeRow, same, **values)
+    row = await session.first(DisputeRow, same, **values)
     if row is None:
-        row = await add_row(session, DisputeRow(**values))
-        about = {"dispute": row.number, "criterion": criterion_id}
+        row = await session.insert(DisputeRow(**values))
         await record(
-            session, Act.DISPUTE, f"case:{case_id}", reason, by=opened_by, **about
+            session,
+            Act.DISPUTE,
+            f"case:{case_id}",
+            reason,
+            by=opened_by,
+            dispute=row.number,
+            criterion=criterion_id,
         )
     return row
 
 
 async def close_dispute(
-    session: AsyncSession, number: int, resolution: str, *, closed_by: str | None
+    session: Session, number: int, resolution: str, *, closed_by: str | None
 ) -> DisputeRow:
     """Close a dispute with its resolution; the same person's same resolution of it again changes nothing.
 
@@ -282,9 +280,8 @@ async def close_dispute(
     raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
 
 
-async def list_disputes(
-    session: AsyncSession, *, closed: bool = False
-) -> list[DisputeRow]:
+async def list_disputes(session: Session, *, closed: bool = False) -> list[DisputeRow]:
     """The open disputes, oldest first; with `closed` every one."""
-    which = "WHERE closed_at IS NULL OR :closed ORDER BY id"
-    return await find_rows(session, DisputeRow, which, closed=closed)
+    return await session.rows(
+        DisputeRow, "WHERE closed_at IS NULL OR :closed ORDER BY id", closed=closed
+    )

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from medlive.db.mapping import add_row, find_rows, read_column, run_sql
+from medlive.db.session import Session
 from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.sources.ledger import Place
 
@@ -26,29 +24,28 @@ _LIST = """
 """
 
 
-async def start_archive(
-    session: AsyncSession, run_id: int, path: str, size: int
-) -> int:
+async def start_archive(session: Session, run_id: int, path: str, size: int) -> int:
     """Return the number of a file that was begun."""
-    return (await add_row(session, ArchiveRow(run_id=run_id, path=path, bytes=size))).id
+    return (await session.insert(ArchiveRow(run_id=run_id, path=path, bytes=size))).id
 
 
-async def grow_archive(session: AsyncSession, archive_id: int, size: int) -> None:
+async def grow_archive(session: Session, archive_id: int, size: int) -> None:
     """Commit what was written, in the transaction of the pages' own rows."""
-    grown = "UPDATE archives SET bytes = :size WHERE id = :id"
-    await run_sql(session, grown, id=archive_id, size=size)
-
-
-async def mark_sealed(session: AsyncSession, archive_id: int) -> None:
-    """Note that a file will not grow."""
-    sealed = (
-        "UPDATE archives SET sealed_at = now() WHERE id = :id AND sealed_at IS NULL"
+    await session.run(
+        "UPDATE archives SET bytes = :size WHERE id = :id", id=archive_id, size=size
     )
-    await run_sql(session, sealed, id=archive_id)
+
+
+async def mark_sealed(session: Session, archive_id: int) -> None:
+    """Note that a file will not grow."""
+    await session.run(
+        "UPDATE archives SET sealed_at = now() WHERE id = :id AND sealed_at IS NULL",
+        id=archive_id,
+    )
 
 
 async def list_archives(
-    session: AsyncSession,
+    session: Session,
     source: str | None = None,
     *,
     unsealed: bool = False,
@@ -61,30 +58,33 @@ async def list_archives(
     Only those that are being written (`unsealed`), that hold pages of a takedown which no fetch names any more
     (`unswept`), that were begun before a moment, or that are marked as `removed`, whether or not they still exist.
     """
-    values = {
-        "source": source,
-        "unsealed": unsealed,
-        "unswept": unswept,
-        "before": before,
-        "removed": removed,
-    }
-    return await find_rows(session, ArchiveRow, _LIST, **values)
+    return await session.rows(
+        ArchiveRow,
+        _LIST,
+        source=source,
+        unsealed=unsealed,
+        unswept=unswept,
+        before=before,
+        removed=removed,
+    )
 
 
-async def archived_sources(session: AsyncSession) -> list[str]:
+async def archived_sources(session: Session) -> list[str]:
     """The sources that have or had files, by name."""
-    query = "SELECT DISTINCT source FROM archives JOIN harvest_runs AS run ON run.id = run_id ORDER BY 1"
-    return await read_column(session, query)
+    return await session.column(
+        "SELECT DISTINCT source FROM archives JOIN harvest_runs AS run ON run.id = run_id ORDER BY 1"
+    )
 
 
-async def fetches_in(session: AsyncSession, archive_id: int) -> list[FetchRow]:
+async def fetches_in(session: Session, archive_id: int) -> list[FetchRow]:
     """The pages that rows name in a file, in the file's order."""
-    own = "WHERE archive_id = :id ORDER BY archive_offset"
-    return await find_rows(session, FetchRow, own, id=archive_id)
+    return await session.rows(
+        FetchRow, "WHERE archive_id = :id ORDER BY archive_offset", id=archive_id
+    )
 
 
 async def replace_archive(
-    session: AsyncSession,
+    session: Session,
     archive_id: int,
     path: str,
     size: int,
@@ -93,27 +93,32 @@ async def replace_archive(
     """Note that a file was rewritten: its new path and size, and where its pages are now."""
     olds = [place.offset for place in moved]
     news = [place.offset for place in moved.values()]
-    await run_sql(session, _MOVE, archive_id=archive_id, olds=olds, news=news)
-    rewritten = "UPDATE archives SET path = :path, bytes = :size, unswept_at = NULL WHERE id = :id"
-    await run_sql(session, rewritten, id=archive_id, path=path, size=size)
+    await session.run(_MOVE, archive_id=archive_id, olds=olds, news=news)
+    await session.run(
+        "UPDATE archives SET path = :path, bytes = :size, unswept_at = NULL WHERE id = :id",
+        id=archive_id,
+        path=path,
+        size=size,
+    )
 
 
-async def mark_unswept(session: AsyncSession, archive_ids: Sequence[int]) -> None:
+async def mark_unswept(session: Session, archive_ids: Sequence[int]) -> None:
     """Note that files hold pages that no fetch names any more and that must go."""
-    unswept = "UPDATE archives SET unswept_at = now() WHERE id = ANY (:ids)"
-    await run_sql(session, unswept, ids=archive_ids)
+    await session.run(
+        "UPDATE archives SET unswept_at = now() WHERE id = ANY (:ids)", ids=archive_ids
+    )
 
 
-async def mark_removed(session: AsyncSession, archive_ids: Sequence[int]) -> int:
+async def mark_removed(session: Session, archive_ids: Sequence[int]) -> int:
     """Note that files are gone, and with them the bytes of their pages; return how many pages that concerns."""
     pages = """
         UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
         WHERE archive_id = ANY (:ids) RETURNING id
     """
-    gone = await read_column(session, pages, ids=archive_ids)
+    gone = await session.column(pages, ids=archive_ids)
     files = """
         UPDATE archives SET removed_at = coalesce(removed_at, now()), sealed_at = coalesce(sealed_at, now()),
         unswept_at = NULL WHERE id = ANY (:ids)
     """
-    await run_sql(session, files, ids=archive_ids)
+    await session.run(files, ids=archive_ids)
     return len(gone)

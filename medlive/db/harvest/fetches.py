@@ -4,17 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive.clock import now
-from medlive.db.mapping import (
-    find_rows,
-    insert_rows,
-    read,
-    read_column,
-    row_of,
-    run_sql,
-)
+from medlive.db.mapping import read, row_of
+from medlive.db.session import Session
 from medlive.db.tables.intake import (
     FetchRow,
     FrontierRow,
@@ -55,7 +47,7 @@ class Reading:
 
 
 async def save_pages(
-    session: AsyncSession,
+    session: Session,
     run_id: int,
     source: str,
     pages: Sequence[FetchedPage],
@@ -84,8 +76,8 @@ async def save_pages(
             archive_length=place.length,
         )
         rows.append(row)
-    saved = await insert_rows(
-        session, FetchRow, rows, returning=("archive_offset", "id")
+    saved = await session.insert_rows(
+        FetchRow, rows, returning=("archive_offset", "id")
     )
     numbers: dict[int, int] = dict(saved)
     return [numbers[place.offset] for place in places]
@@ -96,7 +88,7 @@ def _kind_of(event: FetchedPage | HarvestProblem) -> PageKind:
 
 
 async def save_failed_fetches(
-    session: AsyncSession, run_id: int, source: str, problems: Sequence[HarvestProblem]
+    session: Session, run_id: int, source: str, problems: Sequence[HarvestProblem]
 ) -> None:
     """Save what could not be read, and why."""
     moment = now()
@@ -113,11 +105,11 @@ async def save_failed_fetches(
             "error": f"{problem.kind.value}: {problem.message}",
         }
         rows.append(row)
-    await insert_rows(session, FetchRow, rows)
+    await session.insert_rows(FetchRow, rows)
 
 
 async def forget_pages(
-    session: AsyncSession, source: str, thread_id: str, url: str, *, after_fetch: int
+    session: Session, source: str, thread_id: str, url: str, *, after_fetch: int
 ) -> list[int]:
     """Forget what the pages of a thread fetched after `after_fetch` hold; the numbers of the files they are in.
 
@@ -125,18 +117,20 @@ async def forget_pages(
     """
     named = {"source": source, "thread_id": thread_id, "after": after_fetch}
     among = "source = :source AND thread_id = :thread_id AND id > :after"
-    archives = f"SELECT DISTINCT archive_id FROM fetches WHERE {among} AND archive_id IS NOT NULL"
     forgotten = f"""
         UPDATE fetches SET url = :url, body_digest = NULL, etag = NULL, last_modified = NULL,
         archive_id = NULL, archive_offset = NULL, archive_length = NULL WHERE {among}
     """
-    numbers = await read_column(session, archives, **named)
-    await run_sql(session, forgotten, url=url, **named)
+    numbers = await session.column(
+        f"SELECT DISTINCT archive_id FROM fetches WHERE {among} AND archive_id IS NOT NULL",
+        **named,
+    )
+    await session.run(forgotten, url=url, **named)
     return numbers
 
 
 async def kept_pages(
-    session: AsyncSession, source: str, thread_id: str, *, after_fetch: int = 0
+    session: Session, source: str, thread_id: str, *, after_fetch: int = 0
 ) -> list[KeptPage]:
     """The pages of a thread's latest reading, in order; empty when one or its bytes are missing.
 
@@ -151,18 +145,17 @@ async def kept_pages(
 
 
 async def read_threads_after(
-    session: AsyncSession, source: str, after: str, limit: int
+    session: Session, source: str, after: str, limit: int
 ) -> list[str]:
     """The next threads of a source that pages were fetched of, in the order of their ids."""
     query = f"""
         SELECT DISTINCT thread_id FROM fetches WHERE {_IS_PAGE} AND thread_id > :after ORDER BY 1 LIMIT :limit
     """
-    values = {"source": source, "after": after, "limit": limit}
-    return await read_column(session, query, **values)
+    return await session.column(query, source=source, after=after, limit=limit)
 
 
 async def latest_readings(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
+    session: Session, source: str, thread_ids: Sequence[str]
 ) -> list[Reading]:
     """The latest reading of each of these threads.
 
@@ -170,10 +163,9 @@ async def latest_readings(
     """
     values = {"source": source, "ids": list(thread_ids)}
     own = "WHERE source = :source AND thread_id = ANY (:ids)"
-    query = f"SELECT thread_id FROM threads {own}"
-    stored_ids = await read_column(session, query, **values)
+    stored_ids = await session.column(f"SELECT thread_id FROM threads {own}", **values)
     known = {}
-    for entry in await find_rows(session, FrontierRow, own, **values):
+    for entry in await session.rows(FrontierRow, own, **values):
         known[entry.thread_id] = entry
     pages: dict[str, list[KeptPage]] = {thread_id: [] for thread_id in thread_ids}
     for page in await _fetched_pages(session, source, thread_ids):
@@ -186,8 +178,9 @@ async def latest_readings(
         reading = Reading(thread_id, tuple(_latest_pages(own_pages)))
         if thread_id in known:
             is_stored = thread_id in stored_ids
-            more = {"pages": reading.pages, "stored": is_stored}
-            reading = read(Reading, known[thread_id], **more)
+            reading = read(
+                Reading, known[thread_id], pages=reading.pages, stored=is_stored
+            )
         readings.append(reading)
     return readings
 
@@ -203,12 +196,12 @@ _FETCHED = f"""
 
 
 async def _fetched_pages(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
+    session: Session, source: str, thread_ids: Sequence[str]
 ) -> list[KeptPage]:
     """Every page that was fetched of these threads, of each thread the newest first."""
     values = {"source": source, "thread_ids": list(thread_ids)}
     pages = []
-    for row in await run_sql(session, _FETCHED, **values):
+    for row in await session.run(_FETCHED, **values):
         place = Place(row.archive_offset, row.archive_length)
         pages.append(read(KeptPage, row, place=place))
     return pages

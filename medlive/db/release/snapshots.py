@@ -6,20 +6,10 @@ from typing import Any
 from psycopg.types.json import Json
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import (
-    Record,
-    add_row,
-    find_rows,
-    read,
-    read_column,
-    read_map,
-    read_records,
-    read_value,
-    run_sql,
-)
+from medlive.db.mapping import Record, read
+from medlive.db.session import Session
 from medlive.db.tables.release import (
     SnapshotKeptOutRow,
     SnapshotRow,
@@ -124,7 +114,7 @@ _EVIDENCE = f"""
 """
 
 
-async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
+async def begin_snapshot(session: Session, version: str) -> SnapshotRow:
     """A snapshot being built, without members; its parent is the latest frozen one.
 
     What was begun and never frozen is dropped, this version and others. Raises UsageError when it is frozen, or
@@ -135,14 +125,14 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
         ended = "is frozen" if latest.version == version else "can no longer be made"
         raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
     for statement in _DROP_BEGUN:
-        await run_sql(session, statement)
+        await session.run(statement)
     made = SnapshotRow(version=version, state=SnapshotState.BUILDING)
     if latest is not None:
         made.parent = latest.version
         # Whatever the clock says: no verifier believes a snapshot that is older than its parent.
-        moment = await read_value(session, "SELECT now()")
+        moment = await session.value("SELECT now()")
         made.created_at = max(moment, latest.created_at)
-    return await add_row(session, made)
+    return await session.insert(made)
 
 
 _BEGUN = "IN (SELECT version FROM snapshots WHERE state = 'building')"
@@ -155,24 +145,26 @@ _DROP_BEGUN = (
 )
 
 
-async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) -> None:
+async def settle_snapshot(session: Session, version: str, meta: FixedMeta) -> None:
     """Keep what a snapshot says of itself, in the transaction that adds its members."""
-    settled = (
-        "UPDATE snapshots SET meta = CAST(:meta AS jsonb) WHERE version = :version"
-    )
     stored = Json(meta.model_dump(mode="json"))
-    await run_sql(session, settled, version=version, meta=stored)
+    await session.run(
+        "UPDATE snapshots SET meta = CAST(:meta AS jsonb) WHERE version = :version",
+        version=version,
+        meta=stored,
+    )
 
 
-async def load_fixed(session: AsyncSession, version: str) -> FixedMeta | None:
+async def load_fixed(session: Session, version: str) -> FixedMeta | None:
     """What a snapshot was fixed with; None when there is no such snapshot, or one of before format 2."""
-    query = "SELECT meta FROM snapshots WHERE version = :version"
-    meta = await read_value(session, query, version=version)
+    meta = await session.value(
+        "SELECT meta FROM snapshots WHERE version = :version", version=version
+    )
     return None if meta is None else FixedMeta.model_validate(meta)
 
 
 async def freeze_snapshot(
-    session: AsyncSession,
+    session: Session,
     version: str,
     *,
     manifest: Mapping[str, Any],
@@ -210,90 +202,93 @@ async def freeze_snapshot(
     return row
 
 
-async def find_snapshot(session: AsyncSession, version: str) -> SnapshotRow | None:
+async def find_snapshot(session: Session, version: str) -> SnapshotRow | None:
     """What is recorded of a snapshot; None when there is none."""
     return await session.get(SnapshotRow, version)
 
 
-async def list_snapshots(session: AsyncSession) -> list[SnapshotRow]:
+async def list_snapshots(session: Session) -> list[SnapshotRow]:
     """Every snapshot, newest first."""
     query = select(SnapshotRow).order_by(SnapshotRow.version.desc())
     return list(await session.scalars(query))
 
 
-async def latest_frozen(session: AsyncSession) -> SnapshotRow | None:
+async def latest_frozen(session: Session) -> SnapshotRow | None:
     """The newest frozen snapshot; None when there is none."""
     query = select(SnapshotRow).where(SnapshotRow.state == SnapshotState.FROZEN)
     return await session.scalar(query.order_by(SnapshotRow.version.desc()).limit(1))
 
 
-async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] | None:
+async def load_manifest(session: Session, version: str) -> dict[str, Any] | None:
     """The manifest as it was frozen; None while there is none."""
-    query = "SELECT manifest FROM snapshots WHERE version = :version"
-    manifest: dict[str, Any] | None = await read_value(session, query, version=version)
+    manifest: dict[str, Any] | None = await session.value(
+        "SELECT manifest FROM snapshots WHERE version = :version", version=version
+    )
     return manifest
 
 
-async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
+async def list_log_heads(session: Session) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
     query = """
         SELECT version, meta -> 'audit_log' AS head FROM snapshots WHERE state = 'frozen' ORDER BY version
     """
     heads: dict[str, AuditLogHead] = {}
-    for snapshot in await read_records(session, query):
+    for snapshot in await session.records(query):
         if snapshot.head is not None:
             heads[snapshot.version] = AuditLogHead.model_validate(snapshot.head)
     return heads
 
 
-async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
+async def load_kept_out(session: Session, version: str) -> list[GateHit]:
     """Why ready cases are not in a snapshot, by case id."""
-    own = "WHERE version = :version ORDER BY case_id, position"
-    hits = await find_rows(session, SnapshotKeptOutRow, own, version=version)
+    hits = await session.rows(
+        SnapshotKeptOutRow,
+        "WHERE version = :version ORDER BY case_id, position",
+        version=version,
+    )
     return [read(GateHit, hit) for hit in hits]
 
 
-async def count_waiting(session: AsyncSession) -> int:
+async def count_waiting(session: Session) -> int:
     """The ready cases that no snapshot holds, nor its gates kept out."""
-    return await read_value(session, _WAITING) or 0
+    return await session.value(_WAITING) or 0
 
 
-async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:
+async def held_weeks(session: Session, version: str | None) -> list[str]:
     """Since which snapshots the cases that a snapshot holds out have been so."""
-    return await read_column(session, _HELD_WEEKS, version=version)
+    return await session.column(_HELD_WEEKS, version=version)
 
 
-async def count_members(session: AsyncSession, version: str) -> Numbers:
+async def count_members(session: Session, version: str) -> Numbers:
     """How many cases a snapshot has, as it is filled."""
-    [numbers] = await read_records(session, _NUMBERS, version=version)
+    [numbers] = await session.records(_NUMBERS, version=version)
     return Numbers(**vars(numbers))
 
 
 async def thread_revisions_of(
-    session: AsyncSession, version: str, case_ids: Iterable[str]
+    session: Session, version: str, case_ids: Iterable[str]
 ) -> dict[str, int]:
     """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
-    values = {"version": version, "case_ids": list(case_ids)}
-    return await read_map(session, _REVISIONS, **values)
+    return await session.lookup(_REVISIONS, version=version, case_ids=list(case_ids))
 
 
-async def count_languages(session: AsyncSession, version: str) -> dict[str, int]:
+async def count_languages(session: Session, version: str) -> dict[str, int]:
     """Language → how many cases a snapshot shows in it."""
-    return await read_map(session, _LANGUAGES, version=version)
+    return await session.lookup(_LANGUAGES, version=version)
 
 
 async def load_provenance(
-    session: AsyncSession, version: str, *, code_version: str
+    session: Session, version: str, *, code_version: str
 ) -> Provenance:
     """How the cases that a snapshot shows were made: every engine, prompt, index and threshold that took part.
 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
     named = {"version": version}
-    engines = await read_records(session, _ENGINES, **named)
-    prompts = await read_records(session, _PROMPTS, **named)
-    thresholds = await read_records(session, _THRESHOLDS, **named)
-    evidence = await read_records(session, _EVIDENCE, **named)
+    engines = await session.records(_ENGINES, **named)
+    prompts = await session.records(_PROMPTS, **named)
+    thresholds = await session.records(_THRESHOLDS, **named)
+    evidence = await session.records(_EVIDENCE, **named)
     for row in evidence:
         row.corpora = dict(sorted(row.corpora.items()))
     return Provenance(

@@ -62,8 +62,9 @@ def head() -> str:
 
 def read_revision(connection: Connection) -> str | None:
     """The database's revision; None where it has no tables of medlive."""
-    query = "SELECT version_num FROM alembic_version"
-    return _read_state(connection, "alembic_version", query)
+    return _read_state(
+        connection, "alembic_version", "SELECT version_num FROM alembic_version"
+    )
 
 
 def check_known(revision: str | None) -> None:
@@ -80,8 +81,11 @@ def check_known(revision: str | None) -> None:
 
 def read_queue_revision(connection: Connection) -> str | None:
     """The last of Procrastinate's migrations that was applied; None before the first."""
-    query = "SELECT migration FROM components WHERE name = 'procrastinate'"
-    return _read_state(connection, "components", query)
+    return _read_state(
+        connection,
+        "components",
+        "SELECT migration FROM components WHERE name = 'procrastinate'",
+    )
 
 
 def queue_head() -> str:

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from medlive.db.mapping import Record, read, run_sql
+from medlive.db.mapping import Record, read
+from medlive.db.session import Session
 from medlive.db.threads.threads import message_of
 from medlive.errors import MedliveError
 from medlive.guard.bounds import TITLE_CHARS_SHOWN
@@ -56,12 +55,11 @@ _MESSAGES = """
 """
 
 
-async def load_excerpt(
-    session: AsyncSession, revision_pk: int, window: Window
-) -> Excerpt:
+async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Excerpt:
     """Load a part of a revision; the database cuts it. Raises MedliveError when there is no such revision."""
-    values = {"pk": revision_pk, "title": TITLE_CHARS_SHOWN}
-    row = (await run_sql(session, _THREAD, **values, **_OPENING)).first()
+    row = (
+        await session.run(_THREAD, pk=revision_pk, title=TITLE_CHARS_SHOWN, **_OPENING)
+    ).first()
     if row is None:
         raise MedliveError(f"there is no thread revision {revision_pk}")
     before = min(window.start, AROUND)
@@ -74,7 +72,7 @@ async def load_excerpt(
     }
     end = before + window.chars
     messages: list[Record] = []
-    for stored in await run_sql(session, _MESSAGES, **part):
+    for stored in await session.run(_MESSAGES, **part):
         message = SimpleNamespace(
             place=stored.place,
             message=message_of(stored.about | {"text": stored.text[before:end]}),

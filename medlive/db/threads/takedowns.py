@@ -13,18 +13,11 @@ from typing import Any
 
 from psycopg.types.json import Json
 from sqlalchemy import func
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import erase_reasons, record
 from medlive.db.harvest.archives import mark_unswept
 from medlive.db.jobs import STALLED_AFTER_S
-from medlive.db.mapping import (
-    find_rows,
-    read_column,
-    read_records,
-    read_value,
-    run_sql,
-)
+from medlive.db.session import Session
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.tables.people import Act
 from medlive.db.threads.bands import take_turn
@@ -216,7 +209,7 @@ _FROZEN = """
 
 
 async def find_takedown(
-    session: AsyncSession, source: str, thread_id: str
+    session: Session, source: str, thread_id: str
 ) -> TakedownRow | None:
     """What is left of a thread that was erased; None when it was not taken down, or may come back."""
     row = await session.get(TakedownRow, (source, thread_id))
@@ -224,7 +217,7 @@ async def find_takedown(
 
 
 async def lift_takedown(
-    session: AsyncSession, source: str, thread_id: str, reason: str, *, by: str | None
+    session: Session, source: str, thread_id: str, reason: str, *, by: str | None
 ) -> None:
     """Let a later harvest bring a thread back. Raises CheckFailed for one that is not taken down."""
     await no_takedown(session)
@@ -239,18 +232,19 @@ async def lift_takedown(
 
 
 async def taken_down_ids(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
+    session: Session, source: str, thread_ids: Sequence[str]
 ) -> set[str]:
     """Those of a source's threads that were taken down."""
-    among = "WHERE source = :source AND thread_id = ANY (:ids) AND lifted_at IS NULL"
-    values = {"source": source, "ids": list(thread_ids)}
-    rows = await find_rows(session, TakedownRow, among, **values)
+    rows = await session.rows(
+        TakedownRow,
+        "WHERE source = :source AND thread_id = ANY (:ids) AND lifted_at IS NULL",
+        source=source,
+        ids=list(thread_ids),
+    )
     return {row.thread_id for row in rows}
 
 
-async def keep_out(
-    session: AsyncSession, threads: Iterable[Thread]
-) -> set[tuple[str, str]]:
+async def keep_out(session: Session, threads: Iterable[Thread]) -> set[tuple[str, str]]:
     """(source, thread's id) of those threads that were taken down and must not be saved.
 
     Until the session's transaction ends no other thread is taken down: a takedown sees what is saved now, or is
@@ -260,42 +254,41 @@ async def keep_out(
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
     ]
     await no_takedown(session)
-    rows = await find_rows(session, TakedownRow, _AMONG, keys=Json(keys))
+    rows = await session.rows(TakedownRow, _AMONG, keys=Json(keys))
     return {(row.source, row.thread_id) for row in rows}
 
 
-async def no_takedown(session: AsyncSession) -> None:
+async def no_takedown(session: Session) -> None:
     """Wait for a takedown that is under way, and let none begin until the session's transaction ends."""
-    await run_sql(session, "SELECT pg_advisory_xact_lock_shared(:lock)", lock=_LOCK)
+    await session.run("SELECT pg_advisory_xact_lock_shared(:lock)", lock=_LOCK)
 
 
-async def take_down_alone(session: AsyncSession) -> None:
+async def take_down_alone(session: Session) -> None:
     """Wait until nobody saves threads, and keep everybody from it until the session's transaction ends."""
-    await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
 
 async def traces_of(
-    session: AsyncSession, source: str, thread_id: str
+    session: Session, source: str, thread_id: str
 ) -> tuple[set[str], set[str]]:
     """The addresses and the titles that a thread has had here, by which pages of its source show it; both empty
     when nothing is known of it."""
     named = {"source": source, "thread_id": thread_id}
-    urls = await read_column(session, _URLS, **named)
-    titles = await read_column(session, _TITLES, **named)
+    urls = await session.column(_URLS, **named)
+    titles = await session.column(_TITLES, **named)
     return set(urls) - {""}, set(titles) - {""}
 
 
 async def frozen_with(
-    session: AsyncSession, source: str, thread_id: str
+    session: Session, source: str, thread_id: str
 ) -> list[tuple[str, str]]:
     """(snapshot's version, case id) of every frozen snapshot that shows a case of the thread."""
-    named = {"source": source, "thread_id": thread_id}
-    rows = await read_records(session, _FROZEN, **named)
+    rows = await session.records(_FROZEN, source=source, thread_id=thread_id)
     return [(row.version, row.case_id) for row in rows]
 
 
 async def erase_thread(
-    session: AsyncSession,
+    session: Session,
     source: str,
     thread_id: str,
     reason: str,
@@ -315,45 +308,54 @@ async def erase_thread(
     await take_turn(session)
     await take_down_alone(session)
     named = {"source": source, "thread_id": thread_id}
-    pk = await read_value(session, _LOCK_THREAD, **named)
+    pk = await session.value(_LOCK_THREAD, **named)
     # Whoever stores a decision about a revision has locked it.
-    await run_sql(session, f"{_REVISIONS} FOR UPDATE", pk=pk)
+    await session.run(f"{_REVISIONS} FOR UPDATE", pk=pk)
     # First no worker can take it up any more, then none has it.
     counts: Counter[str] = Counter()
     await _erase(session, counts, {"jobs": _JOBS}, pk=pk)
-    if await read_value(session, _UNDER_WAY, pk=pk, alive_s=STALLED_AFTER_S):
+    if await session.value(_UNDER_WAY, pk=pk, alive_s=STALLED_AFTER_S):
         raise CheckFailed(
             f"{source}/{thread_id} is being curated at this moment",
             hint="try again when the worker is done with it",
         )
-    await run_sql(session, _TAKE_DOWN, **named, reason=reason)
+    await session.run(_TAKE_DOWN, **named, reason=reason)
     urls, _ = await traces_of(session, source, thread_id)
     ids = list(showing)
-    archives = await read_column(session, _OWN_ARCHIVES, **named, ids=ids)
-    digests = set(await read_column(session, _OWN_REPLIES, pk=pk))
+    archives = await session.column(_OWN_ARCHIVES, **named, ids=ids)
+    digests = set(await session.column(_OWN_REPLIES, pk=pk))
     # A case that was edited is proved and read again without a decision.
-    of_case = await read_column(session, _CASE_TEXTS, pk=pk)
+    of_case = await session.column(_CASE_TEXTS, pk=pk)
     digests |= await _loose_replies(session, [*texts, *of_case])
     erased = await erase_reasons(
         session,
         f"thread:{source}/{thread_id}",
-        await read_column(session, _CASES, pk=pk),
+        await session.column(_CASES, pk=pk),
     )
     if pk is not None:
         await _erase(session, counts, _ERASURES, pk=pk)
         erase_replies = {"replies": _ERASE_REPLIES}
         await _erase(session, counts, erase_replies, digests=sorted(digests))
         counts["replies_shared"] += len(digests) - counts["replies"]
-    quoted = {
-        "quoted_ids": _spellings(thread_id),
-        "quoted_sources": _spellings(source),
-    }
-    await _erase(session, counts, _BY_NAME, **named, **quoted)
+    await _erase(
+        session,
+        counts,
+        _BY_NAME,
+        **named,
+        quoted_ids=_spellings(thread_id),
+        quoted_sources=_spellings(source),
+    )
     await _erase(session, counts, {"pages_showing_it": _FORGET_PLACES}, ids=ids)
     # An import's address may be any word, such as "null", which is in much that is none.
     for url in sorted(url for url in urls if "://" in url):
-        names = {"url": url, "in_json": json.dumps(url, ensure_ascii=False)[1:-1]}
-        await _erase(session, counts, _MENTIONS, **names, withheld=_WITHHELD)
+        await _erase(
+            session,
+            counts,
+            _MENTIONS,
+            url=url,
+            in_json=json.dumps(url, ensure_ascii=False)[1:-1],
+            withheld=_WITHHELD,
+        )
     await mark_unswept(session, archives)
     counts["archives"] += len(archives)
     counts = Counter(dict(sorted((+counts).items())))
@@ -374,25 +376,25 @@ async def erase_thread(
 
 
 async def _erase(
-    session: AsyncSession,
+    session: Session,
     counts: Counter[str],
     statements: Mapping[str, str],
     **values: Any,
 ) -> None:
     """Run each statement, and add its rows to the counts."""
     for name, sql in statements.items():
-        erased = await run_sql(session, sql.format(name), **values)
+        erased = await session.run(sql.format(name), **values)
         counts[name] += erased.rowcount  # type: ignore[attr-defined]
 
 
-async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[str]:
+async def _loose_replies(session: Session, texts: Collection[str]) -> set[str]:
     """Replies that no decision rests on and whose request was made of these texts, of an attempt that was cut off.
 
     What the Screener made of the texts is asked about in later requests, so it is looked for as well.
     """
     if not texts:
         return set()
-    rows = await run_sql(session, _LOOSE_REPLIES)
+    rows = await session.run(_LOOSE_REPLIES)
     loose = {}
     for digest, task, inputs, reply in rows:
         loose[digest] = (task, _long_texts(inputs), reply)

@@ -6,19 +6,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from psycopg.types.json import Json
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import (
-    find_rows,
-    insert_rows,
-    read,
-    read_as,
-    read_column,
-    read_map,
-    read_value,
-    row_of,
-    run_sql,
-)
+from medlive.db.mapping import read, row_of
+from medlive.db.session import Session
 from medlive.db.tables.intake import (
     IdentifierRow,
     SourceKind,
@@ -72,7 +62,7 @@ _UPSERT_THREADS = """
 
 
 async def save_threads(
-    session: AsyncSession,
+    session: Session,
     threads: Sequence[Thread],
     *,
     assumed_posted_at: Sequence[bool] | None = None,
@@ -114,7 +104,7 @@ async def save_threads(
 
 
 async def _add_revisions(
-    session: AsyncSession,
+    session: Session,
     pks: Sequence[int],
     threads: Sequence[Thread],
     origins: Sequence[Mapping[str, Any]],
@@ -128,7 +118,7 @@ async def _add_revisions(
     # Thread → revision and digest of each of its revisions, in order
     known: dict[int, list[tuple[int, str]]] = {pk: [] for pk in pks}
     revision_pks = {}
-    for pk, number, digest, revision_pk in await run_sql(session, query, pks=list(pks)):
+    for pk, number, digest, revision_pk in await session.run(query, pks=list(pks)):
         known[pk].append((number, digest))
         revision_pks[pk, number] = revision_pk
     rows: list[dict[str, Any]] = []
@@ -154,7 +144,7 @@ async def _add_revisions(
         )
         rows.append(values)
     names = ("thread_id", "revision", "id")
-    for added in await insert_rows(session, ThreadRevisionRow, rows, returning=names):
+    for added in await session.insert_rows(ThreadRevisionRow, rows, returning=names):
         revision_pks[added.thread_id, added.revision] = added.id
     return [
         SavedThread(pk, revision_pks[pk, number], status) for pk, number, status in plan
@@ -180,7 +170,7 @@ def check_storable(thread: Thread) -> None:
 
 
 async def ensure_sources(
-    session: AsyncSession, names: Iterable[str], kind: SourceKind
+    session: Session, names: Iterable[str], kind: SourceKind
 ) -> None:
     """Make the rows of sources that are not known yet; a source that was imported and is now harvested
     becomes a site."""
@@ -190,32 +180,36 @@ async def ensure_sources(
         INSERT INTO sources (name, kind) SELECT name, :kind FROM unnest(CAST(:names AS text[])) AS name
         ON CONFLICT (name) DO NOTHING
     """
-    await run_sql(session, new, names=in_order, kind=kind.value)
+    await session.run(new, names=in_order, kind=kind.value)
     if kind is SourceKind.SITE:
-        sites = "UPDATE sources SET kind = 'site' WHERE name = ANY(:names) AND kind <> 'site'"
-        await run_sql(session, sites, names=in_order)
+        await session.run(
+            "UPDATE sources SET kind = 'site' WHERE name = ANY(:names) AND kind <> 'site'",
+            names=in_order,
+        )
 
 
-async def mark_gone(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
-) -> None:
+async def mark_gone(session: Session, source: str, thread_ids: Sequence[str]) -> None:
     """Note that the source no longer has these threads, from now on unless it was noted before."""
-    gone = f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}"
-    await run_sql(session, gone, source=source, ids=list(thread_ids))
+    await session.run(
+        f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}",
+        source=source,
+        ids=list(thread_ids),
+    )
 
 
-async def mark_seen(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
-) -> None:
+async def mark_seen(session: Session, source: str, thread_ids: Sequence[str]) -> None:
     """Note that the source has these threads now."""
-    seen = f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}"
-    await run_sql(session, seen, source=source, ids=list(thread_ids))
+    await session.run(
+        f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}",
+        source=source,
+        ids=list(thread_ids),
+    )
 
 
 _AMONG = "WHERE source = :source AND thread_id = ANY (:ids)"
 
 
-async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
+async def load_thread(session: Session, revision_pk: int) -> StoredThread:
     """The thread as that revision was. Raises MedliveError when there is none."""
     for stored in await _stored(session, [revision_pk]):
         return stored
@@ -223,14 +217,14 @@ async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
 
 
 async def load_threads(
-    session: AsyncSession, revision_pks: Sequence[int]
+    session: Session, revision_pks: Sequence[int]
 ) -> dict[int, Thread]:
     """Revision → thread, for those that exist among the ones named."""
     return {s.revision_pk: s.thread for s in await _stored(session, revision_pks)}
 
 
 async def pending_revisions(
-    session: AsyncSession,
+    session: Session,
     *,
     chain_digest: str,
     after: int = 0,
@@ -245,47 +239,53 @@ async def pending_revisions(
         AND NOT EXISTS (SELECT FROM filter_results WHERE revision_id = r.id AND chain_digest = :chain)
         ORDER BY id LIMIT :most
     """
-    values = {"after": after, "chain": chain_digest, "most": limit}
-    return await read_as(session, Revision, query, **values)
+    return await session.read_as(
+        Revision, query, after=after, chain=chain_digest, most=limit
+    )
 
 
-async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
+async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:
     """The thread's revisions, oldest first; empty for no such thread."""
     query = """
         SELECT r.id FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id
         WHERE source = :source AND t.thread_id = :thread_id ORDER BY revision
     """
-    return await read_column(session, query, source=source, thread_id=thread_id)
+    return await session.column(query, source=source, thread_id=thread_id)
 
 
 async def latest_fetches(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
+    session: Session, source: str, thread_ids: Sequence[str]
 ) -> dict[str, int]:
     """Thread → the newest fetch that a revision of it was read from, for those that were harvested."""
     query = f"""
         SELECT thread_id, (SELECT max(fetch_id) FROM thread_revisions WHERE thread_id = threads.id) FROM threads
         {_AMONG} AND EXISTS (SELECT FROM thread_revisions WHERE thread_id = threads.id AND fetch_id IS NOT NULL)
     """
-    return await read_map(session, query, source=source, ids=list(thread_ids))
+    return await session.lookup(query, source=source, ids=list(thread_ids))
 
 
-async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
+async def find_thread(session: Session, source: str, thread_id: str) -> int | None:
     """The number of a thread's row; None for no such thread."""
-    query = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id"
-    named = {"source": source, "thread_id": thread_id}
-    pk: int | None = await read_value(session, query, **named)
+    pk: int | None = await session.value(
+        "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id",
+        source=source,
+        thread_id=thread_id,
+    )
     return pk
 
 
-async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]:
+async def thread_of_case(session: Session, case_id: str) -> tuple[str, str]:
     """Source and thread id of an existing case."""
-    own = "WHERE id = (SELECT thread_id FROM cases WHERE id = :case_id)"
-    [thread] = await find_rows(session, ThreadRow, own, case_id=case_id)
+    [thread] = await session.rows(
+        ThreadRow,
+        "WHERE id = (SELECT thread_id FROM cases WHERE id = :case_id)",
+        case_id=case_id,
+    )
     return thread.source, thread.thread_id
 
 
 async def save_identifiers(
-    session: AsyncSession,
+    session: Session,
     saved: Sequence[SavedThread],
     identifiers_of: Sequence[Sequence[Sequence["Identifier"]]],
 ) -> int:
@@ -310,33 +310,33 @@ async def save_identifiers(
                     "kind": identifier.kind,
                 }
                 rows.append(row)
-    await insert_rows(session, IdentifierRow, rows, skip_known=True)
+    await session.insert_rows(IdentifierRow, rows, skip_known=True)
     return len(rows)
 
 
-async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
+async def count_identifiers(session: Session, revision_pk: int) -> dict[str, int]:
     """Kind → how many the revision's raw text has."""
-    query = "SELECT kind, count(*) FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1"
-    return await read_map(session, query, revision=revision_pk)
+    return await session.lookup(
+        "SELECT kind, count(*) FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1",
+        revision=revision_pk,
+    )
 
 
-async def _stored(
-    session: AsyncSession, revision_pks: Sequence[int]
-) -> list[StoredThread]:
+async def _stored(session: Session, revision_pks: Sequence[int]) -> list[StoredThread]:
     query = """
         SELECT r.id AS revision_pk, r.thread_id AS thread_pk, source, t.thread_id, url, title, language, tags,
             posted_at, posted_at_assumed, messages
         FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = ANY (:pks) ORDER BY r.id
     """
     threads = []
-    for row in await run_sql(session, query, pks=list(revision_pks)):
+    for row in await session.run(query, pks=list(revision_pks)):
         thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
         threads.append(read(StoredThread, row, thread=thread))
     return threads
 
 
 async def _lock_threads(
-    session: AsyncSession, threads: Sequence[Thread], *, is_seen: bool
+    session: Session, threads: Sequence[Thread], *, is_seen: bool
 ) -> list[int]:
     """The threads' numbers in their order; their rows are made where needed, and locked."""
     urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
@@ -346,9 +346,7 @@ async def _lock_threads(
         url = urls[source, thread_id]
         rows.append({"source": source, "thread_id": thread_id, "url": url})
     pks = {}
-    for row in await run_sql(
-        session, _UPSERT_THREADS, rows=Json(rows), is_seen=is_seen
-    ):
+    for row in await session.run(_UPSERT_THREADS, rows=Json(rows), is_seen=is_seen):
         pks[row.source, row.thread_id] = row.id
     return [pks[thread.source, thread.thread_id] for thread in threads]
 
