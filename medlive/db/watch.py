@@ -10,7 +10,7 @@ from sqlalchemy import func, select, true, update
 from medlive.db.audit_log import record
 from medlive.db.session import Session, read_clock
 from medlive.db.tables.people import Act
-from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
+from medlive.db.tables.work import ObservationRow, OpenProblemRow, OutboxRow
 from medlive.errors import UsageError
 
 DROPPED_AFTER = timedelta(days=14)

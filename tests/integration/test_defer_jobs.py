@@ -23,11 +23,13 @@ from medlive.db.jobs import (
     Queue,
     count_open,
     count_servers,
+    count_waiting,
     defer_alone,
+    forget_failures,
     hurry,
+    list_failed_jobs,
 )
 from medlive.db.session import Database
-from medlive.db.waits import count_waiting, forget_failures, list_failed_jobs
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.work.jobs import (
     CURATE,

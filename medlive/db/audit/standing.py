@@ -1,7 +1,7 @@
-"""How many threads stand where: by source, by week, and by the reason of what became of them."""
+"""How many threads stand where: by source, by week, and by the reason of what became of them; counts for a monitor."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row
@@ -41,3 +41,44 @@ async def count_by_week(session: Session) -> Sequence[Row[*tuple[Any, ...]]]:
     first = now() - timedelta(weeks=WEEKS_COUNTED)
     counts = await session.run(query, first=first, week=iso_week(first))
     return counts.all()
+
+
+_GAUGES = {
+    "recent": """
+        SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :recent AND stage <> 'filters' GROUP BY 1
+    """,
+    "jobs": "SELECT queue_name, status::text, count(*) FROM procrastinate_jobs GROUP BY 1, 2",
+    "oldest": """
+        SELECT queue_name, extract(epoch FROM now() - max(event.at))::float
+        FROM (SELECT queue_name, min(id) AS id FROM procrastinate_jobs WHERE status = 'todo' GROUP BY 1) AS oldest
+        JOIN procrastinate_events AS event ON event.job_id = oldest.id
+        WHERE event.type IN ('deferred', 'deferred_for_retry')
+        GROUP BY 1
+    """,
+    "spent": """
+        SELECT task, count(*), count(*) - count(cost_usd), count(*) FILTER (WHERE estimated), sum(cost_usd)::float
+        FROM replies WHERE created_at >= :week GROUP BY 1
+    """,
+}
+
+
+async def read_gauges(
+    session: Session, *, recent: datetime, week: datetime
+) -> dict[str, Sequence[Any]]:
+    """Read every gauge: rows of label values, each with its figures last.
+
+    Args:
+        session: The database.
+        recent: The moment from which decisions are counted.
+        week: The moment from which replies are counted.
+
+    Returns:
+        `threads` by stage, outcome and reason; `recent` (outcome, threads that an engine decided since); `jobs` by
+        queue and status; `oldest` (queue, seconds since its oldest waiting job was deferred); `spent` (task, replies
+        since, those without a price, those by a bound, US dollars of the priced).
+    """
+    gauges: dict[str, Sequence[Any]] = {"threads": await count_stages(session)}
+    for name, query in _GAUGES.items():
+        rows = await session.run(query, recent=recent, week=week)
+        gauges[name] = rows.all()
+    return gauges

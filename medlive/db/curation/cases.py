@@ -29,6 +29,9 @@ _NOT_BY_MODELS = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
 )
 
+CaseRevision = tuple[CaseRevisionRow, Sequence[Criterion]]
+"""What a case said from a moment on."""
+
 
 @dataclass(frozen=True, slots=True)
 class SavedCase:
@@ -338,3 +341,13 @@ async def criteria_of(session: Session, case_id: str, revision: int) -> list[Cri
         revision=revision,
     )
     return [read(Criterion, row, id=row.criterion_id) for row in rows]
+
+
+async def list_revisions(session: Session, case_id: str) -> list[CaseRevision]:
+    """A case's revisions, the first one first."""
+    revisions: list[CaseRevision] = []
+    for row in await session.rows(
+        CaseRevisionRow, "WHERE case_id = :case_id ORDER BY revision", case_id=case_id
+    ):
+        revisions.append((row, await criteria_of(session, case_id, row.revision)))
+    return revisions

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from medlive.db.session import Database
-from medlive.db.tables.literature import LiteratureAnswerRow
+from medlive.db.tables.work import LiteratureAnswerRow
 
 _TAKE_TURN = """
     INSERT INTO literature_turns (service, next_at)

@@ -1,6 +1,6 @@
 """Replies of engines: found by their request's digest, stored before anybody uses them, and what they cost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import select
@@ -119,6 +119,14 @@ async def find_request(
     prompt = await session.get_one(PromptRow, row.prompt_digest)
     asked = Prompt(row.task, prompt.text)
     return read(Request, row, prompt=asked, schema={}), row
+
+
+async def find_replies(session: Session, digests: Iterable[str]) -> dict[str, ReplyRow]:
+    """The replies to some requests, by the request's digest."""
+    rows = await session.rows(
+        ReplyRow, "WHERE request_digest = ANY (:digests)", digests=list(digests)
+    )
+    return {row.request_digest: row for row in rows}
 
 
 _ANSWERS = """

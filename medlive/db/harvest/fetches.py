@@ -84,7 +84,7 @@ async def save_pages(
 
 
 def _kind_of(event: FetchedPage | HarvestProblem) -> PageKind:
-    return PageKind.LISTING if event.thread_id is None else PageKind.THREAD
+    return "listing" if event.thread_id is None else "thread"
 
 
 async def save_failed_fetches(

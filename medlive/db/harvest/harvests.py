@@ -102,7 +102,7 @@ async def start_harvest(
 
     With `again` a run that is done is repeated from its lists' beginning.
     """
-    await ensure_sources(session, [source], SourceKind.SITE)
+    await ensure_sources(session, [source], "site")
     named = {"source": source, "week": iso_week}
     was_done = await session.value(_WAS_DONE, **named)
     if was_done and not again:

@@ -13,7 +13,6 @@ from medlive.db.session import Session
 from medlive.db.tables.release import (
     SnapshotKeptOutRow,
     SnapshotRow,
-    SnapshotState,
 )
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import GateHit
@@ -126,7 +125,7 @@ async def begin_snapshot(session: Session, version: str) -> SnapshotRow:
         raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
     for statement in _DROP_BEGUN:
         await session.run(statement)
-    made = SnapshotRow(version=version, state=SnapshotState.BUILDING)
+    made = SnapshotRow(version=version, state="building")
     if latest is not None:
         made.parent = latest.version
         # Whatever the clock says: no verifier believes a snapshot that is older than its parent.
@@ -183,7 +182,7 @@ async def freeze_snapshot(
     row = await session.get(
         SnapshotRow, version, with_for_update=True, populate_existing=True
     )
-    if row is None or row.state is not SnapshotState.BUILDING:
+    if row is None or row.state != "building":
         raise UsageError(f"snapshot {version} is frozen already, or was not begun")
     numbers = await count_members(session, version)
     counts = manifest.get("counts", {})
@@ -197,7 +196,7 @@ async def freeze_snapshot(
     row.sums_digest, row.signature, row.path = sums_digest, signature, path
     row.cases, row.criteria = numbers.cases, numbers.criteria
     row.publishable, row.why_not = publishable, list(why_not)
-    row.state, row.frozen_at = SnapshotState.FROZEN, now()
+    row.state, row.frozen_at = "frozen", now()
     await session.flush()
     return row
 
@@ -215,7 +214,7 @@ async def list_snapshots(session: Session) -> list[SnapshotRow]:
 
 async def latest_frozen(session: Session) -> SnapshotRow | None:
     """The newest frozen snapshot; None when there is none."""
-    query = select(SnapshotRow).where(SnapshotRow.state == SnapshotState.FROZEN)
+    query = select(SnapshotRow).where(SnapshotRow.state == "frozen")
     return await session.scalar(query.order_by(SnapshotRow.version.desc()).limit(1))
 
 
@@ -270,6 +269,16 @@ async def thread_revisions_of(
 ) -> dict[str, int]:
     """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
     return await session.lookup(_REVISIONS, version=version, case_ids=list(case_ids))
+
+
+async def list_memberships(session: Session, case_id: str) -> Sequence[Record]:
+    """The snapshots that hold a case, the newest first: version, revision, first_release (the first snapshot that
+    shows it; None: it is held out), frozen_at."""
+    query = """
+        SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)
+        WHERE case_id = :case_id ORDER BY version DESC
+    """
+    return await session.records(query, case_id=case_id)
 
 
 async def count_languages(session: Session, version: str) -> dict[str, int]:

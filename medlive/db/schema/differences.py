@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from medlive.db.schema.revisions import (
+from medlive.db.schema.migrate import (
     connect,
     head,
     known_revisions,

@@ -2,6 +2,11 @@
 
 `SELECT` is given on every table, also on one that a later migration adds, but for accounts, which the worker must
 not read. All else is listed here by table, and by column where rows are changed in a few columns only.
+
+The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
+`medlive_web` reads, and writes what people do on pages: accounts, acts on cases and threads, studies. Neither owns a
+table, so neither can alter one, switch off the triggers that keep frozen rows, or empty one; where rows are only
+added, neither may change a row.
 """
 
 from sqlalchemy import Connection, text

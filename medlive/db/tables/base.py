@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from sqlalchemy import (
     ARRAY,
@@ -49,7 +49,7 @@ class EnumText(TypeDecorator[StrEnum]):
 class Base(DeclarativeBase):
     """The registry of tables; the docstring of each is its comment in the database.
 
-    A column annotated with a StrEnum or Digest gets its type and its CHECK by that.
+    A column annotated with a StrEnum, Literal or Digest gets its type and its CHECK by that.
     """
 
     metadata = MetaData(
@@ -78,6 +78,9 @@ class Base(DeclarativeBase):
                 if kind == Digest:
                     digest = f"{column} ~ '^sha256:[0-9a-f]{{64}}$'"
                     typed += checks(**{f"{column}_is_digest": digest})
+                elif get_origin(kind) is Literal:
+                    cls.registry.update_type_annotation_map({kind: Text()})
+                    typed.append(one_of(column, get_args(kind)))
                 elif isinstance(kind, type) and issubclass(kind, StrEnum):
                     cls.registry.update_type_annotation_map({kind: EnumText(kind)})
                     typed.append(one_of(column, kind))

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     BigInteger,
@@ -26,12 +26,8 @@ from medlive.db.tables.base import (
 from medlive.sources.fetching.policy import RobotsState
 from medlive.sources.ledger import Place
 
-
-class SourceKind(StrEnum):
-    """How threads of a source reach us."""
-
-    SITE = "site"
-    FILE = "file"
+SourceKind = Literal["site", "file"]
+"""How threads of a source reach us."""
 
 
 class RunOutcome(StrEnum):
@@ -97,11 +93,8 @@ class HarvestRunRow(Base):
     problem: Mapped[str | None] = column("Why it failed, or what it met")
 
 
-class PageKind(StrEnum):
-    """The purpose of a fetched page."""
-
-    LISTING = "listing"
-    THREAD = "thread"
+PageKind = Literal["listing", "thread"]
+"""The purpose of a fetched page."""
 
 
 class FetchRow(Base):

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     ForeignKey,
@@ -46,11 +46,8 @@ class CaseStatus(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-class SnapshotState(StrEnum):
-    """Whether a snapshot may still change."""
-
-    BUILDING = "building"
-    FROZEN = "frozen"
+SnapshotState = Literal["building", "frozen"]
+"""Whether a snapshot may still change."""
 
 
 class CaseRow(Base):

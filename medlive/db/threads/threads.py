@@ -1,13 +1,14 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from psycopg.types.json import Json
 
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import Record, read, row_of
 from medlive.db.session import Session
 from medlive.db.tables.intake import (
     IdentifierRow,
@@ -16,7 +17,7 @@ from medlive.db.tables.intake import (
     ThreadRow,
 )
 from medlive.errors import BadInput, MedliveError
-from medlive.guard.bounds import THREAD_ID_CHARS
+from medlive.guard.bounds import THREAD_ID_CHARS, TITLE_CHARS_SHOWN
 from medlive.threads.model import Message, Role, Thread
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ async def save_threads(
     threads = list(map(_in_utc, threads))
     if fetch_ids is None:
         # Whoever has fetches has harvested the source, and named it then
-        await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
+        await ensure_sources(session, {t.source for t in threads}, "file")
     pks = await _lock_threads(session, threads, is_seen=is_seen)
     origins = []
     fetches = fetch_ids or [None] * len(threads)
@@ -181,7 +182,7 @@ async def ensure_sources(
         ON CONFLICT (name) DO NOTHING
     """
     await session.run(new, names=in_order, kind=kind.value)
-    if kind is SourceKind.SITE:
+    if kind == "site":
         await session.run(
             "UPDATE sources SET kind = 'site' WHERE name = ANY(:names) AND kind <> 'site'",
             names=in_order,
@@ -369,4 +370,84 @@ def message_of(value: dict[str, Any]) -> Message:
         role=Role(value["role"]),
         posted_at=datetime.fromisoformat(moment) if moment else None,
         media=tuple(value["media"]),
+    )
+
+
+AROUND = 1_000
+"""Characters before and after a part of a message that are read with it, so that no identifier is cut in two."""
+_OPENING = {"messages": 200, "chars": 40_000}
+"""Characters of a thread that decide its language: twice what `dominant_language` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which part of a thread is wanted."""
+
+    first: int = 0  # Number of the first message, from 0
+    count: int = 1  # Messages, at most
+    start: int = 0  # Of each message the first character
+    chars: int = 0  # Characters of each message, at most
+
+
+class Excerpt(NamedTuple):
+    """A part of a thread as it is stored."""
+
+    thread_pk: int
+    thread: Thread  # Without messages
+    messages: list[Record]
+    """Parts of messages: place (the message's number in the thread, from 0), message (with the part's text), before and
+    after (the characters beside it, at most `AROUND`), start (the part's place in the whole text), length (of that)."""
+    total: int  # Messages of the thread
+    opening: str  # The beginning of the whole thread's text
+
+
+_THREAD = """
+    SELECT r.thread_id AS thread_pk, t.source, t.thread_id, t.url, left(r.title, :title) AS title, r.language, r.tags,
+        r.posted_at, jsonb_array_length(r.messages) AS total, (
+            SELECT left(string_agg(left(m ->> 'text', :chars), E'\\n' ORDER BY place), :chars)
+            FROM jsonb_array_elements(r.messages) WITH ORDINALITY AS said(m, place) WHERE place <= :messages
+        ) AS opening
+    FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = :pk
+"""
+_MESSAGES = """
+    SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
+    substr(m ->> 'text', :start + 1, :chars) AS text
+    FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)
+    WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place
+"""
+
+
+async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Excerpt:
+    """Load a part of a revision; the database cuts it. Raises MedliveError when there is no such revision."""
+    row = (
+        await session.run(_THREAD, pk=revision_pk, title=TITLE_CHARS_SHOWN, **_OPENING)
+    ).first()
+    if row is None:
+        raise MedliveError(f"there is no thread revision {revision_pk}")
+    before = min(window.start, AROUND)
+    part = {
+        "pk": revision_pk,
+        "first": window.first,
+        "count": window.count,
+        "start": window.start - before,
+        "chars": before + window.chars + AROUND,
+    }
+    end = before + window.chars
+    messages: list[Record] = []
+    for stored in await session.run(_MESSAGES, **part):
+        message = SimpleNamespace(
+            place=stored.place,
+            message=message_of(stored.about | {"text": stored.text[before:end]}),
+            before=stored.text[:before],
+            after=stored.text[end:],
+            start=window.start,
+            length=stored.length,
+        )
+        messages.append(message)
+    return Excerpt(
+        thread_pk=row.thread_pk,
+        thread=read(Thread, row, messages=()),
+        messages=messages,
+        total=row.total,
+        opening=f"{row.title}\n{row.opening or ''}",
     )

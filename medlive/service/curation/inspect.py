@@ -22,10 +22,12 @@ from medlive.db.release.snapshots import thread_revisions_of
 from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow, ThreadRow
-from medlive.db.threads.excerpts import Excerpt, Window, load_excerpt
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import (
+    Excerpt,
+    Window,
     count_identifiers,
+    load_excerpt,
     load_thread,
     load_threads,
     revisions_of,

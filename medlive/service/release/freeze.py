@@ -40,7 +40,7 @@ from medlive.db.release.weeks import settle_week, week_standing
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.people import Act
-from medlive.db.tables.release import SnapshotMemberRow, SnapshotRow, SnapshotState
+from medlive.db.tables.release import SnapshotMemberRow, SnapshotRow
 from medlive.db.threads.takedowns import no_takedown
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
@@ -149,7 +149,7 @@ async def freeze(
                 hint="run this again when it has ended",
             )
         info = await database.ask(snapshots.find_snapshot, version)
-        if info and info.state is SnapshotState.FROZEN:
+        if info and info.state == "frozen":
             if anew:
                 raise UsageError(
                     f"snapshot {version} is frozen", hint="freeze under another week"
@@ -215,7 +215,7 @@ async def _discard_unfinished(
 async def remove_unfrozen(database: Database, settings: Settings) -> None:
     """Remove the folders of unfinished freezes. Raises CheckFailed for one that another freeze made."""
     for info in await database.ask(snapshots.list_snapshots):
-        if info.state is not SnapshotState.FROZEN:
+        if info.state != "frozen":
             await asyncio.to_thread(_remove_unfrozen, settings, info)
 
 

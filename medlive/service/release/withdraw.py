@@ -8,9 +8,9 @@ from pathlib import Path
 
 from medlive.config import Settings
 from medlive.curation.identified import by_id
-from medlive.db.audit.details import list_memberships
 from medlive.db.curation import cases
 from medlive.db.release import withdrawals
+from medlive.db.release.snapshots import list_memberships
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus, WithdrawalRow
 from medlive.db.threads.takedowns import find_takedown

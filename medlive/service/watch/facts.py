@@ -16,14 +16,12 @@ from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
 from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.history import History, load_history
+from medlive.db.jobs import find_lost, waiting_workers
 from medlive.db.mapping import Record
 from medlive.db.release.snapshots import latest_frozen, load_fixed
 from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database, read_clock
-from medlive.db.tables.watch import ObservationRow, OutboxRow
-from medlive.db.tables.work import WorkerRow
-from medlive.db.waits import find_lost
-from medlive.db.workers import waiting_workers
+from medlive.db.tables.work import ObservationRow, OutboxRow, WorkerRow
 from medlive.errors import IndexMissing, MedliveError
 from medlive.instance.paths import archive_path, index_path
 from medlive.llm.circuit import Opening, circuit_key, circuit_name

@@ -11,13 +11,12 @@ from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
 from medlive.db.audit.spending import Spent, mean_thread_cost, spending
 from medlive.db.audit.standing import count_stages
-from medlive.db.curation.by_paper import outcomes_by_paper
-from medlive.db.curation.funnel import STAGES, funnel
+from medlive.db.curation.funnel import STAGES, funnel, outcomes_by_paper
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.proofs import proofs_made
 from medlive.db.curation.replies import count_answers
 from medlive.db.history import Run, runs_of_week
-from medlive.db.jobs import Queue, count_open
+from medlive.db.jobs import Queue, count_open, count_waiting
 from medlive.db.release.snapshots import (
     find_snapshot,
     load_fixed,
@@ -26,7 +25,6 @@ from medlive.db.release.snapshots import (
 )
 from medlive.db.release.weeks import week_standing
 from medlive.db.session import Database, Session
-from medlive.db.waits import count_waiting
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
@@ -238,7 +236,7 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
     kept_out = await load_kept_out(session, week)
     manifest = await load_manifest(session, week) or {}
     return {
-        "state": info.state.value,
+        "state": info.state,
         "frozen_at": info.frozen_at,
         "cases": info.cases,
         "criteria": info.criteria,
