@@ -7,7 +7,6 @@ import re
 import secrets
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from medlive.clock import now
@@ -27,7 +26,6 @@ LINK_LASTS = timedelta(hours=48)
 SESSION_IDLE = timedelta(hours=2)
 SESSION_LASTS = timedelta(hours=12)
 ATTEMPTS_WINDOW = timedelta(minutes=15)
-_TOUCHED_EVERY = timedelta(minutes=1)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 
 
@@ -55,7 +53,7 @@ async def invite(session: Session, name: str, role: Role) -> str:
             hint=f"medlive user reset {spelled} makes a new link",
         )
     token = _give_link(account)
-    await record(session, Act.INVITE, f"account:{spelled}", by=None, role=role.value)
+    await record(session, Act.INVITE, f"account:{spelled}", by=None, role=role)
     return token
 
 
@@ -68,18 +66,17 @@ async def reset(session: Session, name: str) -> str | None:
         UsageError: If there is no such account.
         CheckFailed: If it signs in at an identity provider, and is not disabled.
     """
-    if (account := await _find(session, name)).subject is not None:
-        if account.disabled_at is None:
-            raise CheckFailed(
-                f"{account.name} signs in at the identity provider, which keeps its password"
-            )
-        account.disabled_at = None
-        await record(session, Act.RESET, f"account:{account.name}", by=None)
-        return None
-    account.password_hash = account.disabled_at = None
-    token = _give_link(account)
-    await end_sessions(session, account)
-    await forget_attempts(session, account)
+    account, token = await _find(session, name), None
+    if account.subject is None:
+        account.password_hash = None
+        token = _give_link(account)
+        await end_sessions(session, account)
+        await forget_attempts(session, account)
+    elif account.disabled_at is None:
+        raise CheckFailed(
+            f"{account.name} signs in at the identity provider, which keeps its password"
+        )
+    account.disabled_at = None
     await record(session, Act.RESET, f"account:{account.name}", by=None)
     return token
 
@@ -88,9 +85,7 @@ async def set_role(session: Session, name: str, role: Role) -> None:
     """Give an account another role, from its next request on. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
     account.role = role
-    await record(
-        session, Act.SET_ROLE, f"account:{account.name}", by=None, role=role.value
-    )
+    await record(session, Act.SET_ROLE, f"account:{account.name}", by=None, role=role)
 
 
 async def disable(session: Session, name: str) -> None:
@@ -168,7 +163,7 @@ async def save_external(
     """
     own = "WHERE subject = :subject FOR UPDATE"
     account = await session.first(AccountRow, own, subject=subject)
-    act = None
+    act = Act.SET_ROLE
     if account is None:
         if (spelled := account_name(name)) is None:
             raise CheckFailed(f"{name!r} cannot be an account's name")
@@ -178,13 +173,12 @@ async def save_external(
             account = await session.first(AccountRow, own, subject=subject)
             if account is None:
                 raise CheckFailed(f"the name {name} belongs to another account")
-            act = None
-    elif account.role is not role:
-        account.role, act = role, Act.SET_ROLE
-    if act is not None:
+            return account if account.disabled_at is None else None
+    if act is Act.INVITE or account.role is not role:
+        account.role = role
         by, about = "the identity provider", f"account:{account.name}"
-        await record(session, act, about, by=by, role=role.value)
-    return None if account.disabled_at is not None else account
+        await record(session, act, about, by=by, role=role)
+    return account if account.disabled_at is None else None
 
 
 # What another transaction works on is left to the next time, so that none waits.
@@ -209,10 +203,8 @@ async def is_current(session: Session, account: Account) -> bool:
     own = """
         WHERE id = :id AND disabled_at IS NULL AND password_hash IS NOT DISTINCT FROM CAST(:hash AS text) FOR UPDATE
     """
-    return (
-        await session.first(AccountRow, own, id=account.id, hash=account.password_hash)
-        is not None
-    )
+    known = {"id": account.id, "hash": account.password_hash}
+    return await session.first(AccountRow, own, **known) is not None
 
 
 async def start_session(session: Session, account: Account) -> str:
@@ -227,27 +219,26 @@ async def start_session(session: Session, account: Account) -> str:
     return token
 
 
+_TOUCH = """
+    UPDATE account_sessions SET used_at = now() WHERE digest = :digest AND used_at < now() - interval '1 minute'
+"""
+
+
 async def find_session(session: Session, token: str) -> Account | None:
     """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
-    row, moment = SessionRow, func.now()
-    query = (
-        select(AccountRow, row.used_at < moment - _TOUCHED_EVERY)
-        .join(row, row.account_id == AccountRow.id)
-        .where(
-            row.digest == digest_text(token),
-            row.used_at > moment - SESSION_IDLE,
-            row.created_at > moment - SESSION_LASTS,
-            AccountRow.disabled_at.is_(None),
+    digest = digest_text(token)
+    own = """
+        WHERE disabled_at IS NULL AND id = (
+            SELECT account_id FROM account_sessions WHERE digest = :digest
+                AND used_at > now() - CAST(:idle AS interval) AND created_at > now() - CAST(:lasts AS interval)
         )
+    """
+    account = await session.first(
+        AccountRow, own, digest=digest, idle=SESSION_IDLE, lasts=SESSION_LASTS
     )
-    for account, is_old in await session.execute(query):
-        if is_old:
-            await session.run(
-                "UPDATE account_sessions SET used_at = now() WHERE digest = :digest",
-                digest=digest_text(token),
-            )
-        return account
-    return None
+    if account is not None:
+        await session.run(_TOUCH, digest=digest)
+    return account
 
 
 async def end_session(session: Session, token: str) -> None:

@@ -80,12 +80,6 @@ async def count_servers(session: Session | Connection, queue: str) -> int:
     return await session.scalar(text(SERVERS.format(":queue")), {"queue": queue}) or 0
 
 
-async def count_open(session: Session, queue: str) -> int:
-    """How many jobs of a queue are being done or wait, also for their time after a failure."""
-    query = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
-    return await session.value(query, queue=queue) or 0
-
-
 async def queued_locks(session: Session, locks: Sequence[str]) -> set[str]:
     """Those of the queueing locks whose job waits or is being done."""
     # Procrastinate's queueing lock holds while a job waits, and no longer; each half reads a partial index.
@@ -179,13 +173,12 @@ async def count_waits(session: Session) -> Sequence[Record]:
 
 
 async def count_waiting(session: Session, queue: str) -> Record:
-    """How many jobs of a queue could be done now (ready), and how many wait for the time of their next attempt
+    """How many jobs of a queue are being done or wait (open), and of these how many for the time of their next attempt
     (delayed), the earliest until next_at (None: no job is delayed)."""
     query = """
-        SELECT count(*) FILTER (WHERE coalesce(scheduled_at <= now(), true)) AS ready,
-        count(*) FILTER (WHERE scheduled_at > now()) AS delayed,
-        min(scheduled_at) FILTER (WHERE scheduled_at > now()) AS next_at
-        FROM procrastinate_jobs WHERE queue_name = :queue AND status = 'todo'
+        SELECT count(*) AS open, count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed,
+        min(scheduled_at) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS next_at
+        FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')
     """
     [waiting] = await session.records(query, queue=queue)
     return waiting

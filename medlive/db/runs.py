@@ -124,13 +124,3 @@ async def list_evaluations(session: Session) -> list[EvaluationRunRow]:
     return await session.rows(
         EvaluationRunRow, "ORDER BY snapshot_version DESC, model, id"
     )
-
-
-async def is_scheduler_active(session: Session) -> bool:
-    """Whether a scheduler works on this database."""
-    query = """
-        SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-        WHERE datname = current_database() AND locktype = 'advisory' AND granted
-        AND classid = 0 AND objid = :key AND objsubid = 1
-    """
-    return bool(await session.value(query, key=SCHEDULER_LOCK))

@@ -247,10 +247,8 @@ async def test_a_decision_comes_back_as_it_went(
         number = await decide(session, one.revision_pk, curation)
     async with database.begin() as session:
         assert await curations.load_curation(session, number) == curation
-        assert (
-            await curations.latest_outcome(session, one.revision_pk, PIPELINE)
-            is curation.outcome
-        )
+        [decided] = await curations.list_curations(session, one.revision_pk)
+        assert decided.outcome is curation.outcome
 
 
 async def test_failures_are_tried_again_and_a_decision_stands(

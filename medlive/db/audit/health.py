@@ -9,6 +9,7 @@ from psycopg.types.json import Json
 
 from medlive.db.jobs import SERVERS, STALLED_AFTER_S, Queue, count_servers
 from medlive.db.mapping import Record
+from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.schema.rights import expected_rights
 from medlive.db.session import Session
 
@@ -51,9 +52,16 @@ _FAILURES = """
     JOIN threads ON threads.id = standing.thread_id
     ORDER BY curations.id DESC
 """
-_DECIDED = "SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'"
-_DECISIONS = "SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most"
-_IN_USE = "SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs)"
+_PROGRESS = """
+    SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs) AS in_use,
+        (SELECT finished_at FROM curations ORDER BY id DESC LIMIT 1) AS decided_at,
+        (SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters') AS decided,
+        EXISTS (
+            SELECT FROM pg_locks AS held JOIN pg_database ON pg_database.oid = held.database
+            WHERE datname = current_database() AND locktype = 'advisory' AND granted
+                AND classid = 0 AND objid = :scheduler AND objsubid = 1
+        ) AS scheduler_active
+"""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"
 _WITHOUT = """
@@ -67,8 +75,7 @@ _WITHOUT = """
 _RIGHT = re.compile(r"(\w+)(?: \(([^)]*)\))?")
 """A privilege of a GRANT, with its columns where it is for columns only."""
 MOST_FAILURES = 2000
-MOST_DECISIONS = 500
-"""How many of the latest failures and decisions are read."""
+"""How many of the latest failures are read."""
 
 
 async def workers_by_queue(session: Session) -> Mapping[str, int]:
@@ -98,19 +105,14 @@ async def failed_threads(
     return await session.records(_FAILURES, most=most)
 
 
-async def count_decided(session: Session, since: datetime) -> int:
-    """How many threads engines decided, or failed, since a moment."""
-    return await session.value(_DECIDED, since=since) or 0
+async def read_progress(session: Session, since: datetime) -> Record:
+    """How the instance goes on.
 
-
-async def latest_decisions(session: Session) -> list[datetime]:
-    """When the latest attempts ended, newest first, MOST_DECISIONS at most."""
-    return await session.column(_DECISIONS, most=MOST_DECISIONS)
-
-
-async def is_in_use(session: Session) -> bool:
-    """Whether anything was ever harvested or imported."""
-    return bool(await session.value(_IN_USE))
+    It has in_use (whether anything was ever harvested or imported), scheduler_active, decided (how many threads engines
+    decided, or failed, since a moment) and decided_at (when the latest attempt ended; None: never).
+    """
+    [progress] = await session.records(_PROGRESS, since=since, scheduler=SCHEDULER_LOCK)
+    return progress
 
 
 async def data_directory(session: Session) -> str | None:

@@ -1,7 +1,6 @@
 """What engines cost in a time, by task, engine and source."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from medlive.clock import week_bounds
@@ -93,22 +92,14 @@ async def week_cost(session: Session, week: str) -> WeekCost:
     )
 
 
-@dataclass(frozen=True)
-class Spent:
-    """What the replies of a time cost that have one stage, task, engine or source; or all of them."""
+Spent = Record
+"""What the replies of a time cost that have one stage, task, engine or source, or all of them.
 
-    by: str  # stage, task, engine, source or all
-    name: str  # "" for replies that no decision used
-    replies: int
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    unpriced: int  # Those whose price is unknown
-    estimated: (
-        int  # Those whose endpoint reported no usage: their tokens are an upper bound
-    )
-    known_usd: float  # What those with a price cost
-    cost_usd: float | None  # None with an unpriced one
+Each has by (stage, task, engine, source or all), name ("" for replies that no decision used), replies, input_tokens,
+cached_tokens, output_tokens, unpriced (those whose price is unknown), estimated (those whose endpoint reported no
+usage: their tokens are an upper bound), known_usd (what those with a price cost) and cost_usd (None with an unpriced
+one).
+"""
 
 
 async def spending(session: Session, since: datetime, until: datetime) -> list[Spent]:
@@ -116,4 +107,4 @@ async def spending(session: Session, since: datetime, until: datetime) -> list[S
 
     A reply counts once, when it was stored, for the thread that used it first.
     """
-    return await session.read_as(Spent, _SPENT, since=since, until=until)
+    return await session.records(_SPENT, since=since, until=until)

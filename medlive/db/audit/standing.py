@@ -1,4 +1,4 @@
-"""How many threads stand where: by source, by week, and by the reason of what became of them; counts for a monitor."""
+"""How many threads stand where: by source and by week; counts for a monitor."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -11,17 +11,6 @@ from medlive.db.session import Session
 
 WEEKS_COUNTED = 13
 """The weeks whose threads are counted by week."""
-
-
-async def count_stages(
-    session: Session, week: str = ""
-) -> Sequence[Row[*tuple[Any, ...]]]:
-    """(stage, outcome, reason, n): the threads that last moved in an ISO week; all threads for ""."""
-    query = """
-        SELECT stage, outcome, reason, count(*) AS n FROM thread_standings WHERE :week IN ('', week)
-        GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
-    """
-    return (await session.run(query, week=week)).all()
 
 
 async def count_by_source(session: Session) -> Sequence[Row[*tuple[Any, ...]]]:
@@ -44,6 +33,7 @@ async def count_by_week(session: Session) -> Sequence[Row[*tuple[Any, ...]]]:
 
 
 _GAUGES = {
+    "threads": "SELECT stage, outcome, reason, count(*) FROM thread_standings GROUP BY 1, 2, 3",
     "recent": """
         SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :recent AND stage <> 'filters' GROUP BY 1
     """,
@@ -77,7 +67,7 @@ async def read_gauges(
         queue and status; `oldest` (queue, seconds since its oldest waiting job was deferred); `spent` (task, replies
         since, those without a price, those by a bound, US dollars of the priced).
     """
-    gauges: dict[str, Sequence[Any]] = {"threads": await count_stages(session)}
+    gauges: dict[str, Sequence[Any]] = {}
     for name, query in _GAUGES.items():
         rows = await session.run(query, recent=recent, week=week)
         gauges[name] = rows.all()

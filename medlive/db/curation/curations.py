@@ -50,7 +50,12 @@ async def save_curation(
     stored and that decision's number is returned. After a failure comes the next attempt.
     """
     await lock_revision(session, revision_pk)
-    latest = await _latest_attempt(session, revision_pk, pipeline_digest)
+    latest = await session.first(
+        tables.CurationRow,
+        "WHERE revision_id = :revision AND pipeline_digest = :pipeline ORDER BY attempt DESC LIMIT 1",
+        revision=revision_pk,
+        pipeline=pipeline_digest,
+    )
     if latest is not None and latest.outcome is not model.Outcome.FAILED:
         return latest.id
     if (index := curation.index) is not None:
@@ -99,33 +104,15 @@ async def lock_revision(session: Session, revision_pk: int) -> None:
     )
 
 
-async def is_superseded(session: Session, revision_pk: int) -> bool:
-    """Whether the thread has a later revision, by which it is decided."""
-    return bool(
-        await session.value(
-            f"SELECT NOT {_IS_LATEST} FROM thread_revisions AS r WHERE r.id = :revision",
-            revision=revision_pk,
-        )
-    )
-
-
-async def latest_outcome(
-    session: Session, revision_pk: int, pipeline_digest: str
-) -> model.Outcome | None:
-    """The outcome of the latest attempt; None when there was none."""
-    latest = await _latest_attempt(session, revision_pk, pipeline_digest)
-    return None if latest is None else latest.outcome
-
-
-async def _latest_attempt(
-    session: Session, revision_pk: int, pipeline_digest: str
-) -> tables.CurationRow | None:
-    return await session.first(
-        tables.CurationRow,
-        "WHERE revision_id = :revision AND pipeline_digest = :pipeline ORDER BY attempt DESC LIMIT 1",
-        revision=revision_pk,
-        pipeline=pipeline_digest,
-    )
+async def is_decided(session: Session, revision_pk: int, pipeline_digest: str) -> bool:
+    """Whether this pipeline has decided a revision, or the thread has a later one, by which it is decided."""
+    query = f"""
+        SELECT NOT {_IS_LATEST} OR EXISTS (
+            SELECT FROM curations WHERE revision_id = r.id AND pipeline_digest = :pipeline AND outcome <> 'failed'
+        ) FROM thread_revisions AS r WHERE r.id = :revision
+    """
+    values = {"revision": revision_pk, "pipeline": pipeline_digest}
+    return bool(await session.value(query, **values))
 
 
 _IS_LATEST = """NOT EXISTS (

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from medlive.db.audit.standing import count_stages
+from sqlalchemy import Row
+
 from medlive.db.mapping import Record
 from medlive.db.session import Session
 from medlive.db.tables.decisions import FilterResultRow
@@ -63,25 +64,23 @@ async def filter_reason_of(session: Session, revision_pk: int) -> str | None:
     return None if result is None else result.reason
 
 
-class FunnelRow(NamedTuple):
-    """How many threads stand at one place; as tables and JSON have it."""
-
-    stage: str  # filters, screener, validator, controller, rubric or case
-    outcome: str  # pending, rejected, parked, failed, held, kept or withdrawn
-    # The reason, for filters the failing rule's; None where there is none
-    reason: str | None
-    threads: int
+FunnelRow = Row[*tuple[Any, ...]]
+"""How many threads stand at one place, as tables and JSON have it: stage (of `STAGES`), outcome (pending, rejected,
+parked, failed, held, kept or withdrawn), reason (for filters the failing rule's; None where there is none), threads."""
 
 
-async def funnel(session: Session) -> list[FunnelRow]:
-    """The places where threads stand, in the order of the stages, largest first.
+async def funnel(session: Session, week: str = "") -> Sequence[FunnelRow]:
+    """The places where threads stand, in the order of the stages, largest first; of those that last moved in an ISO
+    week, or for "" of all.
 
     Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
     """
-    rows = []
-    for stage, outcome, reason, threads in await count_stages(session):
-        rows.append(FunnelRow(stage, outcome, reason or None, threads))
-    return sorted(rows, key=lambda row: (STAGES.index(row.stage), -row.threads))
+    query = """
+        SELECT stage, outcome, nullif(reason, '') AS reason, count(*) AS threads FROM thread_standings
+        WHERE :week IN ('', week) GROUP BY 1, 2, 3
+        ORDER BY array_position(CAST(:stages AS text[]), stage), 4 DESC, 2, 3
+    """
+    return (await session.run(query, week=week, stages=list(STAGES))).all()
 
 
 _BY_PAPER = """

@@ -1,8 +1,6 @@
 """Parked threads: since when, which are due for another search, and what was searched for in vain."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from medlive.db.mapping import Record
 from medlive.db.session import Session
@@ -62,34 +60,26 @@ _UNANSWERED = f"""
 """
 
 
-@dataclass(frozen=True)
-class Parked:
-    """A parked thread."""
-
-    source: str
-    thread_id: str
-    name: str  # SOURCE/ID
-    revision_id: int
-    curation_id: int  # The latest decision that parked it
-    since: datetime  # When it was parked first, without another decision in between
-    libraries: int  # How many were searched since
-
-
 async def count_parked(session: Session) -> Record:
     """Return how many threads are parked, and since when the first of them is: threads, since (None: there is none)."""
     [count] = await session.records(_COUNT)
     return count
 
 
-async def list_parked(session: Session, *, limit: int | None = None) -> list[Parked]:
-    """Return the parked threads, the one that has waited longest first; at most `limit`."""
-    return await session.read_as(Parked, _LIST, most=limit)
+async def list_parked(
+    session: Session, *, limit: int | None = None
+) -> Sequence[Record]:
+    """Return the parked threads, the one that has waited longest first; at most `limit`.
+
+    Each has source, thread_id, name (SOURCE/ID), revision_id, curation_id (the latest decision that parked it), since
+    (when it was parked first, without another decision in between) and libraries (how many were searched since).
+    """
+    return await session.records(_LIST, most=limit)
 
 
-async def find_parked(session: Session, revision_id: int) -> Parked | None:
-    """Return what is known of a parked thread revision; None if it is not parked."""
-    parked = await session.read_as(Parked, _ONE, revision=revision_id)
-    return next(iter(parked), None)
+async def find_parked(session: Session, revision_id: int) -> Record | None:
+    """Return what `list_parked` knows of a thread revision; None if it is not parked."""
+    return next(iter(await session.records(_ONE, revision=revision_id)), None)
 
 
 async def list_due(

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -10,14 +9,13 @@ from psycopg.types.json import Json
 
 from medlive.db.audit_log import record
 from medlive.db.harvest.frontier import unsettle
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import Record, read, row_of
 from medlive.db.session import Session
 from medlive.db.tables.intake import (
     HarvestMeasureRow,
     HarvestRobotsRow,
     ListCursorRow,
     RunOutcome,
-    SourceKind,
 )
 from medlive.db.tables.people import Act
 from medlive.db.threads.threads import ensure_sources
@@ -311,18 +309,11 @@ async def _set_source(session: Session, source: str, values: str, **named: Any) 
         raise UsageError(f"there is no source {source}")
 
 
-@dataclass(frozen=True)
-class SourceInfo:
-    """A source as it stands; its latest harvest is None where there was none."""
-
-    name: str
-    kind: SourceKind
-    quarantined_at: datetime | None
-    quarantine_reason: str | None
-    last_run: str | None  # The latest harvest's ISO week
-    last_outcome: RunOutcome | None
+SourceInfo = Record
+"""A source as it stands: name, kind, quarantined_at, quarantine_reason, last_run (the latest harvest's ISO week) and
+last_outcome (None: there was no harvest)."""
 
 
 async def list_sources(session: Session) -> list[SourceInfo]:
     """Every source, by name."""
-    return await session.read_as(SourceInfo, _SOURCES)
+    return await session.records(_SOURCES)

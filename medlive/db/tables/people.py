@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     BigInteger,
@@ -142,13 +142,13 @@ class Stratum(StrEnum):
     THEME = "theme"
 
 
-class Blinding(StrEnum):
-    """Whether raters of a grader check could read its verdicts in a report that this site shows."""
+Blinding = Literal["blind", "after_report", "open", "unrecorded"]
+"""Whether raters of a grader check could read its verdicts in a report that this site shows.
 
-    BLIND = "blind"  # There was no report; one is withheld while the study is open
-    AFTER_REPORT = "after_report"  # There was one before; it is withheld since
-    OPEN = "open"  # There is one, and it stays: an admin chose so
-    UNRECORDED = "unrecorded"  # The study was begun before this was kept
+There was no report before: one is withheld while the study is open (`blind`). There was one before: it is withheld
+since (`after_report`), or it stays, as an admin chose (`open`). The study was begun before this was kept
+(`unrecorded`).
+"""
 
 
 class StudyRow(Base):
@@ -180,7 +180,7 @@ class StudyRow(Base):
     created_by: Mapped[str] = column("The account that began it")
     created_at: Mapped[datetime] = now_column("When it was begun")
     blinding: Mapped[Blinding] = column(
-        "blind, after_report, open or unrecorded", default=Blinding.BLIND
+        "blind, after_report, open or unrecorded", default="blind"
     )
     closed_at: Mapped[datetime | None] = column(
         "Since when nobody rates any more; NULL: it is open"

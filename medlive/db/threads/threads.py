@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from psycopg.types.json import Json
@@ -25,11 +24,8 @@ if TYPE_CHECKING:
     from medlive.deidentify.identifiers import Identifier
 
 
-class Revision(NamedTuple):
-    """A thread's revision by its numbers."""
-
-    thread_pk: int
-    revision_pk: int
+Revision = Record
+"""A thread's revision by its numbers: thread_pk, revision_pk."""
 
 
 class SavedThread(NamedTuple):
@@ -240,9 +236,7 @@ async def pending_revisions(
         AND NOT EXISTS (SELECT FROM filter_results WHERE revision_id = r.id AND chain_digest = :chain)
         ORDER BY id LIMIT :most
     """
-    return await session.read_as(
-        Revision, query, after=after, chain=chain_digest, most=limit
-    )
+    return await session.records(query, after=after, chain=chain_digest, most=limit)
 
 
 async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:
@@ -389,18 +383,6 @@ class Window:
     chars: int = 0  # Characters of each message, at most
 
 
-class Excerpt(NamedTuple):
-    """A part of a thread as it is stored."""
-
-    thread_pk: int
-    thread: Thread  # Without messages
-    messages: list[Record]
-    """Parts of messages: place (the message's number in the thread, from 0), message (with the part's text), before and
-    after (the characters beside it, at most `AROUND`), start (the part's place in the whole text), length (of that)."""
-    total: int  # Messages of the thread
-    opening: str  # The beginning of the whole thread's text
-
-
 _THREAD = """
     SELECT r.thread_id AS thread_pk, t.source, t.thread_id, t.url, left(r.title, :title) AS title, r.language, r.tags,
         r.posted_at, jsonb_array_length(r.messages) AS total, (
@@ -417,37 +399,34 @@ _MESSAGES = """
 """
 
 
-async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Excerpt:
-    """Load a part of a revision; the database cuts it. Raises MedliveError when there is no such revision."""
-    row = (
-        await session.run(_THREAD, pk=revision_pk, title=TITLE_CHARS_SHOWN, **_OPENING)
-    ).first()
-    if row is None:
-        raise MedliveError(f"there is no thread revision {revision_pk}")
-    before = min(window.start, AROUND)
-    part = {
-        "pk": revision_pk,
-        "first": window.first,
-        "count": window.count,
-        "start": window.start - before,
-        "chars": before + window.chars + AROUND,
-    }
-    end = before + window.chars
-    messages: list[Record] = []
-    for stored in await session.run(_MESSAGES, **part):
-        message = SimpleNamespace(
-            place=stored.place,
-            message=message_of(stored.about | {"text": stored.text[before:end]}),
-            before=stored.text[:before],
-            after=stored.text[end:],
-            start=window.start,
-            length=stored.length,
-        )
-        messages.append(message)
-    return Excerpt(
-        thread_pk=row.thread_pk,
-        thread=read(Thread, row, messages=()),
-        messages=messages,
-        total=row.total,
-        opening=f"{row.title}\n{row.opening or ''}",
+async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Record:
+    """Load a part of a revision; the database cuts it. Raises MedliveError when there is no such revision.
+
+    It has thread_pk, thread (without messages), total (messages of the thread), opening (the beginning of the whole
+    thread's text) and messages: parts of messages, each with place (the message's number in the thread, from 0),
+    message (with the part's text), before and after (the characters beside it, at most `AROUND`), start (the part's
+    place in the whole text) and length (of that).
+    """
+    excerpts = await session.records(
+        _THREAD, pk=revision_pk, title=TITLE_CHARS_SHOWN, **_OPENING
     )
+    if not excerpts:
+        raise MedliveError(f"there is no thread revision {revision_pk}")
+    [excerpt] = excerpts
+    excerpt.thread = read(Thread, excerpt, messages=())
+    excerpt.opening = f"{excerpt.title}\n{excerpt.opening or ''}"
+    before = min(window.start, AROUND)
+    end = before + window.chars
+    excerpt.messages = await session.records(
+        _MESSAGES,
+        pk=revision_pk,
+        first=window.first,
+        count=window.count,
+        start=window.start - before,
+        chars=end + AROUND,
+    )
+    for part in excerpt.messages:
+        part.start, text = window.start, part.text
+        part.before, part.after = text[:before], text[end:]
+        part.message = message_of(part.about | {"text": text[before:end]})
+    return excerpt

@@ -17,14 +17,13 @@ from medlive.db.curation.parking import find_parked
 from medlive.db.curation.proofs import load_proof, unproved_since
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
-from medlive.db.mapping import as_dict
+from medlive.db.mapping import Record, as_dict
 from medlive.db.release.snapshots import thread_revisions_of
 from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow, ThreadRow
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import (
-    Excerpt,
     Window,
     count_identifiers,
     load_excerpt,
@@ -170,7 +169,7 @@ async def _decided_as_json(
     }
 
 
-def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
+def _excerpt_as_json(excerpt: Record) -> dict[str, Any]:
     """A part of a thread as the whole is shown, each message with its place in the thread and the part's in it."""
     language = dominant_language(normalise(excerpt.opening))
     shown = []

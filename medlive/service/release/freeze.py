@@ -34,7 +34,7 @@ from medlive.db.release.fixing import (
     save_verdicts,
     unchecked,
 )
-from medlive.db.release.rows import Interrupted, read_snapshots
+from medlive.db.release.rows import read_snapshots
 from medlive.db.release.snapshots import latest_frozen
 from medlive.db.release.weeks import settle_week, week_standing
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
@@ -493,14 +493,14 @@ async def check_cases(
 def _check_page(
     database: Database, page: Sequence[tuple[str, int]], stop: Event
 ) -> list[tuple[str, int, list[GateHit]]]:
-    """Run the gates on these (case, revision) pairs; blocking. Raises Interrupted once `stop` is set."""
+    """Run the gates on these (case, revision) pairs; blocking. Raises InterruptedError once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
     scan, lint = standard_scanner(), standard_linter()
     verdicts = []
     for case in cases:
         if stop.is_set():
-            raise Interrupted
+            raise InterruptedError
         hits = [*row_hits(case), *content_hits(case, scan, lint)]
         verdicts.append((case.case_id, case.revision, hits))
     return verdicts
