@@ -9,7 +9,6 @@ from medlive.db.mapping import read, row_of
 from medlive.db.session import Session
 from medlive.db.tables.intake import (
     FetchRow,
-    FrontierRow,
     FrontierState,
     PageKind,
 )
@@ -39,11 +38,11 @@ class Reading:
     thread_id: str
     pages: tuple[KeptPage, ...]
     """From its first; empty while the thread waits for its first reading."""
-    state: FrontierState | None = None  # None: no list shows it
-    reason: str | None = None
-    run_id: int | None = None
-    fields: Mapping[str, Any] | None = None  # What its last reading had
-    stored: bool = False  # Whether it has become a thread
+    state: FrontierState | None  # None: no list shows it
+    reason: str | None
+    run_id: int | None
+    fields: Mapping[str, Any] | None  # What its last reading had
+    stored: bool  # Whether it has become a thread
 
 
 async def save_pages(
@@ -161,37 +160,31 @@ async def latest_readings(
 
     Of a thread that waits, the pages that its interrupted reading has fetched so far are left out.
     """
-    values = {"source": source, "ids": list(thread_ids)}
-    own = "WHERE source = :source AND thread_id = ANY (:ids)"
-    stored_ids = await session.column(f"SELECT thread_id FROM threads {own}", **values)
-    known = {}
-    for entry in await session.rows(FrontierRow, own, **values):
-        known[entry.thread_id] = entry
     pages: dict[str, list[KeptPage]] = {thread_id: [] for thread_id in thread_ids}
     for page in await _fetched_pages(session, source, thread_ids):
-        listed = known.get(page.thread_id)
-        is_waiting = listed is not None and listed.state is FrontierState.WAITING
-        if listed is None or not is_waiting or page.fetch_id <= listed.after_fetch:
-            pages[page.thread_id].append(page)
+        pages[page.thread_id].append(page)
     readings = []
-    for thread_id, own_pages in pages.items():
-        reading = Reading(thread_id, tuple(_latest_pages(own_pages)))
-        if thread_id in known:
-            is_stored = thread_id in stored_ids
-            reading = read(
-                Reading, known[thread_id], pages=reading.pages, stored=is_stored
-            )
-        readings.append(reading)
+    for listed in await session.records(_LISTED, source=source, ids=list(thread_ids)):
+        own = pages[listed.thread_id]
+        if listed.state == FrontierState.WAITING:
+            own = [page for page in own if page.fetch_id <= listed.after_fetch]
+        readings.append(read(Reading, listed, pages=tuple(_latest_pages(own))))
     return readings
 
 
+_LISTED = """
+    SELECT asked.thread_id, state, reason, run_id, fields, after_fetch, threads.id IS NOT NULL AS stored
+    FROM unnest(CAST(:ids AS text[])) WITH ORDINALITY AS asked (thread_id, place)
+    LEFT JOIN frontier ON frontier.source = :source AND frontier.thread_id = asked.thread_id
+    LEFT JOIN threads ON threads.source = :source AND threads.thread_id = asked.thread_id ORDER BY place
+"""
 _IS_PAGE = "source = :source AND kind = 'thread' AND body_digest IS NOT NULL"
 """That a fetch brought a page of a thread of a source."""
 _FETCHED = f"""
     SELECT fetches.id AS fetch_id, thread_id, url, page_number, archive_offset, archive_length, etag, last_modified,
         path
     FROM fetches LEFT JOIN archives ON archives.id = archive_id
-    WHERE {_IS_PAGE} AND thread_id = ANY (:thread_ids) ORDER BY thread_id, fetches.id DESC
+    WHERE {_IS_PAGE} AND thread_id = ANY (:ids) ORDER BY thread_id, fetches.id DESC
 """
 
 
@@ -199,9 +192,8 @@ async def _fetched_pages(
     session: Session, source: str, thread_ids: Sequence[str]
 ) -> list[KeptPage]:
     """Every page that was fetched of these threads, of each thread the newest first."""
-    values = {"source": source, "thread_ids": list(thread_ids)}
     pages = []
-    for row in await session.run(_FETCHED, **values):
+    for row in await session.run(_FETCHED, source=source, ids=list(thread_ids)):
         place = Place(row.archive_offset, row.archive_length)
         pages.append(read(KeptPage, row, place=place))
     return pages

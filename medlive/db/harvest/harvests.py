@@ -14,7 +14,6 @@ from medlive.db.session import Session
 from medlive.db.tables.intake import (
     HarvestMeasureRow,
     HarvestRobotsRow,
-    ListCursorRow,
     RunOutcome,
 )
 from medlive.db.tables.people import Act
@@ -43,10 +42,12 @@ _ENDS = """
     SELECT coalesce(reason, state) AS name, count(*) AS n FROM frontier WHERE run_id = :run_id GROUP BY 1
     UNION ALL SELECT 'listed', coalesce((counts ->> 'listed')::int, 0) FROM harvest_runs WHERE id = :run_id
 """
-_EARLIER = """
-    SELECT max(newest_at) AS seen, max(run_id) AS read_by
+_LIST_STATE = """
+    SELECT max(newest_at) FILTER (WHERE run_id <> :run) - CAST(:overlap AS interval) AS cutoff,
+        max(run_id) FILTER (WHERE run_id <> :run) AS read_by, coalesce(bool_or(run_id = :run), false) AS finished,
+        (SELECT next_url FROM list_cursors WHERE run_id = :run AND list_key = :key) AS next_url
     FROM list_cursors AS c JOIN harvest_runs ON harvest_runs.id = run_id
-    WHERE source = :source AND list_key = :key AND run_id <> :run AND c.finished_at IS NOT NULL
+    WHERE source = :source AND list_key = :key AND c.finished_at IS NOT NULL
 """
 _PAST = """
     SELECT run.id AS run_id, measure, value, n FROM (
@@ -57,8 +58,9 @@ _PAST = """
     ) AS run LEFT JOIN harvest_measures ON run_id = run.id ORDER BY iso_week DESC
 """
 _MEASURED = """
-    SELECT (array_agg(id ORDER BY iso_week DESC))[1] AS id, max(iso_week) AS week FROM harvest_runs
+    SELECT id, iso_week AS week FROM harvest_runs
     WHERE source = :source AND EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id)
+    ORDER BY iso_week DESC LIMIT 1
 """
 _LATEST = """
     SELECT id, EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id) AS is_measured FROM harvest_runs
@@ -89,6 +91,13 @@ _START = """
 """
 
 
+# What lists show is counted anew where they are read anew.
+_READ_ANEW = (
+    "UPDATE harvest_runs SET counts = counts - 'listed' WHERE id = :run",
+    "DELETE FROM list_cursors WHERE run_id = :run",
+)
+
+
 async def start_harvest(
     session: Session,
     source: str,
@@ -107,12 +116,8 @@ async def start_harvest(
         return None
     started = StartedRun(*(await session.run(_START, **named)).one())
     if was_done:
-        # What its lists show is counted anew, as they are read anew.
-        own = {"run": started.run_id}
-        await session.run(
-            "UPDATE harvest_runs SET counts = counts - 'listed' WHERE id = :run", **own
-        )
-        await session.run("DELETE FROM list_cursors WHERE run_id = :run", **own)
+        for statement in _READ_ANEW:
+            await session.run(statement, run=started.run_id)
         await unsettle(session, started.run_id)
     return started
 
@@ -185,15 +190,11 @@ async def list_state(
     That moment is the latest activity that a run saw which read the list to its end, less `overlap`: late
     replies and edits are met again.
     """
-    own = await session.get(ListCursorRow, (run_id, key), populate_existing=True)
-    [earlier] = await session.records(_EARLIER, run=run_id, source=source, key=key)
-    next_url = own.next_url if own is not None else None
-    return ListState(
-        finished=own is not None and own.finished_at is not None,
-        next_page=PageRequest(next_url) if next_url is not None else None,
-        cutoff=None if earlier.seen is None else earlier.seen - overlap,
-        read_by=earlier.read_by,
+    [state] = await session.records(
+        _LIST_STATE, run=run_id, source=source, key=key, overlap=overlap
     )
+    url = state.next_url
+    return read(ListState, state, next_page=None if url is None else PageRequest(url))
 
 
 async def save_robots(session: Session, run_id: int, robots: Sequence[Robots]) -> None:
@@ -217,14 +218,10 @@ async def run_figures(
 ) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
     """Of the threads that a run read, field → (share with it, or median; over how many); and state or reason → how
     many threads ended so, with "listed": how many its lists showed that were to be read."""
-    named = {"run_id": run_id}
     shares = {}
-    for field in await session.records(_FIELDS, **named):
-        shares[field.key] = (float(field.share), field.n)
-    ends: Counter[str] = Counter()
-    for end in await session.records(_ENDS, **named):
-        ends[end.name] = end.n
-    return shares, ends
+    for key, n, share in await session.run(_FIELDS, run_id=run_id):
+        shares[key] = float(share), n
+    return shares, Counter(await session.lookup(_ENDS, run_id=run_id))
 
 
 async def save_measures(
@@ -241,12 +238,13 @@ async def past_measures(
 ) -> list[dict[str, Measure]]:
     """The figures of a source's latest other runs that are done, newest first; none from before its figures
     began anew."""
-    values = {"source": source, "before": before_run, "runs": runs}
     measures: dict[int, dict[str, Measure]] = {}
-    for figure in await session.records(_PAST, **values):
-        own = measures.setdefault(figure.run_id, {})
-        if figure.measure is not None:
-            own[figure.measure] = figure.value, figure.n
+    for run_id, name, value, n in await session.run(
+        _PAST, source=source, before=before_run, runs=runs
+    ):
+        own = measures.setdefault(run_id, {})
+        if name is not None:
+            own[name] = value, n
     return list(measures.values())
 
 
@@ -254,19 +252,18 @@ async def latest_measures(
     session: Session, source: str
 ) -> tuple[str, list[Compared]] | None:
     """The ISO week and the figures of the source's latest run that has any."""
-    [latest] = await session.records(_MEASURED, source=source)
-    if latest.id is None:
-        return None
-    figures = await session.rows(
-        HarvestMeasureRow, "WHERE run_id = :run ORDER BY measure", run=latest.id
-    )
-    return latest.week, [read(Compared, figure) for figure in figures]
+    for run_id, week in await session.run(_MEASURED, source=source):
+        figures = await session.rows(
+            HarvestMeasureRow, "WHERE run_id = :run ORDER BY measure", run=run_id
+        )
+        return week, [read(Compared, figure) for figure in figures]
+    return None
 
 
 async def latest_run(session: Session, source: str) -> tuple[int, bool] | None:
     """The source's latest harvest that has ended, and whether it has figures; None without any."""
-    for run in await session.records(_LATEST, source=source):
-        return run.id, run.is_measured
+    for run_id, is_measured in await session.run(_LATEST, source=source):
+        return run_id, is_measured
     return None
 
 
@@ -297,10 +294,9 @@ async def lift_quarantine(
         compared_since = CASE WHEN :anew THEN now() ELSE compared_since END
     """
     await _set_source(session, source, lifted, anew=compare_anew)
-    act = Act.LIFT_QUARANTINE
-    await record(
-        session, act, f"source:{source}", reason, by=by, compare_anew=compare_anew
-    )
+    about = {"compare_anew": compare_anew}
+    act, subject = Act.LIFT_QUARANTINE, f"source:{source}"
+    await record(session, act, subject, reason, by=by, **about)
 
 
 async def _set_source(session: Session, source: str, values: str, **named: Any) -> None:

@@ -48,7 +48,7 @@ _OF_CASE = f"DELETE FROM {{0}} WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN}"
 _OF_CURATION = f"DELETE FROM {{0}} WHERE curation_id IN ({_CURATIONS})"
 _OF_REVISION = f"DELETE FROM {{0}} WHERE revision_id IN ({_REVISIONS})"
 # Table → the statement that erases a thread from it, children before parents, or that empties what has to stay
-# (`…_emptied`, `cases_withdrawn`). `:pk` is the thread's number.
+# (`…_emptied`, `cases_withdrawn`). `:pk` is the thread's number, NULL where there is none.
 _ERASURES = {
     "snapshot_members": f"""
         DELETE FROM snapshot_members WHERE case_id IN ({_CASES})
@@ -119,15 +119,21 @@ _ERASURES = {
         AND NOT EXISTS (SELECT FROM thread_revisions WHERE thread_id = :pk)
     """,
     "threads_emptied": "UPDATE threads SET url = '' WHERE id = :pk",
-}
-# What is found by the thread's name, whether or not it ever became a thread here.
-_BY_NAME = {
+    # After the calls that rest on them.
+    "replies": """
+        DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)
+        AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
+    """,
+    # What is found by the thread's name, whether or not it ever became a thread here.
     "fetches": "DELETE FROM fetches WHERE source = :source AND thread_id = :thread_id",
     "frontier": "DELETE FROM frontier WHERE source = :source AND thread_id = :thread_id",
     "import_problems": f"""
         UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'
         WHERE EXISTS (SELECT FROM unnest(CAST(:quoted_ids AS text[])) AS id WHERE position(id in excerpt) > 0)
         AND EXISTS (SELECT FROM unnest(CAST(:quoted_sources AS text[])) AS name WHERE position(name in excerpt) > 0)
+    """,
+    "pages_showing_it": """
+        UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL WHERE id = ANY (:ids)
     """,
 }
 _URLS = """
@@ -159,10 +165,6 @@ _MENTIONS = {
         WHERE position(:in_json in concat(counts, log)) > 0
     """,
 }
-_FORGET_PLACES = """
-    UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
-    WHERE id = ANY (:ids)
-"""
 _OWN_ARCHIVES = """
     SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL
     AND ((source = :source AND thread_id = :thread_id) OR id = ANY (:ids))
@@ -174,10 +176,6 @@ _OWN_REPLIES = f"""
 _LOOSE_REPLIES = """
     SELECT request_digest, task, inputs, text FROM replies AS reply
     WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
-"""
-_ERASE_REPLIES = """
-    DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)
-    AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
 """
 # A job with a case's id has a revision of the case.
 _OF_THREAD = f"""
@@ -327,25 +325,23 @@ async def erase_thread(
     # A case that was edited is proved and read again without a decision.
     of_case = await session.column(_CASE_TEXTS, pk=pk)
     digests |= await _loose_replies(session, [*texts, *of_case])
-    erased = await erase_reasons(
-        session,
+    subject, case_ids = (
         f"thread:{source}/{thread_id}",
         await session.column(_CASES, pk=pk),
     )
-    if pk is not None:
-        await _erase(session, counts, _ERASURES, pk=pk)
-        erase_replies = {"replies": _ERASE_REPLIES}
-        await _erase(session, counts, erase_replies, digests=sorted(digests))
-        counts["replies_shared"] += len(digests) - counts["replies"]
+    erased = await erase_reasons(session, subject, case_ids)
     await _erase(
         session,
         counts,
-        _BY_NAME,
+        _ERASURES,
         **named,
+        pk=pk,
+        digests=list(digests),
+        ids=ids,
         quoted_ids=_spellings(thread_id),
         quoted_sources=_spellings(source),
     )
-    await _erase(session, counts, {"pages_showing_it": _FORGET_PLACES}, ids=ids)
+    counts["replies_shared"] += len(digests) - counts["replies"]
     # An import's address may be any word, such as "null", which is in much that is none.
     for url in sorted(url for url in urls if "://" in url):
         await _erase(
@@ -364,14 +360,7 @@ async def erase_thread(
     )
     row.counts = dict(Counter(row.counts) + counts)
     await session.flush()
-    await record(
-        session,
-        Act.TAKE_DOWN,
-        f"thread:{source}/{thread_id}",
-        reason,
-        by=by,
-        erased=erased,
-    )
+    await record(session, Act.TAKE_DOWN, subject, reason, by=by, erased=erased)
     return counts
 
 

@@ -1,8 +1,9 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from psycopg.types.json import Json
@@ -50,7 +51,7 @@ class StoredThread(NamedTuple):
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
 _UPSERT_THREADS = """
     INSERT INTO threads (source, thread_id, url)
-    SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS given (source text, thread_id text, url text)
+    SELECT row ->> 0, row ->> 1, row ->> 2 FROM json_array_elements(CAST(:rows AS json)) AS given (row)
     ON CONFLICT (source, thread_id) DO UPDATE
     SET url = excluded.url,
     last_seen_at = greatest(CASE WHEN :is_seen THEN now() END, threads.last_seen_at)
@@ -79,56 +80,47 @@ async def save_threads(
     """
     if not threads:
         return []
-    for thread in threads:
-        check_storable(thread)
-    threads = list(map(_in_utc, threads))
+    threads = list(map(_storable, threads))
     if fetch_ids is None:
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, "file")
     pks = await _lock_threads(session, threads, is_seen=is_seen)
-    origins = []
-    fetches = fetch_ids or [None] * len(threads)
-    assumed = assumed_posted_at or [False] * len(threads)
-    for thread, fetch_id, is_assumed in zip(threads, fetches, assumed, strict=True):
-        origin = {
-            "fetch_id": fetch_id,
-            "import_run_id": import_run_id,
-            "posted_at_assumed": is_assumed and thread.posted_at is not None,
-        }
-        origins.append(origin)
-    is_present = fetch_ids is not None
-    return await _add_revisions(session, pks, threads, origins, is_present=is_present)
+    origins = zip_longest(threads, fetch_ids or (), assumed_posted_at or ())
+    return await _add_revisions(
+        session, pks, origins, import_run_id, is_present=fetch_ids is not None
+    )
 
 
 async def _add_revisions(
     session: Session,
     pks: Sequence[int],
-    threads: Sequence[Thread],
-    origins: Sequence[Mapping[str, Any]],
+    origins: Iterable[tuple[Thread, int | None, bool | None]],
+    import_run_id: int | None,
     *,
     is_present: bool,
 ) -> list[SavedThread]:
-    """Add what differs from a thread's latest revision, of what is its present state, or else from all of them."""
-    query = """
-        SELECT thread_id, revision, digest, id FROM thread_revisions WHERE thread_id = ANY (:pks) ORDER BY revision
+    """Add what differs from a thread's latest revision, of what is its present state, or else from all of them.
+
+    Each of `origins` is a thread, its fetch, and whether its date is assumed.
     """
-    # Thread → revision and digest of each of its revisions, in order
-    known: dict[int, list[tuple[int, str]]] = {pk: [] for pk in pks}
+    # Thread → the digest of each of its revisions, by number
+    known: dict[int, dict[int, str]] = {pk: {} for pk in pks}
     revision_pks = {}
-    for pk, number, digest, revision_pk in await session.run(query, pks=list(pks)):
-        known[pk].append((number, digest))
+    for pk, number, digest, revision_pk in await session.run(_REVISIONS, pks=pks):
+        known[pk][number] = digest
         revision_pks[pk, number] = revision_pk
-    rows: list[dict[str, Any]] = []
+    rows = []
     plan: list[tuple[int, int, Literal["new", "revised", "unchanged"]]] = []
-    for pk, thread, origin in zip(pks, threads, origins, strict=True):
-        digest = thread.digest
-        compared = known[pk][-1:] if is_present else known[pk]
-        same = [number for number, other in compared if other == digest]
+    for pk, (thread, fetch_id, is_assumed) in zip(pks, origins, strict=True):
+        revisions, digest = known[pk], thread.digest
+        last = max(revisions, default=0)
+        compared = [last] if is_present else revisions
+        same = [number for number in compared if revisions.get(number) == digest]
         if same:
-            plan.append((pk, same[-1], "unchanged"))
+            plan.append((pk, max(same), "unchanged"))
             continue
-        number = known[pk][-1][0] + 1 if known[pk] else 1
-        known[pk].append((number, digest))
+        number = last + 1
+        revisions[number] = digest
         plan.append((pk, number, "new" if number == 1 else "revised"))
         values = row_of(
             ThreadRevisionRow,
@@ -136,16 +128,23 @@ async def _add_revisions(
             thread_id=pk,
             revision=number,
             digest=digest,
-            **origin,
+            fetch_id=fetch_id,
+            import_run_id=import_run_id,
+            posted_at_assumed=bool(is_assumed and thread.posted_at),
             messages=[{"id": m.id, **m.content()} for m in thread.messages],
         )
         rows.append(values)
     names = ("thread_id", "revision", "id")
-    for added in await session.insert_rows(ThreadRevisionRow, rows, returning=names):
-        revision_pks[added.thread_id, added.revision] = added.id
+    for pk, number, revision_pk in await session.insert_rows(
+        ThreadRevisionRow, rows, returning=names
+    ):
+        revision_pks[pk, number] = revision_pk
     return [
         SavedThread(pk, revision_pks[pk, number], status) for pk, number, status in plan
     ]
+
+
+_REVISIONS = "SELECT thread_id, revision, digest, id FROM thread_revisions WHERE thread_id = ANY (:pks)"
 
 
 def check_storable(thread: Thread) -> None:
@@ -335,19 +334,19 @@ async def _lock_threads(
 ) -> list[int]:
     """The threads' numbers in their order; their rows are made where needed, and locked."""
     urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
-    rows = []
     # In one order for everybody: who comes second waits, and sees what was added.
-    for source, thread_id in sorted(urls):
-        url = urls[source, thread_id]
-        rows.append({"source": source, "thread_id": thread_id, "url": url})
+    rows = [(*name, urls[name]) for name in sorted(urls)]
     pks = {}
-    for row in await session.run(_UPSERT_THREADS, rows=Json(rows), is_seen=is_seen):
-        pks[row.source, row.thread_id] = row.id
+    for pk, *name in await session.run(
+        _UPSERT_THREADS, rows=Json(rows), is_seen=is_seen
+    ):
+        pks[tuple(name)] = pk
     return [pks[thread.source, thread.thread_id] for thread in threads]
 
 
-def _in_utc(thread: Thread) -> Thread:
-    """The same thread with its dates in UTC, so that one moment given in two zones is one content."""
+def _storable(thread: Thread) -> Thread:
+    """The same thread with its dates in UTC, so that one moment given in two zones is one content. Raises BadInput."""
+    check_storable(thread)
     messages = []
     for message in thread.messages:
         moment = message.posted_at and message.posted_at.astimezone(UTC)
