@@ -12,6 +12,7 @@ from sqlalchemy import (
     DateTime,
     ForeignKeyConstraint,
     Identity,
+    Integer,
     MetaData,
     Text,
 )
@@ -100,14 +101,17 @@ def key_column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
     return column(comment, *details, primary_key=True, **options)
 
 
-def number_column(comment: str, *details: Any) -> Mapped[Any]:
+def number_column(
+    comment: str, name: str | None = None, kind: type[Integer] = Integer
+) -> Mapped[int]:
     """The primary key's only column, which the database numbers."""
-    return key_column(comment, *details, Identity(always=True))
+    return key_column(comment, Identity(always=True), name=name, type_=kind)
 
 
 def now_column(comment: str) -> Mapped[datetime]:
     """A column that is filled with the transaction's time."""
-    return column(comment, server_default=func.now())
+    moment = DateTime(timezone=True)
+    return column(comment, moment, server_default=func.now(), nullable=False)
 
 
 def checks(*others: Any, **conditions: str) -> tuple[Any, ...]:

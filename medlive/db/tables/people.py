@@ -178,7 +178,7 @@ class StudyRow(Base):
         "The account that settles disagreements; NULL: nobody"
     )
     created_by: Mapped[str] = column("The account that began it")
-    created_at: Mapped[datetime] = now_column("When it was begun")
+    created_at = now_column("When it was begun")
     blinding: Mapped[Blinding] = column(
         "blind, after_report, open or unrecorded", default="blind"
     )
@@ -220,13 +220,13 @@ class StudyRatingRow(Base):
         rating_range="rating BETWEEN 0 AND 2",
         comment_length="char_length(comment) <= 2000",
     )
-    id: Mapped[int] = number_column(
+    id = number_column(
         "The row's number: of a rater's ratings of an item the highest counts",
-        BigInteger,
+        kind=BigInteger,
     )
     study: Mapped[str] = column("The study")
     item: Mapped[str] = column("What is rated")
     rater: Mapped[str] = column("The account, a rater's or the adjudicator's")
     rating: Mapped[int | None] = column("On the aspect's scale; NULL: could not decide")
     comment: Mapped[str] = column("What the rater says about it")
-    rated_at: Mapped[datetime] = now_column("When it was given")
+    rated_at = now_column("When it was given")

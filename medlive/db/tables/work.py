@@ -33,20 +33,16 @@ class WorkerRow(Base):
     __table_args__ = checks(
         waiting_has_a_reason="(state = 'waiting') = (reason IS NOT NULL)"
     )
-    id: Mapped[int] = number_column("The worker's number")
+    id = number_column("The worker's number")
     host: Mapped[str] = column("The name of its machine")
     pid: Mapped[int] = column("Its process there")
     queues: Mapped[list[Any]] = column("The queues that it serves")
     paused: Mapped[list[Any]] = column("Those of them whose jobs it does not take now")
-    began_at: Mapped[datetime] = now_column("When it started")
-    heard_at: Mapped[datetime] = now_column(
-        "Its last sign of life, by the database's clock"
-    )
+    began_at = now_column("When it started")
+    heard_at = now_column("Its last sign of life, by the database's clock")
     state: Mapped[WorkerState] = column("working, waiting or stopping")
     reason: Mapped[str | None] = column("Why it waits; NULL: it does not")
-    since: Mapped[datetime] = now_column(
-        "Since when it is in this state for this reason"
-    )
+    since = now_column("Since when it is in this state for this reason")
 
 
 class JobFailureRow(Base):
@@ -56,7 +52,7 @@ class JobFailureRow(Base):
     job_id: Mapped[int] = key_column("The job", BigInteger, autoincrement=False)
     queue: Mapped[str] = column("Its queue")
     reason: Mapped[str] = column("What went wrong, in one line without secrets")
-    failed_at: Mapped[datetime] = now_column("When")
+    failed_at = now_column("When")
 
 
 class Severity(StrEnum):
@@ -82,12 +78,12 @@ class OpenProblemRow(Base):
     severity: Mapped[Severity] = column("page or ticket")
     text: Mapped[str] = column("What is wrong, in a sentence")
     next_step: Mapped[str] = column("What a person can do about it")
-    began_at: Mapped[datetime] = now_column("When it was first seen")
-    seen_at: Mapped[datetime] = now_column("When it was last seen")
+    began_at = now_column("When it was first seen")
+    seen_at = now_column("When it was last seen")
     sent: Mapped[int] = column(
         "How many messages about it were written", server_default="0"
     )
-    send_at: Mapped[datetime] = now_column("When the next message is due")
+    send_at = now_column("When the next message is due")
     acknowledged_at: Mapped[datetime | None] = column(
         "When somebody took it on; NULL: nobody did"
     )
@@ -119,14 +115,14 @@ class OutboxRow(Base):
         Index(None, "send_at"),
         attempts_not_negative="attempts >= 0",
     )
-    id: Mapped[int] = number_column("The message's number", BigInteger)
+    id = number_column("The message's number", kind=BigInteger)
     place: Mapped[str] = column("Where it goes: webhook or email")
     message: Mapped[dict[str, Any]] = column(
         "Event, week, text and, of a problem, its code"
     )
-    created_at: Mapped[datetime] = now_column("When it was written")
+    created_at = now_column("When it was written")
     attempts: Mapped[int] = column("How often it was tried", server_default="0")
-    send_at: Mapped[datetime] = now_column("When it is tried next")
+    send_at = now_column("When it is tried next")
     last_error: Mapped[str | None] = column(
         "Why the last attempt failed; NULL before the first"
     )
@@ -137,7 +133,7 @@ class ObservationRow(Base):
 
     __tablename__ = "observations"
     name: Mapped[str] = key_column("What was observed")
-    at: Mapped[datetime] = now_column("When, by the database's clock")
+    at = now_column("When, by the database's clock")
     value: Mapped[dict[str, Any]] = column("What was seen", server_default="{}")
 
 
@@ -159,7 +155,7 @@ class WeekThreadRow(Base):
     week: Mapped[str | None] = column(
         "The ISO week it was queued for; NULL: the next that is frozen"
     )
-    queued_at: Mapped[datetime] = now_column("When it was queued")
+    queued_at = now_column("When it was queued")
     frozen_in: Mapped[str | None] = column(
         "The snapshot that was frozen after it was settled; NULL: the next freeze counts it",
         ForeignKey("snapshots.version"),
@@ -189,7 +185,7 @@ class LiteratureAnswerRow(Base):
     body: Mapped[bytes] = column(
         "What was read from the answer, without the words that were searched"
     )
-    fetched_at: Mapped[datetime] = now_column("When it was asked")
+    fetched_at = now_column("When it was asked")
 
 
 class LiteratureTurnRow(Base):
