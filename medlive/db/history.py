@@ -8,14 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import text
-
 from medlive.clock import CLOCK_BOUND, iso_week
 from medlive.db.mapping import read
 from medlive.db.runs import CURATE, PRUNE, SCHEDULER
 from medlive.db.session import Session
-from medlive.db.tables.intake import HarvestRunRow, RunOutcome
-from medlive.db.tables.release import PipelineRunRow
+from medlive.db.tables.intake import RunOutcome
 
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _IS_STEP = f"command LIKE '{SCHEDULER} %'"
@@ -30,7 +27,7 @@ class Run:
     outcome: RunOutcome
     started_at: datetime
     finished_at: datetime | None
-    counts: Mapping[str, Any]
+    counts: dict[str, Any]
     log: Sequence[str] = ()  # The last lines that it logged, without secrets
     starts: int = 1  # How often it was begun; of a harvest that was repeated only the first is in `started_at`
 
@@ -39,39 +36,39 @@ async def runs_of_week(
     session: Session, week: str
 ) -> tuple[dict[str, Run], dict[str, Run]]:
     """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
-    harvests = await _read_harvests(session, "WHERE iso_week = :week", week=week)
-    return harvests, await _read_runs(
-        session, f"WHERE iso_week = :week AND {_IS_STEP} ORDER BY id", week=week
+    harvests = await _read_runs(
+        session, f"{_HARVESTS} WHERE iso_week = :week", week=week
     )
+    steps = f"{_STEPS} WHERE iso_week = :week AND {_IS_STEP} ORDER BY id"
+    return harvests, await _read_runs(session, steps, week=week)
 
 
-async def _read_runs(session: Session, which: str, **values: Any) -> dict[str, Run]:
-    """Command → the last of its runs."""
-    rows = await session.rows(PipelineRunRow, which, **values)
-    return {row.command: read(Run, row, starts=1) for row in rows}
+# A harvest's problem is shown with its counts.
+_HARVESTS = """
+    SELECT source AS name, iso_week AS week, outcome, started_at, finished_at, starts, CAST('[]' AS jsonb) AS log,
+        CASE WHEN problem IS NULL THEN counts ELSE counts || jsonb_build_object('problem', problem) END AS counts
+    FROM harvest_runs
+"""
+_STEPS = """
+    SELECT command AS name, iso_week AS week, outcome, started_at, finished_at, 1 AS starts, log, counts
+    FROM pipeline_runs
+"""
 
 
-async def _read_harvests(session: Session, which: str, **values: Any) -> dict[str, Run]:
-    """Source → its harvest."""
-    harvests = {}
-    for row in await session.rows(HarvestRunRow, which, **values):
-        counts = row.counts
-        if row.problem is not None:
-            counts = {**counts, "problem": row.problem}
-        harvests[row.source] = read(Run, row, week=row.iso_week, counts=counts, log=())
-    return harvests
+async def _read_runs(session: Session, query: str, **values: Any) -> dict[str, Run]:
+    """Source or command → the last of its runs that a query gives."""
+    return {row.name: read(Run, row) for row in await session.run(query, **values)}
 
 
 # Done for a week that had not come: by a clock that was ahead.
 _AHEAD = "WHERE iso_week > :week AND started_at <= :until AND outcome = 'done'"
 _FORGET_AHEAD = (
-    text(
-        f"UPDATE harvest_runs SET outcome = 'partial' {_AHEAD} RETURNING 'harvest ' || source, iso_week"
-    ),
-    text(f"""
-        UPDATE pipeline_runs SET outcome = 'partial', counts = counts || CAST(:note AS jsonb)
-        {_AHEAD} AND {_IS_STEP} RETURNING substr(command, {len(SCHEDULER) + 2}), iso_week
-    """).bindparams(note='{"again": "recorded before its week"}'),
+    f"UPDATE harvest_runs SET outcome = 'partial' {_AHEAD} RETURNING concat('harvest ', source, ' ', iso_week)",
+    f"""
+        UPDATE pipeline_runs SET outcome = 'partial',
+            counts = counts || jsonb_build_object('again', 'recorded before its week')
+        {_AHEAD} AND {_IS_STEP} RETURNING concat(substr(command, {len(SCHEDULER) + 2}), ' ', iso_week)
+    """,
 )
 
 
@@ -103,23 +100,31 @@ class History:
 
 
 _LATEST_RUNS = f"""
-    WHERE id IN (
+    {_STEPS} WHERE id IN (
         SELECT max(id) FROM pipeline_runs WHERE ({_IS_STEP} OR command IN ('{CURATE}', '{PRUNE}'))
             AND (iso_week <= :week OR iso_week IS NULL AND started_at <= :until) AND (outcome = 'done' OR NOT :done)
         GROUP BY command
     )
 """
-_LATEST_HARVESTS = """
-    WHERE (source, iso_week) IN (
-        SELECT source, max(iso_week) FROM harvest_runs WHERE iso_week <= :week AND (outcome = 'done' OR NOT :done)
-        GROUP BY source
+_LATEST_HARVESTS = f"""
+    {_HARVESTS} WHERE (source, iso_week) IN (
+        SELECT source, max(iso_week) FROM harvest_runs WHERE iso_week <= :week GROUP BY source
     )
 """
-_FIRST_HARVESTS = "SELECT source, min(started_at) FROM harvest_runs GROUP BY source"
+_HARVESTED = """
+    SELECT source, min(started_at) AS first_at,
+        max(iso_week) FILTER (WHERE outcome = 'done' AND iso_week <= :week) AS done_week,
+        (array_agg(finished_at ORDER BY iso_week DESC) FILTER (WHERE outcome = 'done' AND iso_week <= :week))[1]
+            AS done_at
+    FROM harvest_runs GROUP BY source
+"""
 _FAILURES = "SELECT command, iso_week, count(*) FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
-_FROZEN = (
-    "SELECT version, frozen_at FROM snapshots WHERE state = 'frozen' ORDER BY version"
-)
+_FROZEN = """
+    SELECT max(version) FILTER (WHERE version <= :week) AS frozen_week,
+        (array_agg(frozen_at ORDER BY version DESC) FILTER (WHERE version <= :week))[1] AS frozen_at,
+        max(version) FILTER (WHERE version > :week) AS frozen_ahead
+    FROM snapshots WHERE state = 'frozen'
+"""
 _WEEKS = """
     SELECT iso_week FROM harvest_runs WHERE iso_week <= :week
     UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week
@@ -136,41 +141,26 @@ async def load_history(session: Session, moment: datetime | None = None) -> Hist
     """
     until = _FOREVER if moment is None else moment + CLOCK_BOUND
     week = iso_week(until)
-    named = {"week": week, "until": until, "done": False}
-    of_done = named | {"done": True}
-    latest = await _read_runs(session, _LATEST_RUNS, **named)
+    steps = {"week": week, "until": until}
+    latest = await _read_runs(session, _LATEST_RUNS, **steps, done=False)
     failures = {}
     for command, failed_week, times in await session.run(_FAILURES):
         if command in latest and latest[command].week == failed_week:
             failures[command] = times
-    done = await _read_harvests(session, _LATEST_HARVESTS, **of_done)
-    first_at = await session.lookup(_FIRST_HARVESTS)
-    last_of = await _read_harvests(session, _LATEST_HARVESTS, **named)
+    latest_harvests = await _read_runs(session, _LATEST_HARVESTS, week=week)
     harvests = {}
-    for source, last in last_of.items():
-        ended = done.get(source)
-        harvests[source] = HarvestHistory(
-            first_at=first_at[source],
-            latest=last,
-            done_week=ended.week if ended else None,
-            done_at=ended.finished_at if ended else None,
-        )
-    frozen_week = frozen_at = frozen_ahead = None
-    for version, frozen in await session.run(_FROZEN):
-        if version <= week:
-            frozen_week, frozen_at = version, frozen
-        else:
-            frozen_ahead = version
+    for row in await session.run(_HARVESTED, week=week):
+        if (last := latest_harvests.get(row.source)) is not None:
+            harvests[row.source] = read(HarvestHistory, row, latest=last)
+    [frozen] = await session.records(_FROZEN, week=week)
     return History(
         harvests=harvests,
         latest=latest,
-        done=await _read_runs(session, _LATEST_RUNS, **of_done),
+        done=await _read_runs(session, _LATEST_RUNS, **steps, done=True),
         weeks=frozenset(await session.column(_WEEKS, week=week)),
-        frozen_week=frozen_week,
-        frozen_at=frozen_at,
         quarantined=await session.lookup(_QUARANTINED),
         failures=failures,
-        frozen_ahead=frozen_ahead,
+        **vars(frozen),
     )
 
 
@@ -179,12 +169,9 @@ async def forget_ahead(session: Session, moment: datetime) -> list[str]:
 
     Only what was recorded before `moment`: a record from after it says that the clock is behind now.
     """
-    until = moment + CLOCK_BOUND
-    values = {"week": iso_week(until), "until": until}
-    names = []
+    until, names = moment + CLOCK_BOUND, []
     for query in _FORGET_AHEAD:
-        for name, week in await session.execute(query, values):
-            names.append(f"{name} {week}")
+        names += await session.column(query, week=iso_week(until), until=until)
     return sorted(names)
 
 

@@ -66,6 +66,7 @@ _AWAY = {"3D000", "25006"}
 """No such database; a server that only reads, as a standby does."""
 _FULL = {"53000", "53100", "53200"}
 _FORBIDDEN = "42501"
+_NOT_REACHED = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 _PROBE = """
     INSERT INTO job_failures (job_id, queue, reason)
     SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number
@@ -214,54 +215,63 @@ def connection_url(url: str) -> URL:
     )
     if not remote:
         return parsed
-    mode = str(
-        parsed.query.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full"
-    )
+    asked = parsed.query
+    mode = asked.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full"
+    where = ", ".join(remote)
     if mode == "disable":
         _log.warning(
             "the connection to the database at %s is not encrypted (sslmode=disable)",
-            ", ".join(remote),
+            where,
         )
         return parsed
     if mode not in _CHECKED:
         raise ConfigError(
-            f"sslmode={mode} does not check the certificate of the database at {', '.join(remote)}",
+            f"sslmode={mode} does not check the certificate of the database at {where}",
             hint="leave it out to have it checked; [tls] authority names an authority of your own; "
             "sslmode=disable does without TLS, for a network that nobody else can reach",
         )
     added = {"sslmode": mode}
-    if not (parsed.query.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")):
+    if not (asked.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")):
         added["sslrootcert"] = str(authorities_file())
     return parsed.update_query_dict(added)
 
 
 def _hosts(url: URL) -> set[str]:
     """The hosts that libpq would try; "" for a local socket."""
-    named = [
-        url.host,
-        url.query.get("host"),
-        url.query.get("hostaddr"),
-        os.environ.get("PGHOST"),
-    ]
-    values = next((value for value in named if value), "")
+    asked = url.query
+    named = url.host or asked.get("host") or asked.get("hostaddr")
+    values = named or os.environ.get("PGHOST", "")
     joined = values if isinstance(values, str) else ",".join(values)
     return {host.strip() for host in joined.split(",")}
 
 
-def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
-    """The error that a user sees: the host and the server's message, never the password.
+def translate(
+    url: URL, error: BaseException
+) -> DatabaseUnavailable | DatabaseForbidden | None:
+    """Return our error for a driver's, or one that wraps it, that shows a state of the server; None for a fault of the
+    statement.
 
-    It is DatabaseFull where the server has no room for what it was asked to do.
+    It has the host and the server's message, never the password. It is DatabaseFull where the server has no room for
+    what it was asked to do, and DatabaseForbidden for a user without the right.
     """
+    own = getattr(error, "orig", None) or error
+    state: str | None = getattr(own, "sqlstate", None)  # None: the server gave none
+    words = (str(own).strip().splitlines() or [type(error).__name__])[0]
+    if state == _FORBIDDEN:
+        return DatabaseForbidden(
+            f"the database user {url.username or ''} may not do this: {words}",
+            hint="use the owner's URL on the command line, or see `medlive db roles`",
+        )
+    away = isinstance(error, _NOT_REACHED)
+    if state is not None:
+        away = state in _AWAY or not _AWAY_CLASSES.isdisjoint({state[:2], state[:3]})
+    if not away:
+        return None
     host = url.host or url.query.get("host") or "the default host"
-    reason = (
-        str(getattr(error, "orig", None) or error).strip().splitlines()
-        or [type(error).__name__]
-    )[0]
     if url.password:
-        reason = reason.replace(url.password, HIDDEN)
-    message = f"the database {url.database or ''} at {host} cannot be used: {reason}"
-    if _state(error) in _FULL:
+        words = words.replace(url.password, HIDDEN)
+    message = f"the database {url.database or ''} at {host} cannot be used: {words}"
+    if state in _FULL:
         return DatabaseFull(
             message,
             hint="make room on the database's disk, or give its machine more memory",
@@ -272,38 +282,12 @@ def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
     )
 
 
-def _state(error: BaseException) -> str | None:
-    """The SQLSTATE of a driver's error, or of one that wraps it; None where the server gave none."""
-    state: str | None = getattr(getattr(error, "orig", None) or error, "sqlstate", None)
-    return state
-
-
-def translate(
-    url: URL, error: BaseException
-) -> DatabaseUnavailable | DatabaseForbidden | None:
-    """Return our error for a driver's that shows a state of the server; None for a fault of the statement."""
-    state = _state(error)
-    if state == _FORBIDDEN:
-        words = str(getattr(error, "orig", None) or error).splitlines()[0]
-        return DatabaseForbidden(
-            f"the database user {url.username or ''} may not do this: {words}",
-            hint="use the owner's URL on the command line, or see `medlive db roles`",
-        )
-    away = isinstance(error, exc.OperationalError | exc.InterfaceError)
-    if state is not None:
-        away = state in _AWAY or not _AWAY_CLASSES.isdisjoint({state[:2], state[:3]})
-    return unavailable(url, error) if away else None
-
-
 @contextmanager
 def translated_errors(url: URL) -> Iterator[None]:
-    """Raise DatabaseUnavailable for those of SQLAlchemy's errors that say that the server is away (DatabaseFull:
-    or has no room), and DatabaseForbidden for a user without the right."""
+    """Raise in place of SQLAlchemy's errors what `translate` makes of them."""
     try:
         yield
-    except exc.TimeoutError as error:
-        raise unavailable(url, error) from error
-    except exc.DBAPIError as error:
+    except (exc.TimeoutError, exc.DBAPIError) as error:
         if (known := translate(url, error)) is not None:
             raise known from error
         raise
@@ -323,10 +307,7 @@ class Database:
             engine, class_=Session, expire_on_commit=False
         )
         # Of the same pool
-        alone = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._readers = async_sessionmaker(
-            alone, class_=Session, expire_on_commit=False
-        )
+        self._reader = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @classmethod
     def connect(cls, url: str) -> "Database":
@@ -362,7 +343,7 @@ class Database:
         Raises DatabaseUnavailable as `begin` does.
         """
         with translated_errors(self.engine.url):
-            async with self._readers() as session:
+            async with self._sessions(bind=self._reader) as session:
                 yield session
 
     async def ask(
@@ -405,11 +386,8 @@ class NameLocks:
 
     def __init__(self, connection: Connection) -> None:
         """`connection` is for locks alone, and stays its owner's."""
-        self._connection, self._turn, self._held = (
-            connection,
-            asyncio.Lock(),
-            set[str](),
-        )
+        self._connection, self._turn = connection, asyncio.Lock()
+        self._held = set[str]()
 
     @asynccontextmanager
     async def claim(self, name: str) -> AsyncIterator[bool]:
