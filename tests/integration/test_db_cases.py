@@ -52,14 +52,18 @@ async def frozen(database: Database, version: str) -> SnapshotRow:
         numbers = await snapshots.count_members(session, version)
         return await snapshots.freeze_snapshot(
             session,
-            version,
-            manifest={"counts": {"cases": numbers.cases, "criteria": numbers.criteria}},
-            manifest_digest=digest_text(version),
-            sums_digest=digest_text(version + " sums"),
-            signature=None,
-            path="somewhere",
-            publishable=True,
-            why_not=[],
+            SnapshotRow(
+                version=version,
+                manifest={
+                    "counts": {"cases": numbers.cases, "criteria": numbers.criteria}
+                },
+                manifest_digest=digest_text(version),
+                sums_digest=digest_text(version + " sums"),
+                signature=None,
+                path="somewhere",
+                publishable=True,
+                why_not=[],
+            ),
         )
 
 
@@ -166,14 +170,16 @@ async def test_counts_that_are_not_the_members_freeze_nothing(
         with pytest.raises(snapshots.MembersGone):
             await snapshots.freeze_snapshot(
                 session,
-                "2026.W10",
-                manifest={"counts": {"cases": 1, "criteria": 2}},
-                manifest_digest=digest_text(""),
-                sums_digest=digest_text(""),
-                signature=None,
-                path="p",
-                publishable=True,
-                why_not=[],
+                SnapshotRow(
+                    version="2026.W10",
+                    manifest={"counts": {"cases": 1, "criteria": 2}},
+                    manifest_digest=digest_text(""),
+                    sums_digest=digest_text(""),
+                    signature=None,
+                    path="p",
+                    publishable=True,
+                    why_not=[],
+                ),
             )
 
 

@@ -1,6 +1,7 @@
 """What people decide: held cases and their reviews, overruled rejections, disputes, and scans for identifiers."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import func, update
 
@@ -13,7 +14,6 @@ from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     DisputeRow,
     IdentifierScanRow,
-    ReviewAction,
     ReviewRow,
 )
 from medlive.errors import CheckFailed, UsageError
@@ -82,36 +82,15 @@ async def list_held(
 
 
 async def add_review(
-    session: Session,
-    case_id: str,
-    revision: int,
-    action: ReviewAction,
-    reason: str,
-    *,
-    element_id: str | None = None,
-    decided_by: str | None,
-    act: Act | None = None,
+    session: Session, row: ReviewRow, act: Act | None = None
 ) -> ReviewRow:
     """Record a person's decision, logged as `act` (default: the action); its effect is `apply_review`'s."""
-    row = ReviewRow(
-        case_id=case_id,
-        revision=revision,
-        action=action,
-        element_id=element_id,
-        reason=reason,
-        decided_by=decided_by,
-    )
     await session.insert(row)
-    await record(
-        session,
-        act or Act(action),
-        f"case:{case_id}",
-        reason,
-        by=decided_by,
-        review=row.number,
-        revision=revision,
-        **({"element": element_id} if element_id else {}),
-    )
+    about: dict[str, Any] = {"review": row.number, "revision": row.revision}
+    if row.element_id:
+        about["element"] = row.element_id
+    act, by = act or Act(row.action), row.decided_by
+    await record(session, act, f"case:{row.case_id}", row.reason, by=by, **about)
     return row
 
 
@@ -122,38 +101,15 @@ async def reviews_of(session: Session, case_id: str) -> list[ReviewRow]:
     )
 
 
-async def add_overrule(
-    session: Session,
-    thread: str,
-    revision_id: int,
-    curation_id: int | None,
-    overruled: str,
-    reason: str,
-    by: str | None,
-    people: int,
-) -> OverruleRow:
+async def add_overrule(session: Session, thread: str, row: OverruleRow) -> OverruleRow:
     """Record that somebody overrules a rejection of `thread` (SOURCE/ID), which takes so many people.
 
     Curating it again is the caller's.
     """
-    row = OverruleRow(
-        revision_id=revision_id,
-        curation_id=curation_id,
-        overruled=overruled,
-        reason=reason,
-        decided_by=by,
-        people=people,
-    )
     await session.insert(row)
-    await record(
-        session,
-        Act.OVERRULE,
-        f"thread:{thread}",
-        reason,
-        by=by,
-        decision=curation_id,
-        overruled=overruled,
-    )
+    about = {"decision": row.curation_id, "overruled": row.overruled}
+    subject, by = f"thread:{thread}", row.decided_by
+    await record(session, Act.OVERRULE, subject, row.reason, by=by, **about)
     return row
 
 

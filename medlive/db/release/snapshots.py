@@ -1,15 +1,14 @@
 """Snapshots: begun and fixed, frozen, and what is recorded of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from psycopg.types.json import Json
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import select
 
 from medlive.clock import now
 from medlive.db.mapping import Record, read
-from medlive.db.session import Session
+from medlive.db.session import Session, read_clock
 from medlive.db.tables.release import (
     SnapshotKeptOutRow,
     SnapshotRow,
@@ -129,8 +128,7 @@ async def begin_snapshot(session: Session, version: str) -> SnapshotRow:
     if latest is not None:
         made.parent = latest.version
         # Whatever the clock says: no verifier believes a snapshot that is older than its parent.
-        moment = await session.value("SELECT now()")
-        made.created_at = max(moment, latest.created_at)
+        made.created_at = max(await read_clock(session), latest.created_at)
     return await session.insert(made)
 
 
@@ -146,12 +144,9 @@ _DROP_BEGUN = (
 
 async def settle_snapshot(session: Session, version: str, meta: FixedMeta) -> None:
     """Keep what a snapshot says of itself, in the transaction that adds its members."""
-    stored = Json(meta.model_dump(mode="json"))
-    await session.run(
-        "UPDATE snapshots SET meta = CAST(:meta AS jsonb) WHERE version = :version",
-        version=version,
-        meta=stored,
-    )
+    row = await session.get_one(SnapshotRow, version)
+    row.meta = meta.model_dump(mode="json")
+    await session.flush()
 
 
 async def load_fixed(session: Session, version: str) -> FixedMeta | None:
@@ -162,41 +157,30 @@ async def load_fixed(session: Session, version: str) -> FixedMeta | None:
     return None if meta is None else FixedMeta.model_validate(meta)
 
 
-async def freeze_snapshot(
-    session: Session,
-    version: str,
-    *,
-    manifest: Mapping[str, Any],
-    manifest_digest: str,
-    sums_digest: str,
-    signature: str | None,
-    path: str,
-    publishable: bool,
-    why_not: Sequence[str],
-) -> SnapshotRow:
+async def freeze_snapshot(session: Session, made: SnapshotRow) -> SnapshotRow:
     """Freeze a snapshot as it is filled: from now on the database refuses every change of it.
 
-    Raises MembersGone when the manifest's counts are not the members', and UsageError when it was not begun.
+    `made` has its version, manifest, the digests of the manifest and of the sums, signature, path, and whether it is
+    publishable with the reasons why not. Raises MembersGone when the manifest's counts are not the members', and
+    UsageError when it was not begun.
     """
     # Whoever takes a member away has the snapshot's row locked until that is done.
     row = await session.get(
-        SnapshotRow, version, with_for_update=True, populate_existing=True
+        SnapshotRow, made.version, with_for_update=True, populate_existing=True
     )
     if row is None or row.state != "building":
-        raise UsageError(f"snapshot {version} is frozen already, or was not begun")
-    numbers = await count_members(session, version)
-    counts = manifest.get("counts", {})
+        raise UsageError(f"snapshot {made.version} is frozen already, or was not begun")
+    numbers = await count_members(session, made.version)
+    counts = (made.manifest or {}).get("counts", {})
     listed = (counts.get("cases"), counts.get("criteria"), counts.get("held", 0))
     if listed != (numbers.cases, numbers.criteria, numbers.held):
         raise MembersGone(
             f"the manifest counts {listed[0]} cases and {listed[1]} criteria, "
-            f"snapshot {version} has {numbers.cases} and {numbers.criteria}"
+            f"snapshot {made.version} has {numbers.cases} and {numbers.criteria}"
         )
-    row.manifest, row.manifest_digest = dict(manifest), manifest_digest
-    row.sums_digest, row.signature, row.path = sums_digest, signature, path
-    row.cases, row.criteria = numbers.cases, numbers.criteria
-    row.publishable, row.why_not = publishable, list(why_not)
-    row.state, row.frozen_at = "frozen", now()
+    made.cases, made.criteria = numbers.cases, numbers.criteria
+    made.state, made.frozen_at = "frozen", now()
+    row = await session.merge(made)
     await session.flush()
     return row
 
@@ -229,13 +213,11 @@ async def load_manifest(session: Session, version: str) -> dict[str, Any] | None
 async def list_log_heads(session: Session) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
     query = """
-        SELECT version, meta -> 'audit_log' AS head FROM snapshots WHERE state = 'frozen' ORDER BY version
+        SELECT version, meta -> 'audit_log' FROM snapshots
+        WHERE state = 'frozen' AND jsonb_typeof(meta -> 'audit_log') = 'object' ORDER BY version
     """
-    heads: dict[str, AuditLogHead] = {}
-    for snapshot in await session.records(query):
-        if snapshot.head is not None:
-            heads[snapshot.version] = AuditLogHead.model_validate(snapshot.head)
-    return heads
+    heads = await session.lookup(query)
+    return {week: AuditLogHead.model_validate(heads[week]) for week in heads}
 
 
 async def load_kept_out(session: Session, version: str) -> list[GateHit]:
@@ -293,31 +275,26 @@ async def load_provenance(
 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
-    named = {"version": version}
-    engines = await session.records(_ENGINES, **named)
-    prompts = await session.records(_PROMPTS, **named)
-    thresholds = await session.records(_THRESHOLDS, **named)
-    evidence = await session.records(_EVIDENCE, **named)
+    engines = await session.records(_ENGINES, version=version)
+    evidence = await session.records(_EVIDENCE, version=version)
     for row in evidence:
         row.corpora = dict(sorted(row.corpora.items()))
     return Provenance(
         code_version=code_version,
         engines=tuple(EngineUse(**vars(row)) for row in engines),
-        prompts=_numbered(prompts),
+        prompts=_numbered(await session.run(_PROMPTS, version=version)),
         evidence=tuple(EvidenceUse(**vars(row)) for row in evidence),
-        thresholds=_numbered(thresholds),
+        thresholds=_numbered(await session.run(_THRESHOLDS, version=version)),
     )
 
 
-def _numbered(pairs: Iterable[Record]) -> dict[str, Any]:
+def _numbered(pairs: Iterable[Any]) -> dict[str, Any]:
     """Name → value; a name's further values under `name#2`, `name#3`."""
-    values: dict[str, list[Any]] = {}
-    for pair in pairs:
-        seen = values.setdefault(pair.name, [])
-        if pair.value not in seen:
-            seen.append(pair.value)
+    values: dict[str, dict[Any, None]] = {}
+    for name, value, *_ in pairs:
+        values.setdefault(name, {})[value] = None
     numbered = {}
-    for name, seen in sorted(values.items()):
-        for number, value in enumerate(seen, start=1):
+    for name, known in sorted(values.items()):
+        for number, value in enumerate(known, start=1):
             numbered[name if number == 1 else f"{name}#{number}"] = value
     return numbered

@@ -181,39 +181,16 @@ async def withdrawn_from(
 
 
 async def add_withdrawal(
-    session: Session,
-    *,
-    case_id: str,
-    revision: int,
-    kind: WithdrawalKind,
-    reason: str,
-    criterion: Criterion | None,
-    new_revision: int | None,
-    withdrawn_by: str | None,
+    session: Session, row: WithdrawalRow, criterion: Criterion | None
 ) -> WithdrawalRow:
     """Record a withdrawal; the session has locked the case's row and found none of its kind."""
-    row = WithdrawalRow(
-        case_id=case_id,
-        revision=revision,
-        new_revision=new_revision,
-        kind=kind,
-        reason=reason,
-        withdrawn_by=withdrawn_by,
-    )
     if criterion is not None:
         row.criterion_id = criterion.id
         row.criterion_digest = text_digest(criterion.criterion)
     await session.insert(row)
-    await record(
-        session,
-        Act.WITHDRAW,
-        f"case:{case_id}",
-        reason,
-        by=withdrawn_by,
-        withdrawal=row.number,
-        kind=kind.value,
-        criterion=row.criterion_id,
-    )
+    about = {"withdrawal": row.number, "kind": row.kind, "criterion": row.criterion_id}
+    subject, by = f"case:{row.case_id}", row.withdrawn_by
+    await record(session, Act.WITHDRAW, subject, row.reason, by=by, **about)
     return row
 
 

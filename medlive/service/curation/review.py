@@ -92,9 +92,14 @@ async def decide_case(
             )
         if action is ReviewAction.APPROVE:
             await _check_no_veto(session, case_id)
-        review = await add_review(
-            session, case_id, case.revision, action, reason, decided_by=by
+        review = ReviewRow(
+            case_id=case_id,
+            revision=case.revision,
+            action=action,
+            reason=reason,
+            decided_by=by,
         )
+        await add_review(session, review)
         await apply_review(session, case_id, action, reason)
         return review
 
@@ -176,15 +181,15 @@ async def drop_element(
                 f"case {case_id} has changed while it was written again",
                 hint="nothing was saved; look at it again",
             )
-        await add_review(
-            session,
-            case_id,
-            case.revision,
-            ReviewAction.DROP_ELEMENT,
-            reason,
+        review = ReviewRow(
+            case_id=case_id,
+            revision=case.revision,
+            action=ReviewAction.DROP_ELEMENT,
             element_id=element_id,
+            reason=reason,
             decided_by=by,
         )
+        await add_review(session, review)
         await save_decision(
             session,
             pipeline,
@@ -255,9 +260,15 @@ async def overrule_rejection(
                 "a confirmed veto is overruled by two people: --by says who you are",
                 hint="[curation] veto_people = 1 is for an installation of one person",
             )
-        done = await add_overrule(
-            session, name, revision, curation_id, rejected_for, reason, by, needed
+        done = OverruleRow(
+            revision_id=revision,
+            curation_id=curation_id,
+            overruled=rejected_for,
+            reason=reason,
+            decided_by=by,
+            people=needed,
         )
+        await add_overrule(session, name, done)
         agreed = done in in_force(await overrules_of(session, revision))
         if agreed:
             await defer_revisions(app, session, [revision])

@@ -363,17 +363,17 @@ async def _build(
                 raise snapshots.MembersGone(
                     hint="run this command again: it selects the cases again"
                 )
-            return await snapshots.freeze_snapshot(
-                session,
-                version,
+            made = SnapshotRow(
+                version=version,
                 manifest=manifest.as_json(),
                 manifest_digest=digest_text(manifest.text()),
                 sums_digest=built.digest,
                 signature=built.signature,
                 path=str(built.path),
                 publishable=manifest.publishable,
-                why_not=manifest.why_not,
+                why_not=list(manifest.why_not),
             )
+            return await snapshots.freeze_snapshot(session, made)
     except snapshots.MembersGone:
         # It holds what was taken back, and could be published.
         await asyncio.to_thread(_remove_unfrozen, settings, info)
