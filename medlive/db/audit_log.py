@@ -99,28 +99,18 @@ async def list_entries(
 
     Texts are cut to LOG_CHARS_SHOWN, and longer details left out: whoever takes over the web can write any.
     """
-    values = {
-        "before": before,
-        "subject": subject,
-        "most": limit,
-        "chars": LOG_CHARS_SHOWN,
-    }
-    entries = []
-    for row in await session.records(_ENTRIES, **values):
-        row.action = Act(row.action)
-        entries.append(AuditLogRow(**vars(row)))
-    return entries
+    entries = await session.records(
+        _ENTRIES, before=before, subject=subject, most=limit, chars=LOG_CHARS_SHOWN
+    )
+    for entry in entries:
+        entry.action = Act(entry.action)
+    return [AuditLogRow(**vars(entry)) for entry in entries]
 
 
 async def latest_act(session: Session, action: Act) -> int:
     """The number of the latest entry of an act; 0 before the first."""
-    return (
-        await session.value(
-            "SELECT max(number) FROM audit_log WHERE action = :action",
-            action=action.value,
-        )
-        or 0
-    )
+    latest = "SELECT max(number) FROM audit_log WHERE action = :action"
+    return await session.value(latest, action=action) or 0
 
 
 async def verify_log(

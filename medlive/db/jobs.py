@@ -252,7 +252,7 @@ async def report_worker(
         WHERE id = :number
     """
     await session.run(
-        report, number=number, state=state.value, reason=reason, paused=Json(paused)
+        report, number=number, state=state, reason=reason, paused=Json(paused)
     )
 
 

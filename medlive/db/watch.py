@@ -87,15 +87,11 @@ async def acknowledge(
             hint=f"open problems: {', '.join(codes) or 'none'}",
         )
     until = taken_on[0].acknowledged_until
-    await record(
-        session,
-        Act.ACKNOWLEDGE,
-        f"problem:{code}",
-        why,
-        by=by,
-        subjects=sorted(p.subject for p in taken_on),
-        until=until and until.isoformat(),
-    )
+    about = {
+        "subjects": sorted(problem.subject for problem in taken_on),
+        "until": until and until.isoformat(),
+    }
+    await record(session, Act.ACKNOWLEDGE, f"problem:{code}", why, by=by, **about)
     return taken_on
 
 
@@ -113,10 +109,8 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
 
     What could not be delivered for DROPPED_AFTER is removed.
     """
-    await session.run(
-        "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)",
-        age=DROPPED_AFTER,
-    )
+    old = "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)"
+    await session.run(old, age=DROPPED_AFTER)
     due = """
         WHERE id IN (
             SELECT id FROM (

@@ -130,7 +130,7 @@ async def lock_thread_case(
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
     [case] = await session.records(
-        _LOCK, case_id=case_id, thread=thread_pk, status=status.value, reason=reason
+        _LOCK, case_id=case_id, thread=thread_pk, status=status, reason=reason
     )
     case.status = CaseStatus(case.status)
     return case
@@ -145,7 +145,7 @@ async def find_review(
         "WHERE case_id = :case_id AND revision = :revision AND action = ANY (:actions) ORDER BY id DESC",
         case_id=case_id,
         revision=revision,
-        actions=[action.value for action in actions],
+        actions=list(actions),
     )
 
 
@@ -229,7 +229,7 @@ async def set_status(
     moved = """
         UPDATE cases SET status = :status, status_reason = :reason WHERE id = :case_id AND status <> 'withdrawn'
     """
-    await session.run(moved, case_id=case_id, status=status.value, reason=reason)
+    await session.run(moved, case_id=case_id, status=status, reason=reason)
 
 
 async def reopen_case(session: Session, case_id: str, reason: str) -> None:

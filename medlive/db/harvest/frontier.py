@@ -24,7 +24,7 @@ RETRIED = (
     ProblemKind.ROBOTS,
 )
 """Failures that another day may mend; for the others the page is read again when its parser is mended."""
-_RETRY = {"retried": [kind.value for kind in RETRIED], "attempts": MAX_ATTEMPTS}
+_RETRY = {"retried": list(RETRIED), "attempts": MAX_ATTEMPTS}
 _OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
 
 
@@ -108,9 +108,14 @@ async def save_listed(
             "state": FrontierState.WAITING,
         }
     if rows:
-        named = {"source": source, "run_id": run_id, "list_key": list_key}
-        values = named | {"most": THREAD_ID_CHARS}
-        await session.run(_LIST, **values, rows=Json(list(rows.values())))
+        await session.run(
+            _LIST,
+            source=source,
+            run_id=run_id,
+            list_key=list_key,
+            most=THREAD_ID_CHARS,
+            rows=Json(list(rows.values())),
+        )
 
 
 async def settle(
@@ -153,15 +158,13 @@ async def take_left_over(session: Session, source: str, run_id: int) -> list[Lis
     What failed least comes first: one thread at which the host turns everybody away must not keep the others
     waiting.
     """
-    values = {"source": source, "run_id": run_id} | _RETRY
-    rows = (await session.run(_LEFT_OVER, **values)).all()
+    rows = await session.run(_LEFT_OVER, source=source, run_id=run_id, **_RETRY)
     return list(map(_entry, sorted(rows, key=attrgetter("attempts"))))
 
 
 async def count_left_over(session: Session, source: str) -> int:
     """How many threads `take_left_over` would find."""
-    values = {"source": source, "run_id": 0} | _RETRY
-    return await session.value(_COUNT_LEFT_OVER, **values) or 0
+    return await session.value(_COUNT_LEFT_OVER, source=source, run_id=0, **_RETRY) or 0
 
 
 async def take_not_listed(
@@ -173,14 +176,8 @@ async def take_not_listed(
     count that were opened (or, where their page does not say when, first met) up to `overlap` before the list
     was last read to its end.
     """
-    return list(
-        map(
-            _entry,
-            await session.run(
-                _NOT_LISTED, source=source, run_id=run_id, overlap=overlap
-            ),
-        )
-    )
+    rows = await session.run(_NOT_LISTED, source=source, run_id=run_id, overlap=overlap)
+    return list(map(_entry, rows))
 
 
 async def reading_began(session: Session, source: str, thread_id: str) -> int:

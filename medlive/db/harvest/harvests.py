@@ -153,7 +153,7 @@ async def finish_harvest(
     if problem is not None:
         outcome = RunOutcome.FAILED
     ended = "UPDATE harvest_runs SET outcome = :outcome, finished_at = now(), problem = :problem WHERE id = :id"
-    await session.run(ended, id=run.run_id, outcome=outcome.value, problem=problem)
+    await session.run(ended, id=run.run_id, outcome=outcome, problem=problem)
 
 
 _SAVE_CURSOR = """

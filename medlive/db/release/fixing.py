@@ -7,11 +7,11 @@ a case passes where no reason was given. Of what grows with the release, only th
 newly held out pass through this process.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from psycopg.types.json import Json
 
-from medlive.db.release.withdrawals import lost_since, redacted_since
+from medlive.db.release.withdrawals import lost_since, reasons_for, redacted_since
 from medlive.db.session import Session
 from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
@@ -256,12 +256,10 @@ async def unchecked(
 ) -> list[tuple[str, int]]:
     """At most so many (case id, revision) behind a case id that a release after `parent` decides about and that
     these gates have not read."""
-    return [
-        (row.case_id, row.revision)
-        for row in await session.run(
-            _MISSING, parent=parent, digest=digest, after=after, most=most
-        )
-    ]
+    missing = await session.run(
+        _MISSING, parent=parent, digest=digest, after=after, most=most
+    )
+    return [(case_id, revision) for case_id, revision in missing]
 
 
 async def count_unchecked(session: Session, parent: str | None, digest: str) -> int:
@@ -279,8 +277,7 @@ async def save_verdicts(
     rows = []
     for case_id, revision, hits in verdicts:
         row = {"case_id": case_id, "revision": revision, "gates_digest": digest}
-        listed = [[hit.gate.value, hit.detail] for hit in hits]
-        rows.append(row | {"hits": listed})
+        rows.append(row | {"hits": [[hit.gate, hit.detail] for hit in hits]})
     await no_takedown(session)
     await session.run(_SAVE, rows=Json(rows))
 
@@ -295,7 +292,8 @@ async def judge(
     hold_unproved: bool,
 ) -> int:
     """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
-    them the gates have yet to read, and 0 when all is decided."""
+    them the gates have yet to read. None is left when all is decided: then it is kept why ready cases are not in the
+    snapshot."""
     await session.run(_TABLE)
     await session.run(
         _JUDGE,
@@ -306,18 +304,16 @@ async def judge(
         hold_unproved=hold_unproved,
     )
     await session.run("ANALYZE judged")
-    return await session.value(_UNREAD) or 0
+    if unread := await session.value(_UNREAD):
+        return int(unread)
+    await session.run(_KEPT_OUT, version=version)
+    return 0
 
 
 async def never_shown(session: Session) -> list[tuple[str, int]]:
     """(case id, revision) of those that were judged, may go in, and were never in a snapshot that is frozen."""
-    rows = await session.run(_NEVER_SHOWN)
-    return [(row.case_id, row.revision) for row in rows]
-
-
-async def keep_kept_out(session: Session, version: str) -> None:
-    """Keep why ready cases that were judged are not in the snapshot."""
-    await session.run(_KEPT_OUT, version=version)
+    shown = await session.run(_NEVER_SHOWN)
+    return [(case_id, revision) for case_id, revision in shown]
 
 
 async def add_members(
@@ -337,10 +333,8 @@ async def add_members(
     await session.run(_SHOW, version=version)
 
 
-async def keep_changes(
-    session: Session, version: str, reasons: Mapping[str, str]
-) -> None:
-    """Keep what changed since the parent; `reasons`, case id to a public reason, speak first."""
-    values = {"version": version, "reasons": Json(dict(reasons))}
+async def keep_changes(session: Session, version: str, parent: str | None) -> None:
+    """Keep what changed since the parent; the public reasons of withdrawals speak first."""
+    reasons = Json(await reasons_for(session, parent))
     for statement in _CHANGES:
-        await session.run(statement, **values)
+        await session.run(statement, version=version, reasons=reasons)

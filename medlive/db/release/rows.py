@@ -82,7 +82,7 @@ class SnapshotReader(Entries):
 
     def changes(self, kind: ChangeKind) -> Iterator[Change]:
         """The cases that changed in this way since the parent, by case id."""
-        for row in self._stream(_CHANGES, self._version | {"kind": kind.value}):
+        for row in self._stream(_CHANGES, self._version | {"kind": kind}):
             yield Change(kind, **row)
 
     def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:

@@ -115,10 +115,15 @@ _NOT_GIVEN_OUT = f"""
         AND (criterion_id IS NULL OR ({_IN_REVISION.format("m.revision")}))
 """
 _REASONS = f"""
-    SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole
-    FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
-    WHERE (criterion_id IS NULL OR m.revision < new_revision AND {_HAS_TEXT.format("m.revision")})
-        AND {_STANDS} ORDER BY is_whole, w.id
+    WITH given AS (
+        SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole, min(w.id) AS place
+        FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
+        WHERE (criterion_id IS NULL OR m.revision < new_revision AND {_HAS_TEXT.format("m.revision")})
+            AND {_STANDS} GROUP BY 1, 2, 3
+    )
+    SELECT case_id, string_agg(reason, '; ' ORDER BY place) FROM given
+    WHERE is_whole OR NOT EXISTS (SELECT FROM given AS whole WHERE whole.case_id = given.case_id AND whole.is_whole)
+    GROUP BY case_id
 """
 _FROZEN = """
     SELECT version FROM snapshots WHERE state = 'frozen' AND (publishable OR NOT :public) ORDER BY version
@@ -210,7 +215,7 @@ async def find_withdrawal(
         AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
     """
     return await session.first(
-        WithdrawalRow, own, case_id=case_id, kind=kind.value, digest=criterion_digest
+        WithdrawalRow, own, case_id=case_id, kind=kind, digest=criterion_digest
     )
 
 
@@ -245,20 +250,13 @@ async def reinstate(
     return reinstated
 
 
-async def reasons_for(session: Session, parent: str) -> dict[str, str]:
+async def reasons_for(session: Session, parent: str | None) -> dict[str, str]:
     """Case id → the public reason, with its kind, of cases that were withdrawn or had a criterion withdrawn.
 
     Only of cases that the snapshot `parent` holds as they were before: a case that was revised again since has
     another reason. A case's own withdrawal prevails over its criteria's.
     """
-    reasons: dict[str, dict[str, None]] = {}
-    last: dict[str, bool] = {}
-    for row in await session.records(_REASONS, version=parent):
-        if last.get(row.case_id) is False and row.is_whole:
-            reasons[row.case_id] = {}
-        last[row.case_id] = row.is_whole
-        reasons.setdefault(row.case_id, {})[row.reason] = None
-    return {case_id: "; ".join(texts) for case_id, texts in reasons.items()}
+    return await session.lookup(_REASONS, version=parent)
 
 
 async def load_errata(session: Session, *, public: bool = False) -> Errata:

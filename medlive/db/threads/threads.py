@@ -176,7 +176,7 @@ async def ensure_sources(
         INSERT INTO sources (name, kind) SELECT name, :kind FROM unnest(CAST(:names AS text[])) AS name
         ON CONFLICT (name) DO NOTHING
     """
-    await session.run(new, names=in_order, kind=kind.value)
+    await session.run(new, names=in_order, kind=kind)
     if kind == "site":
         await session.run(
             "UPDATE sources SET kind = 'site' WHERE name = ANY(:names) AND kind <> 'site'",

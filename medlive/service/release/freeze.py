@@ -29,7 +29,6 @@ from medlive.db.release.fixing import (
     count_unchecked,
     judge,
     keep_changes,
-    keep_kept_out,
     never_shown,
     save_verdicts,
     unchecked,
@@ -37,7 +36,7 @@ from medlive.db.release.fixing import (
 from medlive.db.release.rows import read_snapshots
 from medlive.db.release.snapshots import latest_frozen
 from medlive.db.release.weeks import settle_week, week_standing
-from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
+from medlive.db.release.withdrawals import holds_withdrawn
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import SnapshotMemberRow, SnapshotRow
@@ -262,10 +261,8 @@ async def _select(
         ):
             await session.rollback()
             return False
-        await keep_kept_out(session, version)
         await _hold_out(database, session, settings, version, info.parent)
-        reasons = await reasons_for(session, info.parent) if info.parent else {}
-        await keep_changes(session, version, reasons)
+        await keep_changes(session, version, info.parent)
         numbers = await snapshots.count_members(session, version)
         if not numbers.cases:
             hits = await snapshots.load_kept_out(session, version)
