@@ -51,17 +51,24 @@ def upgrade(url: str) -> bool:
         SchemaUnsuitable: if the schema is newer than this program, or older and this user may not upgrade it.
         DatabaseUnavailable: if the server cannot be used.
     """
-    with connect(url) as connection:
-        if is_newest(connection):
-            return False
-        revision = read_revision(connection)
     try:
-        return _upgrade_alone(url)
+        with connect(url) as connection:
+            if is_newest(connection):
+                return False
+            connection.execute(text(_WAIT_FOR_OTHERS))
+            # Until the connection is closed
+            connection.execute(text("SELECT pg_advisory_lock(:key)"), _LOCK)
+            connection.commit()
+            if is_newest(connection):
+                return False
+            upgrade_own_tables(connection)
+            upgrade_queue(connection)
+            renew_rights(connection)
+            return True
     except DatabaseForbidden as error:
         user = connection_url(url).username or ""
-        state = "has no tables" if revision is None else "has older tables"
         raise SchemaUnsuitable(
-            f"the database {state}, and the user {user} may not make those of this version",
+            f"the database has no tables of this version, and the user {user} may not make those",
             hint="run `medlive db roles` as the owner",
         ) from error
 
@@ -86,25 +93,6 @@ def prepare(url: str) -> None:
             hint="medlive db upgrade, which keeps a copy; --dry-run shows what it does",
         )
     upgrade(url)
-
-
-def _upgrade_alone(url: str) -> bool:
-    """Upgrade while no other process does; False where another one has done it meanwhile."""
-    with connect(url) as connection:
-        connection.execute(text(_WAIT_FOR_OTHERS))
-        connection.execute(text("SELECT pg_advisory_lock(:key)"), _LOCK)
-        connection.commit()
-        try:
-            if is_newest(connection):
-                return False
-            upgrade_own_tables(connection)
-            upgrade_queue(connection)
-            renew_rights(connection)
-        finally:
-            connection.rollback()
-            connection.execute(text("SELECT pg_advisory_unlock(:key)"), _LOCK)
-            connection.commit()
-        return True
 
 
 def upgrade_own_tables(connection: Connection, to: str = "head") -> None:
@@ -269,16 +257,14 @@ def read_plan(url: str) -> Plan:
 
 def is_newest(connection: Connection) -> bool:
     """Whether there is nothing to upgrade."""
-    is_own_newest = read_revision(connection) == head()
-    return is_own_newest and read_queue_revision(connection) == queue_head()
+    state = read_revision(connection), read_queue_revision(connection)
+    return state == (head(), queue_head())
 
 
 def _read_state(connection: Connection, table: str, query: str) -> str | None:
-    """The one value that a query gives; None if its table does not exist yet."""
-    exists = text("SELECT to_regclass(:table)")
-    state: str | None = None
-    if connection.scalar(exists, {"table": table}) is not None:
-        state = connection.scalar(text(query))
+    """The one value that a query gives; None where its table does not exist yet."""
+    exists = text(f"SELECT to_regclass('{table}') IS NOT NULL")
+    state = connection.scalar(text(query)) if connection.scalar(exists) else None
     connection.rollback()
     return state
 
