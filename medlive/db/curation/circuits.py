@@ -2,8 +2,6 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import delete, update
-
 from medlive.db.mapping import read, row_of
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import CircuitRow
@@ -26,20 +24,18 @@ class PostgresCircuits:
     async def swap(self, key: str, known: Opening | None, new: Opening | None) -> bool:
         """See CircuitStore."""
         async with self._database.begin() as session:
-            if known is None:
-                if new is None:
-                    return True
-                row = row_of(CircuitRow, new, key=key)
-                added = await session.insert_rows(
-                    CircuitRow, [row], skip_known=True, returning=("key",)
-                )
-                return bool(added)
-            same = (CircuitRow.key == key, CircuitRow.retry_at == known.retry_at)
-            if new is None:
-                removed = delete(CircuitRow).where(*same).returning(CircuitRow.key)
-                return await session.scalar(removed) is not None
-            changed = update(CircuitRow).where(*same).values(row_of(CircuitRow, new))
-            return await session.scalar(changed.returning(CircuitRow.key)) is not None
+            row = await session.get(CircuitRow, key, with_for_update=True)
+            if (row and row.retry_at) != (known and known.retry_at):
+                return False
+            if row is not None:
+                await session.delete(row)
+                await session.flush()
+            rows = [] if new is None else [row_of(CircuitRow, new, key=key)]
+            # Another process may have opened it at this moment.
+            added = await session.insert_rows(
+                CircuitRow, rows, skip_known=True, returning=("key",)
+            )
+            return len(added) == len(rows)
 
 
 async def list_circuits(

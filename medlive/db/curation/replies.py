@@ -3,9 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import select
-from sqlalchemy.orm import InstrumentedAttribute
-
 from medlive.db.batching import Batcher
 from medlive.db.mapping import Record, read, row_of
 from medlive.db.session import Database, Session
@@ -41,17 +38,16 @@ class PostgresReplyStore:
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest. Raises DatabaseUnavailable."""
         async with self._db.read() as session:
-            rows = await session.records(_FIND, digest=request_digest)
-        for row in rows:
-            thinking, answer = split_thinking(row.text)
-            return Reply(
-                answer,
-                Finish(row.finish),
-                read(Usage, row, reasoning_tokens=0),
-                row.reply_model,
-                replayed=True,
-                thinking=thinking,
-            )
+            for row in await session.run(_FIND, digest=request_digest):
+                thinking, answer = split_thinking(row.text)
+                return Reply(
+                    answer,
+                    Finish(row.finish),
+                    read(Usage, row, reasoning_tokens=0),
+                    row.reply_model,
+                    replayed=True,
+                    thinking=thinking,
+                )
         return None
 
     async def keep(
@@ -92,28 +88,25 @@ class PostgresReplyStore:
         self._prompts |= prompts.keys()
 
 
-async def _find_one(
-    session: Session,
-    row: type[R],
-    column: InstrumentedAttribute[str],
-    digest: str,
+async def _find_only(
+    session: Session, table: type[R], column: str, digest: str
 ) -> R | None:
     """The one row whose digest begins so; None when there is none or more."""
-    beginning = column.startswith(digest, autoescape=True)
-    rows = (await session.scalars(select(row).where(beginning).limit(2))).all()
+    which = f"WHERE starts_with({column}, :digest) LIMIT 2"
+    rows = await session.rows(table, which, digest=digest)
     return rows[0] if len(rows) == 1 else None
 
 
 async def find_prompt(session: Session, digest: str) -> PromptRow | None:
     """The one stored prompt whose digest begins so; None when there is none or more."""
-    return await _find_one(session, PromptRow, PromptRow.digest, digest)
+    return await _find_only(session, PromptRow, "digest", digest)
 
 
 async def find_request(
     session: Session, digest: str
 ) -> tuple[Request, ReplyRow] | None:
     """The one stored request whose digest begins so, with its reply; None when there is none or more."""
-    row = await _find_one(session, ReplyRow, ReplyRow.request_digest, digest)
+    row = await _find_only(session, ReplyRow, "request_digest", digest)
     if row is None:
         return None
     prompt = await session.get_one(PromptRow, row.prompt_digest)

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import func, update
-
 from medlive.curation.model import Reason
 from medlive.db.audit_log import record
 from medlive.db.mapping import Record
-from medlive.db.session import Session
+from medlive.db.session import Session, read_clock
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
@@ -210,30 +208,22 @@ async def close_dispute(
 
     Raises UsageError for no dispute and CheckFailed for one that was closed otherwise.
     """
-    row = await session.scalar(
-        update(DisputeRow)
-        .where(DisputeRow.number == number, DisputeRow.closed_at.is_(None))
-        .values(closed_at=func.now(), closed_by=closed_by, resolution=resolution)
-        .returning(DisputeRow)
-        .execution_options(populate_existing=True)
+    row = await session.get(
+        DisputeRow, number, with_for_update=True, populate_existing=True
     )
-    if row is not None:
-        await record(
-            session,
-            Act.RESOLVE,
-            f"case:{row.case_id}",
-            resolution,
-            by=closed_by,
-            dispute=number,
-        )
-        return row
-    if (known := await session.get(DisputeRow, number)) is None:
+    if row is None:
         raise UsageError(
             f"unknown dispute {number}", hint="medlive review disputes --all lists them"
         )
-    if (known.closed_by, known.resolution) == (closed_by, resolution):
-        return known
-    raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
+    if row.closed_at is None:
+        row.closed_at = await read_clock(session)
+        row.closed_by, row.resolution = closed_by, resolution
+        await session.flush()
+        act, subject = Act.RESOLVE, f"case:{row.case_id}"
+        await record(session, act, subject, resolution, by=closed_by, dispute=number)
+    elif (row.closed_by, row.resolution) != (closed_by, resolution):
+        raise CheckFailed(f"dispute {number} was closed already: {row.resolution}")
+    return row
 
 
 async def list_disputes(session: Session, *, closed: bool = False) -> list[DisputeRow]:

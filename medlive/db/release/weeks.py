@@ -142,12 +142,9 @@ async def week_standing(
         waits[NOT_QUEUED] += unqueued
     queued = states.total()
     return WeekStanding(
-        week=week,
-        queued=queued,
-        decided=states["decided"],
-        held=states["held"],
-        failed=states["failed"],
-        waiting=states["waiting"],
+        week,
+        queued,
+        *(states[name] for name in ("decided", "held", "failed", "waiting")),
         failures=tuple(failures.most_common()),
         waits=tuple(waits.most_common()),
         failing_alike=states["failed"] > failure_share * queued,

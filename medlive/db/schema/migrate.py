@@ -264,7 +264,9 @@ def is_newest(connection: Connection) -> bool:
 def _read_state(connection: Connection, table: str, query: str) -> str | None:
     """The one value that a query gives; None where its table does not exist yet."""
     exists = text(f"SELECT to_regclass('{table}') IS NOT NULL")
-    state = connection.scalar(text(query)) if connection.scalar(exists) else None
+    state: str | None = None
+    if connection.scalar(exists):
+        state = connection.scalar(text(query))
     connection.rollback()
     return state
 
