@@ -7,7 +7,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Iterator,
     Mapping,
     Sequence,
@@ -137,42 +136,17 @@ class Session(AsyncSession):
         """
         if not rows:
             return []
-        statement = _insertion(table, rows[0], "rows", skip_known=skip_known)
-        statement += f" RETURNING {', '.join(returning)}" if returning else ""
+        into, names = table.__tablename__, ", ".join(f'"{name}"' for name in rows[0])
+        statement = (
+            f'INSERT INTO "{into}" ({names}) SELECT {names}'
+            f' FROM json_populate_recordset(NULL::"{into}", CAST(:rows AS json))'
+        )
+        if skip_known:
+            statement += " ON CONFLICT DO NOTHING"
+        if returning:
+            statement += f" RETURNING {', '.join(returning)}"
         result = await self.run(statement, rows=Json(rows))
         return result.all() if returning else []
-
-    async def insert_parts(
-        self,
-        parts: Mapping[type[DeclarativeBase], Sequence[Mapping[str, Any]]],
-        *,
-        known: Collection[type[DeclarativeBase]],
-    ) -> None:
-        """Insert the rows of several tables, each as `insert_rows` does, in one statement; of the tables `known` those
-        that they do not have."""
-        steps, values = [], {}
-        for table, rows in parts.items():
-            if rows:
-                name = table.__tablename__
-                values[name] = Json(rows)
-                step = _insertion(table, rows[0], name, skip_known=table in known)
-                steps.append(f"in_{name} AS ({step})")
-        if steps:
-            await self.run(f"WITH {', '.join(steps)} SELECT", **values)
-
-
-def _insertion(
-    table: type[DeclarativeBase],
-    row: Mapping[str, Any],
-    parameter: str,
-    *,
-    skip_known: bool,
-) -> str:
-    name, names = table.__tablename__, ", ".join(f'"{column}"' for column in row)
-    return (
-        f'INSERT INTO "{name}" ({names}) SELECT {names} '
-        f'FROM json_populate_recordset(NULL::"{name}", CAST(:{parameter} AS json))'
-    ) + (" ON CONFLICT DO NOTHING" if skip_known else "")
 
 
 def parse_url(url: str) -> URL:

@@ -83,14 +83,8 @@ async def list_studies(session: Session) -> list[Study]:
 
 async def has_open_study(session: Session, account: str) -> bool:
     """Whether an account rates in a study that is not closed, or settles its disagreements."""
-    return (
-        await session.first(
-            StudyRow,
-            "WHERE closed_at IS NULL AND (:account = ANY (raters) OR adjudicator = :account)",
-            account=account,
-        )
-        is not None
-    )
+    own = "WHERE closed_at IS NULL AND (:account = ANY (raters) OR adjudicator = :account)"
+    return await session.first(StudyRow, own, account=account) is not None
 
 
 async def blind_versions(session: Session) -> frozenset[str]:
@@ -105,32 +99,20 @@ async def blind_items(session: Session) -> frozenset[str]:
 
 async def is_checked_blind(session: Session, case_id: str) -> bool:
     """Whether people check the verdicts on a case blind now."""
-    return bool(
-        await session.value(
-            f"SELECT EXISTS (SELECT {_BLIND} AND case_id = :case_id)", case_id=case_id
-        )
-    )
+    query = f"SELECT EXISTS (SELECT {_BLIND} AND case_id = :case_id)"
+    return bool(await session.value(query, case_id=case_id))
 
 
 async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
     """The snapshots that hold one of these cases."""
-    return frozenset(
-        await session.column(
-            "SELECT version FROM snapshot_members WHERE case_id = ANY (:case_ids)",
-            case_ids=list(case_ids),
-        )
-    )
+    query = "SELECT version FROM snapshot_members WHERE case_id = ANY (:case_ids)"
+    return frozenset(await session.column(query, case_ids=list(case_ids)))
 
 
 async def close_study(session: Session, name: str) -> bool:
     """Let nobody rate any more; False for a study that is closed."""
-    return (
-        await session.value(
-            "UPDATE studies SET closed_at = now() WHERE name = :name AND closed_at IS NULL RETURNING name",
-            name=name,
-        )
-        is not None
-    )
+    closed = "UPDATE studies SET closed_at = now() WHERE name = :name AND closed_at IS NULL RETURNING name"
+    return await session.value(closed, name=name) is not None
 
 
 async def items_of(session: Session, study: str) -> list[StudyItem]:

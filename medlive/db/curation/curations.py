@@ -256,7 +256,9 @@ async def _save_parts(
     parts[examinations.CrossQuestionRow] = rows(
         examinations.CrossQuestionRow, questions
     )
-    await session.insert_parts(parts, known=[tables.PassageRow])
+    for table, made in parts.items():
+        known = table is tables.PassageRow
+        await session.insert_rows(table, made, skip_known=known)
 
 
 def _evidence_rows(

@@ -28,19 +28,13 @@ async def save_proof(
 
 async def load_proof(session: Session, curation_id: int) -> Proof | None:
     """The latest proof of a curation and of its case's revisions; None where none was made."""
-    own = {"curation": curation_id}
-    row = await session.first(
-        RubricProofRow,
-        "WHERE curation_id = :curation ORDER BY revision DESC LIMIT 1",
-        **own,
-    )
+    latest = "WHERE curation_id = :id ORDER BY revision DESC LIMIT 1"
+    row = await session.first(RubricProofRow, latest, id=curation_id)
     if row is None:
         return None
-    own["revision"] = row.revision
+    own = "WHERE curation_id = :id AND revision = :revision ORDER BY position"
     rows = await session.rows(
-        RubricProbeRow,
-        "WHERE curation_id = :curation AND revision = :revision ORDER BY position",
-        **own,
+        RubricProbeRow, own, id=curation_id, revision=row.revision
     )
     probes = tuple(read(GradedProbe, probe) for probe in rows)
     return read(Proof, row, figures=read(Figures, row), probes=probes)

@@ -47,6 +47,21 @@ _NOT_FROZEN = """
 _OF_CASE = f"DELETE FROM {{0}} WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN}"
 _OF_CURATION = f"DELETE FROM {{0}} WHERE curation_id IN ({_CURATIONS})"
 _OF_REVISION = f"DELETE FROM {{0}} WHERE revision_id IN ({_REVISIONS})"
+_PARTS = (
+    "claim_evidence",
+    "claim_verdicts",
+    "requirements",
+    "controller_checks",
+    "holds",
+    "second_readings",
+    "rubric_probes",
+    "rubric_proofs",
+    "cross_questions",
+    "cross_examinations",
+    "elements",
+    "agent_calls",
+)
+"""The tables of a curation's parts."""
 # Table → the statement that erases a thread from it, children before parents, or that empties what has to stay
 # (`…_emptied`, `cases_withdrawn`). `:pk` is the thread's number, NULL where there is none.
 _ERASURES = {
@@ -81,18 +96,7 @@ _ERASURES = {
         UPDATE cases SET status = 'withdrawn', status_reason = '{TAKEN_DOWN}'
         WHERE thread_id = :pk
     """,
-    "claim_evidence": _OF_CURATION,
-    "claim_verdicts": _OF_CURATION,
-    "requirements": _OF_CURATION,
-    "controller_checks": _OF_CURATION,
-    "holds": _OF_CURATION,
-    "second_readings": _OF_CURATION,
-    "rubric_probes": _OF_CURATION,
-    "rubric_proofs": _OF_CURATION,
-    "cross_questions": _OF_CURATION,
-    "cross_examinations": _OF_CURATION,
-    "elements": _OF_CURATION,
-    "agent_calls": _OF_CURATION,
+    **dict.fromkeys(_PARTS, _OF_CURATION),
     "overrules": _OF_REVISION,
     "curations": f"""
         DELETE FROM curations WHERE revision_id IN ({_REVISIONS})
