@@ -70,10 +70,8 @@ async def count_ended(
     session: Session, outcome: Outcome, since: datetime, until: datetime
 ) -> int:
     """The threads that came to an outcome in that time, also those that have gone on since."""
-    return (
-        await session.value(_ENDED, outcome=outcome.value, since=since, until=until)
-        or 0
-    )
+    ended = await session.value(_ENDED, outcome=outcome, since=since, until=until)
+    return int(ended)
 
 
 async def week_cost(session: Session, week: str) -> WeekCost:

@@ -193,13 +193,10 @@ async def add_revision(
     """Add a revision to a case whose row the session has locked, unless its content is the latest one's."""
     digest = content.digest()
     latest = await _latest_revision(session, case_id)
-    if (
-        latest is not None
-        and latest.content_digest == digest
-        and latest.publishable == content.publishable
-    ):
+    now = (digest, content.publishable)
+    if latest and (latest.content_digest, latest.publishable) == now:
         return SavedCase(case_id, latest.revision, "unchanged")
-    revision = latest.revision + 1 if latest is not None else 1
+    revision = latest.revision + 1 if latest else 1
     key = {"case_id": case_id, "revision": revision}
     values = row_of(CaseRevisionRow, content, **key, content_digest=digest)
     values |= row_of(CaseRevisionRow, content.rubric)
@@ -209,15 +206,8 @@ async def add_revision(
     await session.insert_rows(CaseRevisionRow, [values])
     rows = []
     for criterion in content.rubric.criteria:
-        rows.append(
-            row_of(
-                CriterionRow,
-                criterion,
-                **key,
-                criterion_id=criterion.id,
-                tier=criterion.tier,
-            )
-        )
+        named = {"criterion_id": criterion.id, "tier": criterion.tier}
+        rows.append(row_of(CriterionRow, criterion, **key, **named))
     await session.insert_rows(CriterionRow, rows)
     return SavedCase(case_id, revision, "new" if revision == 1 else "revised")
 
@@ -269,12 +259,10 @@ async def apply_review(
     session: Session, case_id: str, action: ReviewAction, reason: str
 ) -> None:
     """Give a case the status that a person's approval or rejection asks for, unless it is withdrawn."""
-    if action is ReviewAction.APPROVE:
-        await set_status(session, case_id, CaseStatus.READY, None)
-    else:
-        await set_status(
-            session, case_id, CaseStatus.REJECTED, f"rejected by a person: {reason}"
-        )
+    is_ready = action is ReviewAction.APPROVE
+    status = CaseStatus.READY if is_ready else CaseStatus.REJECTED
+    why = None if is_ready else f"rejected by a person: {reason}"
+    await set_status(session, case_id, status, why)
 
 
 async def lock_case(session: Session, case_id: str) -> CaseStatus:

@@ -201,15 +201,9 @@ async def save_robots(session: Session, run_id: int, robots: Sequence[Robots]) -
     """The rules that a run went by."""
     rows = []
     for fetched in robots:
-        rows.append(
-            row_of(
-                HarvestRobotsRow,
-                fetched,
-                run_id=run_id,
-                body=fetched.body.decode("utf-8", "replace"),
-                detail=fetched.detail or None,
-            )
-        )
+        body, detail = fetched.body.decode("utf-8", "replace"), fetched.detail or None
+        texts = {"body": body, "detail": detail}
+        rows.append(row_of(HarvestRobotsRow, fetched, run_id=run_id, **texts))
     await session.insert_rows(HarvestRobotsRow, rows, skip_known=True)
 
 

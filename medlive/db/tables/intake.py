@@ -308,6 +308,11 @@ class FrontierRow(Base):
     changed_at = now_column("When this row last changed")
 
 
+def run_key() -> Mapped[int]:
+    """The key of what a run saw, or its beginning."""
+    return key_column("The run", ForeignKey("harvest_runs.id"))
+
+
 class ListCursorRow(Base):
     """How far each list was read in each run; the newest finished one is where the next run stops."""
 
@@ -316,7 +321,7 @@ class ListCursorRow(Base):
         pages_not_negative="pages >= 0",
         finished_has_no_next="finished_at IS NULL OR next_url IS NULL",
     )
-    run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
+    run_id = run_key()
     list_key: Mapped[str] = key_column("The list: what its first page is asked with")
     next_url: Mapped[str | None] = column(
         "The page to go on with; NULL: from the first"
@@ -363,7 +368,7 @@ class HarvestRobotsRow(Base):
     __table_args__ = checks(
         unreadable_says_why="(state = 'unreadable') = (detail IS NOT NULL)"
     )
-    run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
+    run_id = run_key()
     host: Mapped[str] = key_column("The host, with a port that is not its scheme's")
     fetched_at: Mapped[datetime] = key_column("When it was asked for")
     state: Mapped[RobotsState] = column("rules, absent (all may be read) or unreadable")
@@ -377,7 +382,7 @@ class HarvestMeasureRow(Base):
 
     __tablename__ = "harvest_measures"
     __table_args__ = checks(n_not_negative="n >= 0")
-    run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
+    run_id = run_key()
     name: Mapped[str] = key_column("The figure's name, e.g. field:posted_at", "measure")
     value: Mapped[float] = column("A share from 0 to 1, or a mean")
     n: Mapped[int] = column("Over how many threads")

@@ -235,6 +235,11 @@ class SnapshotRow(Base):
     )
 
 
+def snapshot_key() -> Mapped[str]:
+    """The beginning of the key of what is in a snapshot."""
+    return key_column("The snapshot", ForeignKey("snapshots.version"))
+
+
 class SnapshotMemberRow(Base):
     """The case revisions of snapshots."""
 
@@ -250,7 +255,7 @@ class SnapshotMemberRow(Base):
         held_before="held_since <= version",
         salt_form="salt ~ '^[0-9a-f]{64}$'",
     )
-    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    version = snapshot_key()
     case_id: Mapped[str] = key_column("The case")
     revision: Mapped[int] = column("The case's revision")
     first_release: Mapped[str | None] = column(
@@ -280,7 +285,7 @@ class SnapshotChangeRow(Base):
         " AND (to_revision IS NOT NULL) = (kind IN ('added', 'revised'))",
         dropped_was_held="num_nonnulls(held_since, commitment) = CASE kind WHEN 'dropped' THEN 2 ELSE 0 END",
     )
-    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    version = snapshot_key()
     case_id: Mapped[str] = key_column("The case")
     kind: Mapped[str] = column("added, revised, withdrawn, or dropped while held out")
     reason: Mapped[str] = column("Why, as it is published")
@@ -303,7 +308,7 @@ class SnapshotKeptOutRow(Base):
 
     __tablename__ = "snapshot_kept_out"
     __table_args__ = checks(position_positive="position >= 1")
-    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    version = snapshot_key()
     case_id: Mapped[str] = key_column("A case that was ready")
     position: Mapped[int] = key_column("The reason's place, from 1", SmallInteger)
     gate: Mapped[str] = column("The gate that kept it out")
