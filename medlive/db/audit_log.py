@@ -113,6 +113,9 @@ async def latest_act(session: Session, action: Act) -> int:
     return await session.value(latest, action=action) or 0
 
 
+_DIGESTS = "SELECT number, digest FROM audit_log WHERE number = ANY (:numbers)"
+
+
 async def verify_log(
     session: Session,
     *,
@@ -129,7 +132,6 @@ async def verify_log(
     faults: list[str] = []
     # Entries without their reason, of which no takedown spoke yet
     erased: set[int] = set()
-    anchored = dict.fromkeys((anchor.entries for anchor in anchors.values()), "")
     number, previous, seen = 0, None, head is None
     query = select(AuditLogRow).order_by(AuditLogRow.number)
     rows = await session.stream_scalars(query.execution_options(yield_per=1000))
@@ -148,15 +150,15 @@ async def verify_log(
             erased.add(entry.number)
         elif entry.action is Act.TAKE_DOWN:
             erased.difference_update(entry.erased)
-        if entry.number in anchored:
-            anchored[entry.number] = entry.digest
         seen = seen or entry.digest == head
         number, previous = entry.number, entry.digest
     if not seen:
         faults.append(
             f"no entry has the digest {head}: entries were removed at the end, or replaced"
         )
-    faults += _anchor_faults(number, anchored, anchors)
+    numbers = [anchor.entries for anchor in anchors.values()]
+    digests = await session.lookup(_DIGESTS, numbers=numbers)
+    faults += _anchor_faults(number, digests, anchors)
     faults += [
         f"the reason of entry {n} was erased without a takedown" for n in sorted(erased)
     ]
@@ -174,8 +176,8 @@ def _anchor_faults(
             cut = _span(entries + 1, anchor.entries)
             stated = f"{source} states {anchor.entries} with head {anchor.head}"
             faults.append(f"entry {cut} was removed at the end: {stated}")
-        elif anchor.entries and digests[anchor.entries] != anchor.head:
-            got = digests[anchor.entries] or "none"
+        elif anchor.entries and digests.get(anchor.entries) != anchor.head:
+            got = digests.get(anchor.entries, "none")
             faults.append(
                 f"entry {anchor.entries} or one before was replaced: {source} states digest {anchor.head}, "
                 f"the log has {got}"

@@ -32,7 +32,10 @@ _PARTS: Mapping[str, tuple[type[Any], type[Any]]] = {
 """Field of a curation → what it is a tuple of, and the table of that."""
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
 _OWN = "WHERE curation_id = :curation ORDER BY position"
-_RETRIEVED = "WHERE key IN (SELECT passage_key FROM claim_evidence WHERE curation_id = :curation)"
+_EVIDENCE = """
+    SELECT * FROM claim_evidence JOIN passages ON key = passage_key WHERE curation_id = :curation ORDER BY position
+"""
+_SECOND = ("false_by_passage", "could_hurt", "reason")
 
 
 async def save_curation(
@@ -234,14 +237,10 @@ async def _save_parts(
     claims = rows(tables.ClaimVerdictRow, curation.claims)
     parts[tables.ClaimVerdictRow], parts[tables.ClaimEvidenceRow] = claims, []
     for row, claim in zip(claims, curation.claims, strict=True):
-        second = claim.second
-        row |= {
-            "value": Decimal(str(claim.verdict.value_of)),
-            "cited": len(claim.citations),
-            "second_false_by_passage": second and second.false_by_passage,
-            "second_could_hurt": second and second.could_hurt,
-            "second_reason": second and second.reason,
-        }
+        row["value"] = Decimal(str(claim.verdict.value_of))
+        row["cited"] = len(claim.citations)
+        for name in _SECOND:
+            row[f"second_{name}"] = getattr(claim.second, name, None)
         parts[tables.ClaimEvidenceRow] += _evidence_rows(curation_id, claim, passages)
     # In one order for everybody, so that two processes never wait for each other crosswise.
     parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
@@ -268,52 +267,51 @@ def _evidence_rows(
 
     Raises MedliveError when the claim cites a passage that was not retrieved for it.
     """
-    second = claim.second
-    cited = {
-        "quote": claim.citations,
-        "second_quote": second.citations if second else (),
-        "harm_quote": second.harm_citations if second else (),
-    }
+    uncited = dict.fromkeys(("quote", "cited_as", "second_quote", "harm_quote"))
+    # Passage → what is quoted of it, for its first hit
+    cited: dict[str, dict[str, Any]] = defaultdict(uncited.copy)
+    for place, citation in enumerate(claim.citations, start=1):
+        cited[citation.passage_id] |= {"quote": citation.quote, "cited_as": place}
+    if claim.second is not None:
+        for citation in claim.second.citations:
+            cited[citation.passage_id]["second_quote"] = citation.quote
+        for citation in claim.second.harm_citations:
+            cited[citation.passage_id]["harm_quote"] = citation.quote
     rows = []
-    row_by_passage: dict[str, dict[str, Any]] = {}
     for position, hit in enumerate(claim.hits, start=1):
         values = row_of(tables.PassageRow, hit.passage, digest=hit.passage.digest)
-        key = digest_json({**values, "published": str(values["published"])})
+        key = digest_json(values | {"published": str(values["published"])})
         passages[key] = {"key": key, **values}
-        about = {"curation_id": curation_id, "element_id": claim.element_id}
-        about |= {"position": position, "passage_key": key, "cited_as": None}
-        empty = dict.fromkeys(cited)
-        rows.append(row_of(tables.ClaimEvidenceRow, hit, **about, **empty))
-        row_by_passage.setdefault(hit.passage.id, rows[-1])
-    for column, citations in cited.items():
-        for place, citation in enumerate(citations, start=1):
-            if (row := row_by_passage.get(citation.passage_id)) is None:
-                raise MedliveError(
-                    f"claim {claim.element_id} cites a passage that was not retrieved: {citation.passage_id}"
-                )
-            row[column] = citation.quote
-            if column == "quote":
-                row["cited_as"] = place
+        row = row_of(
+            tables.ClaimEvidenceRow,
+            hit,
+            curation_id=curation_id,
+            element_id=claim.element_id,
+            position=position,
+            passage_key=key,
+            **cited.pop(hit.passage.id, uncited),
+        )
+        rows.append(row)
+    if cited:
+        raise MedliveError(
+            f"claim {claim.element_id} cites a passage that was not retrieved: {', '.join(cited)}"
+        )
     return rows
 
 
 async def _load_claims(
     session: Session, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
-    own = {"curation": curation_id}
-    passages = {}
-    for passage in await session.rows(tables.PassageRow, _RETRIEVED, **own):
-        passages[passage.key] = passage
     by_element: dict[str, list[Any]] = defaultdict(list)
-    for row in await session.rows(tables.ClaimEvidenceRow, _OWN, **own):
-        by_element[row.element_id].append((row, passages[row.passage_key]))
+    for row in await session.run(_EVIDENCE, curation=curation_id):
+        by_element[row.element_id].append(row)
     claims = []
-    for claim in await session.rows(tables.ClaimVerdictRow, _OWN, **own):
+    for claim in await session.rows(tables.ClaimVerdictRow, _OWN, curation=curation_id):
         met = by_element[claim.element_id]
         hits = []
-        for row, passage in met:
-            hits.append(read(Hit, row, passage=read(Passage, passage)))
-        cited = sorted(met, key=lambda pair: pair[0].cited_as or 0)
+        for row in met:
+            passage = read(Passage, row, id=row.passage_id)
+            hits.append(read(Hit, row, passage=passage))
         second = None
         if claim.second_false_by_passage is not None:
             second = model.SecondCheck(
@@ -323,22 +321,16 @@ async def _load_claims(
                 harm_citations=_citations(met, "harm_quote"),
                 reason=claim.second_reason or "",
             )
-        claims.append(
-            read(
-                model.ClaimVerdict,
-                claim,
-                hits=tuple(hits),
-                citations=_citations(cited, "quote"),
-                second=second,
-            )
-        )
+        cited = sorted(met, key=lambda row: row.cited_as or 0)
+        more = {"citations": _citations(cited, "quote"), "second": second}
+        claims.append(read(model.ClaimVerdict, claim, hits=tuple(hits), **more))
     return tuple(claims)
 
 
 def _citations(evidence: Sequence[Any], column: str) -> tuple[model.Citation, ...]:
-    """What is quoted in a column of (evidence, passage), in this order."""
+    """What is quoted in a column of the evidence, in this order."""
     citations = []
-    for row, passage in evidence:
+    for row in evidence:
         if (quote := getattr(row, column)) is not None:
-            citations.append(model.Citation(passage.id, quote))
+            citations.append(model.Citation(row.passage_id, quote))
     return tuple(citations)
