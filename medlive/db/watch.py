@@ -5,7 +5,7 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import func, select, true, update
+from sqlalchemy import func
 
 from medlive.db.audit_log import record
 from medlive.db.session import Session, read_clock
@@ -70,25 +70,25 @@ async def acknowledge(
     Those not seen for `patience` have ended, which is left to whoever says so. Returns them. Raises UsageError when
     no problem of this code is open.
     """
-    row = OpenProblemRow
-    is_open = true() if patience is None else row.seen_at > func.now() - patience
-    values = {
-        "acknowledged_at": func.now(),
-        "acknowledged_by": by,
-        "acknowledged_until": None if lasts is None else func.now() + lasts,
-        "acknowledged_why": why,
-    }
-    changed = update(row).where(row.code == code, is_open).values(values).returning(row)
-    taken_on = list(await session.scalars(changed))
+    moment = await read_clock(session)
+    until = None if lasts is None else moment + lasts
+    taken_on, codes = [], set[str]()
+    for problem in await session.rows(OpenProblemRow, "ORDER BY subject FOR UPDATE"):
+        if patience is not None and moment - problem.seen_at >= patience:
+            continue
+        codes.add(problem.code)
+        if problem.code == code:
+            problem.acknowledged_at, problem.acknowledged_until = moment, until
+            problem.acknowledged_by, problem.acknowledged_why = by, why
+            taken_on.append(problem)
     if not taken_on:
-        codes = sorted(set(await session.scalars(select(row.code).where(is_open))))
         raise UsageError(
             f"no problem {code} is open",
-            hint=f"open problems: {', '.join(codes) or 'none'}",
+            hint=f"open problems: {', '.join(sorted(codes)) or 'none'}",
         )
-    until = taken_on[0].acknowledged_until
+    await session.flush()
     about = {
-        "subjects": sorted(problem.subject for problem in taken_on),
+        "subjects": [problem.subject for problem in taken_on],
         "until": until and until.isoformat(),
     }
     await record(session, Act.ACKNOWLEDGE, f"problem:{code}", why, by=by, **about)

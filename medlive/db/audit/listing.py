@@ -320,15 +320,15 @@ def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
         if len(key) > CURSOR_CHARS:
             raise ValueError(key)
         for text, column in zip(key.split("~"), order, strict=True):
+            value: Any = text
             kind = column.type
             if isinstance(kind, DateTime):
-                values.append(literal(datetime.fromisoformat(text), kind))
+                value = datetime.fromisoformat(text)
             elif isinstance(kind, Integer):
                 if _WHOLE_NUMBER.fullmatch(text) is None:
                     raise ValueError(text)
-                values.append(literal(int(text), BigInteger))
-            else:
-                values.append(literal(text, kind))
+                value, kind = int(text), BigInteger()
+            values.append(literal(value, kind))
     except ValueError:
         raise UsageError(f"not the key of a row: {key[:80]!r}") from None
     return values

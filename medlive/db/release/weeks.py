@@ -31,15 +31,15 @@ _JOBS = """
 # Only of a thread's latest revision: an earlier one is superseded.
 _MEMBERS = f"""
     WITH jobs AS ({_JOBS})
-    SELECT standing.outcome, standing.reason, jobs.queueing_lock IS NOT NULL, count(*)
+    SELECT CASE WHEN jobs.queueing_lock IS NOT NULL OR outcome = 'pending' THEN 'waiting'
+            WHEN outcome IN ('failed', 'held') THEN outcome ELSE 'decided' END AS state,
+        CASE outcome WHEN 'failed' THEN reason ELSE '{NOT_BEGUN}' END AS why, count(*)
     FROM week_threads AS member JOIN thread_standings AS standing USING (revision_id)
     LEFT JOIN jobs ON jobs.queueing_lock = 'curate:' || member.revision_id
     WHERE (member.frozen_in IS NULL OR member.frozen_in = :week)
         AND (member.week IS NULL OR member.week <= :week)
-    GROUP BY 1, 2, 3
-"""
-_UNQUEUED = """
-    SELECT count(*) FROM thread_standings AS standing WHERE outcome = 'pending'
+    GROUP BY 1, 2
+    UNION ALL SELECT 'waiting', '{NOT_QUEUED}', count(*) FROM thread_standings AS standing WHERE outcome = 'pending'
         AND NOT EXISTS (SELECT FROM week_threads WHERE revision_id = standing.revision_id)
         AND NOT EXISTS (
             SELECT FROM pipeline_runs WHERE outcome = 'done' AND (
@@ -48,6 +48,7 @@ _UNQUEUED = """
             )
         )
 """
+"""State of a week's threads, why, how many; those that were not queued last."""
 _SETTLE = f"""
     WITH jobs AS ({_JOBS})
     UPDATE week_threads AS member SET frozen_in = :week
@@ -127,26 +128,19 @@ async def week_standing(
     fixed = await load_fixed(session, week)
     if fixed is not None and fixed.standing is not None:
         return WeekStanding(week, *fixed.standing, partial=fixed.partial)
-    states, failures, waits = Counter[str](), Counter[str](), Counter[str]()
-    for outcome, reason, has_job, count in await session.run(_MEMBERS, week=week):
-        if has_job or outcome == "pending":
-            states["waiting"] += count
-            waits[reason if outcome == "failed" else NOT_BEGUN] += count
-        elif outcome == "failed":
-            states["failed"] += count
-            failures[reason] += count
-        else:
-            states["held" if outcome == "held" else "decided"] += count
-    if unqueued := await session.value(_UNQUEUED, week=week):
-        states["waiting"] += unqueued
-        waits[NOT_QUEUED] += unqueued
+    states = Counter[str]()
+    reasons = {"failed": Counter[str](), "waiting": Counter[str]()}
+    for state, why, count in await session.run(_MEMBERS, week=week):
+        states[state] += count
+        if state in reasons and count:
+            reasons[state][why] += count
     queued = states.total()
     return WeekStanding(
         week,
         queued,
         *(states[name] for name in ("decided", "held", "failed", "waiting")),
-        failures=tuple(failures.most_common()),
-        waits=tuple(waits.most_common()),
+        failures=tuple(reasons["failed"].most_common()),
+        waits=tuple(reasons["waiting"].most_common()),
         failing_alike=states["failed"] > failure_share * queued,
     )
 
