@@ -117,7 +117,6 @@ class Store:
                 ids = await fetches.save_pages(
                     session, self.run_id, "sdn", [page], self.archive_id, places
                 )
-                await archives.grow_archive(session, self.archive_id, self.writer.size)
                 if thread is not None:
                     saved = await save_threads(session, [thread], fetch_ids=ids)
                     await save_identifiers(session, saved, found)

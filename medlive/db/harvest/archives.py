@@ -29,13 +29,6 @@ async def start_archive(session: Session, run_id: int, path: str, size: int) -> 
     return (await session.insert(ArchiveRow(run_id=run_id, path=path, bytes=size))).id
 
 
-async def grow_archive(session: Session, archive_id: int, size: int) -> None:
-    """Commit what was written, in the transaction of the pages' own rows."""
-    await session.run(
-        "UPDATE archives SET bytes = :size WHERE id = :id", id=archive_id, size=size
-    )
-
-
 async def mark_sealed(session: Session, archive_id: int) -> None:
     """Note that a file will not grow."""
     await session.run(

@@ -53,7 +53,8 @@ async def save_pages(
     archive_id: int,
     places: Sequence[Place],
 ) -> list[int]:
-    """Save pages with their places in an archive; return the fetches' numbers, in the order of the pages."""
+    """Save pages with their places in an archive, which is committed up to the last of them; return the fetches'
+    numbers, in the order of the pages."""
     rows = []
     for event, place in zip(pages, places, strict=True):
         page = event.page
@@ -78,6 +79,9 @@ async def save_pages(
     saved = await session.insert_rows(
         FetchRow, rows, returning=("archive_offset", "id")
     )
+    size = places[-1].offset + places[-1].length
+    grown = "UPDATE archives SET bytes = :size WHERE id = :id"
+    await session.run(grown, id=archive_id, size=size)
     numbers: dict[int, int] = dict(saved)
     return [numbers[place.offset] for place in places]
 

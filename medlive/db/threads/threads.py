@@ -184,25 +184,17 @@ async def ensure_sources(
         )
 
 
-async def mark_gone(session: Session, source: str, thread_ids: Sequence[str]) -> None:
-    """Note that the source no longer has these threads, from now on unless it was noted before."""
-    await session.run(
-        f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}",
-        source=source,
-        ids=list(thread_ids),
-    )
-
-
-async def mark_seen(session: Session, source: str, thread_ids: Sequence[str]) -> None:
-    """Note that the source has these threads now."""
-    await session.run(
-        f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}",
-        source=source,
-        ids=list(thread_ids),
-    )
+async def mark_seen(
+    session: Session, source: str, seen: Sequence[str], gone: Sequence[str]
+) -> None:
+    """Note that the source has some threads now, and has others no longer, from now on unless it was noted before."""
+    await session.run(_SEEN, source=source, ids=list(seen))
+    await session.run(_GONE, source=source, ids=list(gone))
 
 
 _AMONG = "WHERE source = :source AND thread_id = ANY (:ids)"
+_SEEN = f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}"
+_GONE = f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}"
 
 
 async def load_thread(session: Session, revision_pk: int) -> StoredThread:

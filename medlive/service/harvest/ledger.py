@@ -21,7 +21,6 @@ from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.db.threads.threads import (
     check_storable,
-    mark_gone,
     mark_seen,
     save_identifiers,
     save_threads,
@@ -246,11 +245,9 @@ class PostgresLedger:
         places: Sequence[Place],
         counts: Counter[str],
     ) -> None:
-        assert self._writer
         ids = await fetches.save_pages(
             session, self.run.run_id, self.source, pages, self._archive_id, places
         )
-        await archives.grow_archive(session, self._archive_id, self._writer.size)
         counts["pages"] += len(pages)
         for event, fetch_id in zip(pages, ids, strict=True):
             if event.thread_id is not None and event.number == 1:
@@ -296,14 +293,12 @@ class PostgresLedger:
             session, saved, [self._identifiers[i] for i in ids]
         )
         counts.update(thread.status for thread in saved)
-        await mark_seen(
-            session, self.source, [event.thread.thread_id for event in read]
-        )
         # A redirected thread was merged into its target.
-        await mark_gone(
+        await mark_seen(
             session,
             self.source,
-            [event.entry.thread_id for event in read if _is_redirected(event)],
+            [event.thread.thread_id for event in read],
+            gone=[event.entry.thread_id for event in read if _is_redirected(event)],
         )
 
     async def _save_outcomes(
@@ -354,8 +349,7 @@ class PostgresLedger:
                         )
                     settled.append(outcome)
         await frontier.settle(session, self.source, self.run.run_id, settled)
-        await mark_gone(session, self.source, gone)
-        await mark_seen(session, self.source, seen)
+        await mark_seen(session, self.source, seen, gone)
 
 
 def check_harvested(thread: Thread) -> None:
