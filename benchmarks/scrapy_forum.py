@@ -20,7 +20,7 @@ import scrapy
 from scrapy.crawler import Crawler, CrawlerProcess
 from scrapy.http import Response
 
-from medlive.db.harvest import archives, fetches, harvests
+from medlive.db.harvest import fetches, harvests
 from medlive.db.session import Database
 from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.deidentify.detect import keyed_handle
@@ -95,7 +95,7 @@ class Store:
             self.run_id = run.run_id
             path = Path(sys.argv[3]) / "sdn.warc.gz"
             self.writer = ArchiveWriter(path, software="scrapy", operator=None)
-            self.archive_id = await archives.start_archive(
+            self.archive_id = await fetches.start_archive(
                 session, self.run_id, path.name, self.writer.size
             )
 

@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text
 
 from medlive.clock import now
 from medlive.db import runs
-from medlive.db.harvest import archives, fetches, frontier, harvests
+from medlive.db.harvest import fetches, frontier, harvests
 from medlive.db.mapping import as_dict
 from medlive.db.session import Database, advisory_lock, ask_lock, lock_connection
 from medlive.db.tables.intake import (
@@ -228,7 +228,7 @@ async def test_pages_of_a_reading_are_found_again_and_those_of_an_earlier_one_ar
 ) -> None:
     async def keep(run: harvests.StartedRun, *pages: FetchedPage) -> None:
         async with database.begin() as session:
-            number = await archives.start_archive(
+            number = await fetches.start_archive(
                 session, run.run_id, f"{run.run_id}-{pages[0].number}", 0
             )
             places = [Place(100 * n, 50) for n in range(len(pages))]

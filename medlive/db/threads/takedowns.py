@@ -15,7 +15,7 @@ from psycopg.types.json import Json
 from sqlalchemy import func
 
 from medlive.db.audit_log import erase_reasons, record
-from medlive.db.harvest.archives import mark_unswept
+from medlive.db.harvest.fetches import mark_unswept
 from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.session import Session
 from medlive.db.tables.intake import TakedownRow

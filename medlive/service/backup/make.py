@@ -24,7 +24,7 @@ from medlive.db.backups import (
     list_takedowns,
     server_version,
 )
-from medlive.db.harvest.archives import list_archives
+from medlive.db.harvest.fetches import list_archives
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import head, read_plan
 from medlive.db.schema.migrate import upgrade as migrate

@@ -15,7 +15,7 @@ from typing import TypeGuard, TypeVar
 
 from medlive import __version__
 from medlive.db.batching import Batcher
-from medlive.db.harvest import archives, fetches, frontier, harvests
+from medlive.db.harvest import fetches, frontier, harvests
 from medlive.db.session import Database, Session
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
@@ -134,7 +134,7 @@ class PostgresLedger:
         self.counts += sent
         if self._writer:
             await asyncio.to_thread(self._writer.close)
-            await self.database.ask(archives.mark_sealed, self._archive_id)
+            await self.database.ask(fetches.mark_sealed, self._archive_id)
 
     async def _prepare(self, event: HarvestEvent) -> HarvestEvent:
         """Find a thread's identifiers before its batch is saved; one that cannot be stored becomes a problem."""
@@ -227,7 +227,7 @@ class PostgresLedger:
                     operator=self.operator,
                 )
                 self._archive_id = await self.database.ask(
-                    archives.start_archive, self.run.run_id, path, self._writer.size
+                    fetches.start_archive, self.run.run_id, path, self._writer.size
                 )
             return await asyncio.to_thread(
                 self._writer.append, [event.page for event in pages]
@@ -260,7 +260,7 @@ class PostgresLedger:
         in_archives = await fetches.forget_pages(
             session, self.source, thread_id, entry.url, after_fetch=began
         )
-        await archives.mark_unswept(session, in_archives)
+        await fetches.mark_unswept(session, in_archives)
         self._first_fetch.pop(thread_id, None)
 
     async def _save_listed(

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
-from medlive.db.harvest.archives import fetches_in, list_archives
+from medlive.db.harvest.fetches import fetches_in, list_archives
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.db.threads.takedowns import (
