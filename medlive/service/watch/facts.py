@@ -15,10 +15,10 @@ from medlive.db import watch
 from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
 from medlive.db.harvest.harvests import SourceInfo, list_sources
-from medlive.db.history import History, load_history
 from medlive.db.jobs import find_lost, waiting_workers
 from medlive.db.mapping import Record
 from medlive.db.release.snapshots import latest_frozen, load_fixed
+from medlive.db.runs import History, load_history
 from medlive.db.session import Database, read_clock
 from medlive.db.tables.work import ObservationRow, OutboxRow, WorkerRow
 from medlive.errors import IndexMissing, MedliveError

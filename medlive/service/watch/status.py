@@ -14,7 +14,6 @@ from medlive.db.curation.funnel import funnel, outcomes_by_paper
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.proofs import proofs_made
 from medlive.db.curation.replies import count_answers
-from medlive.db.history import Run, runs_of_week
 from medlive.db.jobs import Queue, count_waiting
 from medlive.db.release.snapshots import (
     find_snapshot,
@@ -23,6 +22,7 @@ from medlive.db.release.snapshots import (
     load_manifest,
 )
 from medlive.db.release.weeks import week_standing
+from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.database import open_database
