@@ -138,7 +138,7 @@ async def start_study(
             f"study:{study.name}",
             by=study.created_by,
             items=len(items),
-            blinding=study.blinding.value,
+            blinding=study.blinding,
         )
     return len(items)
 

@@ -274,6 +274,3 @@ LISTINGS = {
     "pages": PAGES,
 }
 """Every table that is listed."""
-
-
-_S = ThreadStandingRow

@@ -136,9 +136,12 @@ async def week_standing(
             reasons[state][why] += count
     queued = states.total()
     return WeekStanding(
-        week,
-        queued,
-        *(states[name] for name in ("decided", "held", "failed", "waiting")),
+        week=week,
+        queued=queued,
+        decided=states["decided"],
+        held=states["held"],
+        failed=states["failed"],
+        waiting=states["waiting"],
         failures=tuple(reasons["failed"].most_common()),
         waits=tuple(reasons["waiting"].most_common()),
         failing_alike=states["failed"] > failure_share * queued,
