@@ -83,7 +83,7 @@ async def find_candidates(
     places, keys = zip(*rows, strict=True)
     # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
     await session.run("SET LOCAL jit = off")
-    return await session.records(
+    near = await session.run(
         _CANDIDATES,
         places=int_array(places),
         keys=int_array(keys),
@@ -91,6 +91,7 @@ async def find_candidates(
         newest=NEWEST,
         candidates=CANDIDATES,
     )
+    return [Revision(*row) for row in near]
 
 
 async def unfilled_after(session: Session, scheme: str) -> int | None:
@@ -115,7 +116,8 @@ async def accepted_revisions(
         SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS
         (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most
     """
-    return await session.records(query, after=after, most=limit)
+    accepted = await session.run(query, after=after, most=limit)
+    return [Revision(*row) for row in accepted]
 
 
 async def note_filled(session: Session, scheme: str, *, to: int | None) -> None:

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from medlive.deidentify.identifiers import Identifier
 
 
-Revision = Record
-"""A thread's revision by its numbers: thread_pk, revision_pk."""
+class Revision(NamedTuple):
+    """A thread's revision by its numbers."""
+
+    thread_pk: int
+    revision_pk: int
 
 
 class SavedThread(NamedTuple):
@@ -227,7 +230,8 @@ async def pending_revisions(
         AND NOT EXISTS (SELECT FROM filter_results WHERE revision_id = r.id AND chain_digest = :chain)
         ORDER BY id LIMIT :most
     """
-    return await session.records(query, after=after, chain=chain_digest, most=limit)
+    pending = await session.run(query, after=after, chain=chain_digest, most=limit)
+    return [Revision(*row) for row in pending]
 
 
 async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:
