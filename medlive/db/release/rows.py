@@ -93,13 +93,13 @@ class SnapshotReader(Entries):
         self, query: str, values: Mapping[str, Any]
     ) -> Iterator[dict[str, Any]]:
         """The rows of a query, 500 in memory at a time."""
-        rows = self._connection.execute(
+        with self._connection.execute(
             text(query), values, execution_options={"yield_per": 500}
-        )
-        for row in rows.mappings():
-            if self._stop.is_set():
-                raise InterruptedError
-            yield dict(row)
+        ) as rows:
+            for row in rows.mappings():
+                if self._stop.is_set():
+                    raise InterruptedError
+                yield dict(row)
 
 
 @contextmanager
