@@ -173,8 +173,8 @@ async def count_waits(session: Session) -> Sequence[Record]:
 
 
 async def count_waiting(session: Session, queue: str) -> Record:
-    """How many jobs of a queue are being done or wait (open), and of those that wait how many could be done now
-    (ready), or wait for the time of their next attempt (delayed), the earliest until next_at (None: no job is delayed)."""
+    """How many jobs of a queue are being done or wait (open), and of those that wait, how many could be done now
+    (ready) or wait for the time of their next attempt (delayed), the earliest until next_at (None: none is delayed)."""
     query = """
         SELECT count(*) AS open, count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed,
         count(*) FILTER (WHERE status = 'todo' AND coalesce(scheduled_at <= now(), true)) AS ready,

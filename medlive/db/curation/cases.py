@@ -19,7 +19,6 @@ from medlive.db.tables.release import (
     CaseStatus,
     CriterionRow,
     ReviewAction,
-    ReviewRow,
 )
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_json
@@ -136,19 +135,6 @@ async def lock_thread_case(
     return case
 
 
-async def find_review(
-    session: Session, case_id: str, revision: int, actions: Sequence[ReviewAction]
-) -> ReviewRow | None:
-    """The last of some actions that people took on a revision; None: nobody did."""
-    return await session.first(
-        ReviewRow,
-        "WHERE case_id = :case_id AND revision = :revision AND action = ANY (:actions) ORDER BY id DESC",
-        case_id=case_id,
-        revision=revision,
-        actions=list(actions),
-    )
-
-
 # What people decided last, and whether a person has looked at the case since. An edit goes for every revision that
 # was made of the same curation: withdrawing a criterion or proving the rubric adds such revisions. A dropped element
 # is noted at the revision that had it, and the next is the one without.
@@ -176,13 +162,20 @@ _PENDING = """
                     OR a.action = 'drop_element' AND e.action = 'drop_element'
                 )
             )
-    ) AS is_edited
-    FROM case_revisions AS own WHERE own.case_id = :case_id AND own.revision = :revision
+    ) AS is_edited, last.action, last.reason
+    FROM case_revisions AS own LEFT JOIN LATERAL (
+        SELECT action, reason FROM reviews AS r
+        WHERE r.case_id = own.case_id AND r.revision = own.revision AND action IN ('approve', 'reject')
+        ORDER BY id DESC LIMIT 1
+    ) AS last ON true WHERE own.case_id = :case_id AND own.revision = :revision
 """
 
 
 async def pending_people(session: Session, case_id: str, revision: int) -> Record:
-    """Why a person has to look at a revision: the case `is_reinstated`, `is_rejected` or `is_edited` in other words."""
+    """Why a person has to look at a revision: the case `is_reinstated`, `is_rejected` or `is_edited` in other words.
+
+    And what people decided about this very revision, its `action` and `reason`; None: nobody did.
+    """
     [pending] = await session.records(_PENDING, case_id=case_id, revision=revision)
     return pending
 
@@ -259,7 +252,7 @@ async def apply_review(
     session: Session, case_id: str, action: ReviewAction, reason: str
 ) -> None:
     """Give a case the status that a person's approval or rejection asks for, unless it is withdrawn."""
-    is_ready = action is ReviewAction.APPROVE
+    is_ready = action == ReviewAction.APPROVE
     status = CaseStatus.READY if is_ready else CaseStatus.REJECTED
     why = None if is_ready else f"rejected by a person: {reason}"
     await set_status(session, case_id, status, why)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row
@@ -42,26 +41,14 @@ async def save_chain_results(
     await session.insert_rows(FilterResultRow, rows, skip_known=True)
 
 
-async def filter_verdicts_of(
+async def filter_results_of(
     session: Session, revision_pk: int
-) -> list[dict[str, Any]]:
-    """Every rule's verdict about a thread's revision, chain by chain, in the rules' order."""
-    results = await session.rows(
-        FilterResultRow,
-        "WHERE revision_id = :revision ORDER BY chain_digest",
-        revision=revision_pk,
+) -> list[FilterResultRow]:
+    """The result of every filter chain that judged a thread's revision, the latest first."""
+    latest_first = (
+        "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest"
     )
-    return list(chain.from_iterable(result.verdicts for result in results))
-
-
-async def filter_reason_of(session: Session, revision_pk: int) -> str | None:
-    """Why the latest chain that judged a thread's revision rejected it; None where it passed or waits."""
-    result = await session.first(
-        FilterResultRow,
-        "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest LIMIT 1",
-        revision=revision_pk,
-    )
-    return None if result is None else result.reason
+    return await session.rows(FilterResultRow, latest_first, revision=revision_pk)
 
 
 FunnelRow = Row[*tuple[Any, ...]]

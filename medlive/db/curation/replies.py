@@ -72,10 +72,9 @@ class PostgresReplyStore:
         await self._keep((request.prompt, row))
 
     async def _keep_all(self, replies: Sequence[tuple[Prompt, dict[str, Any]]]) -> None:
-        rows: dict[str, dict[str, Any]] = {}
+        rows = {row["request_digest"]: row for _, row in replies}
         prompts: dict[str, dict[str, Any]] = {}
         for prompt, row in replies:
-            rows[row["request_digest"]] = row
             digest = row["prompt_digest"]
             if digest not in self._prompts:
                 prompts[digest] = row_of(PromptRow, prompt, digest=digest)

@@ -5,7 +5,7 @@ from typing import Any
 
 from medlive.curation.model import Reason
 from medlive.db.audit_log import record
-from medlive.db.mapping import Record
+from medlive.db.mapping import Record, as_dict
 from medlive.db.session import Session, read_clock
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.people import Act
@@ -150,13 +150,9 @@ async def save_scan(
     session: Session, case_id: str, revision: int, scanner: str, *, found: int
 ) -> None:
     """Record that a case revision was scanned for identifiers; a second scan by the same changes nothing."""
-    values = {
-        "case_id": case_id,
-        "revision": revision,
-        "scanner": scanner,
-        "found": found,
-    }
-    await session.insert_rows(IdentifierScanRow, [values], skip_known=True)
+    scan = {"case_id": case_id, "revision": revision, "scanner": scanner}
+    scans = [scan | {"found": found}]
+    await session.insert_rows(IdentifierScanRow, scans, skip_known=True)
 
 
 async def unscanned_cases(session: Session, scanner: str) -> list[str]:
@@ -164,40 +160,22 @@ async def unscanned_cases(session: Session, scanner: str) -> list[str]:
     return await session.column(_UNSCANNED, scanner=scanner)
 
 
-async def open_dispute(
-    session: Session,
-    case_id: str,
-    reason: str,
-    *,
-    criterion_id: str | None,
-    opened_by: str | None,
-) -> DisputeRow:
+async def open_dispute(session: Session, row: DisputeRow) -> DisputeRow:
     """Dispute an existing case, or a criterion of it; the same objection that is open already is returned.
 
     The session has locked the case's row, so that two who object at once do not both open it.
     """
-    values = {
-        "case_id": case_id,
-        "criterion_id": criterion_id,
-        "reason": reason,
-        "opened_by": opened_by,
-    }
     same = """
         WHERE case_id = :case_id AND reason = :reason AND closed_at IS NULL
         AND criterion_id IS NOT DISTINCT FROM :criterion_id AND opened_by IS NOT DISTINCT FROM :opened_by
     """
-    row = await session.first(DisputeRow, same, **values)
-    if row is None:
-        row = await session.insert(DisputeRow(**values))
-        await record(
-            session,
-            Act.DISPUTE,
-            f"case:{case_id}",
-            reason,
-            by=opened_by,
-            dispute=row.number,
-            criterion=criterion_id,
-        )
+    known = await session.first(DisputeRow, same, **as_dict(row))
+    if known is not None:
+        return known
+    await session.insert(row)
+    about = {"dispute": row.number, "criterion": row.criterion_id}
+    subject, by = f"case:{row.case_id}", row.opened_by
+    await record(session, Act.DISPUTE, subject, row.reason, by=by, **about)
     return row
 
 

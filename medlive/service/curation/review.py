@@ -15,7 +15,7 @@ from medlive.db.curation.curations import (
     load_curation,
     lock_revision,
 )
-from medlive.db.curation.funnel import filter_reason_of
+from medlive.db.curation.funnel import filter_results_of
 from medlive.db.curation.reviews import (
     add_overrule,
     add_review,
@@ -286,7 +286,8 @@ async def _find_rejection(
     overruled = {o.curation_id for o in in_force(overrules)}
     decided = await latest_curation(session, revision)
     if decided is None or decided.outcome is Outcome.FAILED:
-        reason = None if decided else await filter_reason_of(session, revision)
+        filtered = await filter_results_of(session, revision)
+        reason = None if decided or not filtered else filtered[0].reason
         number, state = None, "failed" if decided else "waiting"
     else:
         reason, number, state = decided.reason, decided.id, decided.outcome.value
@@ -323,9 +324,10 @@ async def dispute_case(
         number = None
         if criterion_id is not None:
             number = (await find_criterion(session, case_id, criterion_id))[1].id
-        return await open_dispute(
-            session, case_id, reason, criterion_id=number, opened_by=by
+        dispute = DisputeRow(
+            case_id=case_id, criterion_id=number, reason=reason, opened_by=by
         )
+        return await open_dispute(session, dispute)
 
 
 async def resolve_dispute(
