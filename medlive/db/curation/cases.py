@@ -186,8 +186,8 @@ async def add_revision(
     """Add a revision to a case whose row the session has locked, unless its content is the latest one's."""
     digest = content.digest()
     latest = await _latest_revision(session, case_id)
-    now = (digest, content.publishable)
-    if latest and (latest.content_digest, latest.publishable) == now:
+    current = (digest, content.publishable)
+    if latest and (latest.content_digest, latest.publishable) == current:
         return SavedCase(case_id, latest.revision, "unchanged")
     revision = latest.revision + 1 if latest else 1
     key = {"case_id": case_id, "revision": revision}

@@ -115,14 +115,14 @@ _NOT_GIVEN_OUT = f"""
         AND (criterion_id IS NULL OR ({_IN_REVISION.format("m.revision")}))
 """
 _REASONS = f"""
-    WITH given AS (
+    WITH stated AS (
         SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole, min(w.id) AS place
         FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
         WHERE (criterion_id IS NULL OR m.revision < new_revision AND {_HAS_TEXT.format("m.revision")})
             AND {_STANDS} GROUP BY 1, 2, 3
     )
-    SELECT case_id, string_agg(reason, '; ' ORDER BY place) FROM given
-    WHERE is_whole OR NOT EXISTS (SELECT FROM given AS whole WHERE whole.case_id = given.case_id AND whole.is_whole)
+    SELECT case_id, string_agg(reason, '; ' ORDER BY place) FROM stated
+    WHERE is_whole OR NOT EXISTS (SELECT FROM stated AS whole WHERE whole.case_id = stated.case_id AND whole.is_whole)
     GROUP BY case_id
 """
 _FROZEN = """

@@ -102,7 +102,7 @@ def _compare_definitions(connection: Connection) -> list[str]:
     """
     own = str(connection.scalar(text("SELECT current_schema()")))
     try:
-        connection.execute(text(f"CREATE SCHEMA {_ASIDE}"))
+        connection.exec_driver_sql(f"CREATE SCHEMA {_ASIDE}")
         aside = connection.execution_options(schema_translate_map={None: _ASIDE})
         Base.metadata.create_all(aside, checkfirst=False)
         actual = _definitions(connection, own)

@@ -55,7 +55,7 @@ def upgrade(url: str) -> bool:
         with connect(url) as connection:
             if is_newest(connection):
                 return False
-            connection.execute(text(_WAIT_FOR_OTHERS))
+            connection.exec_driver_sql(_WAIT_FOR_OTHERS)
             # Until the connection is closed
             connection.execute(text("SELECT pg_advisory_lock(:key)"), _LOCK)
             connection.commit()

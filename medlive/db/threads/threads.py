@@ -87,7 +87,13 @@ async def save_threads(
     if fetch_ids is None:
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, "file")
-    pks = await _lock_threads(session, threads, is_seen=is_seen)
+    urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
+    # In one order for everybody: who comes second waits, and sees what was added.
+    rows = Json([(*name, urls[name]) for name in sorted(urls)])
+    numbers = {}
+    for pk, *name in await session.run(_UPSERT_THREADS, rows=rows, is_seen=is_seen):
+        numbers[tuple(name)] = pk
+    pks = [numbers[thread.source, thread.thread_id] for thread in threads]
     origins = zip_longest(threads, fetch_ids or (), assumed_posted_at or ())
     return await _add_revisions(
         session, pks, origins, import_run_id, is_present=fetch_ids is not None
@@ -323,21 +329,6 @@ async def _stored(session: Session, revision_pks: Sequence[int]) -> list[StoredT
         thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
         threads.append(read(StoredThread, row, thread=thread))
     return threads
-
-
-async def _lock_threads(
-    session: Session, threads: Sequence[Thread], *, is_seen: bool
-) -> list[int]:
-    """The threads' numbers in their order; their rows are made where needed, and locked."""
-    urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
-    # In one order for everybody: who comes second waits, and sees what was added.
-    rows = [(*name, urls[name]) for name in sorted(urls)]
-    pks = {}
-    for pk, *name in await session.run(
-        _UPSERT_THREADS, rows=Json(rows), is_seen=is_seen
-    ):
-        pks[tuple(name)] = pk
-    return [pks[thread.source, thread.thread_id] for thread in threads]
 
 
 def _storable(thread: Thread) -> Thread:
