@@ -366,9 +366,8 @@ class NameLocks:
     @asynccontextmanager
     async def claim(self, name: str) -> AsyncIterator[bool]:
         """Whether nobody else has the name while the block runs; it does not wait. Raises DatabaseUnavailable."""
-        if (
-            name in self._held
-        ):  # the server would grant its own connection the lock again
+        # The server would grant its own connection the lock again.
+        if name in self._held:
             yield False
             return
         self._held.add(name)

@@ -62,6 +62,10 @@ _PROGRESS = """
                 AND classid = 0 AND objid = :scheduler AND objsubid = 1
         ) AS scheduler_active
 """
+_DATA_DIRECTORY = """
+    SELECT CASE WHEN pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')
+        THEN current_setting('data_directory') END
+"""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"
 _WITHOUT = """
@@ -117,10 +121,7 @@ async def read_progress(session: Session, since: datetime) -> Record:
 
 async def data_directory(session: Session) -> str | None:
     """Where the server keeps its data, on its own machine; None where this user may not know."""
-    may = "SELECT pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')"
-    if not await session.value(may):
-        return None
-    place: str = await session.value("SHOW data_directory")
+    place: str | None = await session.value(_DATA_DIRECTORY)
     return place
 
 

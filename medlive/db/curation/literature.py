@@ -3,8 +3,10 @@
 from datetime import timedelta
 
 from medlive.db.session import Database
-from medlive.db.tables.work import LiteratureAnswerRow
 
+_LOAD = """
+    SELECT body FROM literature_answers WHERE key = :key AND fetched_at > now() - CAST(:age AS interval)
+"""
 _TAKE_TURN = """
     INSERT INTO literature_turns (service, next_at)
     VALUES (:service, clock_timestamp() + make_interval(secs => :interval_s))
@@ -37,11 +39,9 @@ class PostgresAnswers:
 
     async def load(self, key: str) -> bytes | None:
         """See AnswerStore."""
-        recent = "WHERE key = :key AND fetched_at > now() - CAST(:age AS interval)"
-        values = {"key": key, "age": self._age}
         async with self._database.read() as session:
-            answer = await session.first(LiteratureAnswerRow, recent, **values)
-        return None if answer is None else answer.body
+            body: bytes | None = await session.value(_LOAD, key=key, age=self._age)
+        return body
 
     async def save(self, service: str, key: str, body: bytes) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
@@ -50,9 +50,10 @@ class PostgresAnswers:
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """See AnswerStore; the database's clock counts."""
-        values = {"service": service, "interval_s": interval_s}
         async with self._database.begin() as session:
-            until_next = await session.value(_TAKE_TURN, **values)
+            until_next = await session.value(
+                _TAKE_TURN, service=service, interval_s=interval_s
+            )
         return max(0.0, float(until_next) - interval_s)
 
     async def hold_back(self, service: str, wait_s: float) -> None:
