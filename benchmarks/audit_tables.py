@@ -26,8 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from medlive.clock import week_bounds
 from medlive.db import embedded
 from medlive.db.audit.listing import Filter, count_rows, load_page
-from medlive.db.audit.tables import LISTINGS
-from medlive.db.audit.threads import THREADS
+from medlive.db.audit.tables import LISTINGS, THREADS
 from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database, Session
 

@@ -33,7 +33,6 @@ from medlive.config import CurationSection, Roles, RoleSettings, Settings
 from medlive.db import embedded
 from medlive.db.curation.curations import load_curation
 from medlive.db.tables.decisions import CurationRow, PromptRow, ReplyRow
-from medlive.db.tables.intake import SourceKind
 from medlive.db.threads.threads import ensure_sources, save_threads
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
@@ -170,7 +169,7 @@ async def curate(settings: Settings, threads: Sequence[Thread]) -> Measured:
         open_app(database).open_async() as app,
     ):
         async with database.begin() as session:
-            await ensure_sources(session, ["sample"], SourceKind.FILE)
+            await ensure_sources(session, ["sample"], "file")
             saved = await save_threads(session, threads)
             await defer_revisions(app, session, [s.revision_pk for s in saved])
         wall, cpu = time.perf_counter(), time.process_time()

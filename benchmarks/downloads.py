@@ -30,6 +30,7 @@ from throwaway import throwaway_home
 
 from medlive.config import Settings
 from medlive.db.release.snapshots import begin_snapshot, freeze_snapshot
+from medlive.db.tables.release import SnapshotRow
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import SUMS, sha256
 from medlive.service.database import open_database
@@ -72,14 +73,16 @@ async def make_snapshot(settings: Settings, megabytes: int) -> Path:
         await begin_snapshot(session, VERSION)
         await freeze_snapshot(
             session,
-            VERSION,
-            manifest={"counts": {"cases": 0, "criteria": 0}},
-            manifest_digest=digest_file(folder / "manifest.json"),
-            sums_digest=digest_file(folder / SUMS),
-            signature=None,
-            path=str(folder),
-            publishable=True,
-            why_not=(),
+            SnapshotRow(
+                version=VERSION,
+                manifest={"counts": {"cases": 0, "criteria": 0}},
+                manifest_digest=digest_file(folder / "manifest.json"),
+                sums_digest=digest_file(folder / SUMS),
+                signature=None,
+                path=str(folder),
+                publishable=True,
+                why_not=[],
+            ),
         )
     return folder / NAME
 

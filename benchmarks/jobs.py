@@ -32,7 +32,6 @@ from medlive.config import Roles, RoleSettings, Settings
 from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
-from medlive.db.tables.intake import SourceKind
 from medlive.db.threads.threads import ensure_sources, save_threads
 from medlive.demo.samples import sample_evidence_path
 from medlive.evidence.build import build_index
@@ -90,7 +89,7 @@ async def threads_per_second(
                 await asyncio.to_thread(here.recv)
             await asyncio.sleep(7)  # until the endpoint's slots are divided
             async with database.begin() as session:
-                await ensure_sources(session, ["sample"], SourceKind.FILE)
+                await ensure_sources(session, ["sample"], "file")
                 saved = await save_threads(session, sample_threads(arguments.threads))
                 await defer_revisions(app, session, [s.revision_pk for s in saved])
             began = time.perf_counter()

@@ -20,7 +20,7 @@ import scrapy
 from scrapy.crawler import Crawler, CrawlerProcess
 from scrapy.http import Response
 
-from medlive.db.harvest import archives, fetches, harvests
+from medlive.db.harvest import fetches, harvests
 from medlive.db.session import Database
 from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.deidentify.detect import keyed_handle
@@ -95,7 +95,7 @@ class Store:
             self.run_id = run.run_id
             path = Path(sys.argv[3]) / "sdn.warc.gz"
             self.writer = ArchiveWriter(path, software="scrapy", operator=None)
-            self.archive_id = await archives.start_archive(
+            self.archive_id = await fetches.start_archive(
                 session, self.run_id, path.name, self.writer.size
             )
 
@@ -117,7 +117,6 @@ class Store:
                 ids = await fetches.save_pages(
                     session, self.run_id, "sdn", [page], self.archive_id, places
                 )
-                await archives.grow_archive(session, self.archive_id, self.writer.size)
                 if thread is not None:
                     saved = await save_threads(session, [thread], fetch_ids=ids)
                     await save_identifiers(session, saved, found)

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import settings
 
 from medlive.db import embedded
-from medlive.db.schema.migrate import upgrade
-from medlive.db.schema.roles import grant
+from medlive.db.schema.migrate import grant, upgrade
 from medlive.snapshot.parquet import TwinComparison, find_difference
 from medlive.snapshot.parquet_process import compare_twins
 from tests.support.server import PRISTINE, named, plain

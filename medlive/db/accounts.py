@@ -7,12 +7,10 @@ import re
 import secrets
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from medlive.clock import now
 from medlive.db.audit_log import record
-from medlive.db.mapping import find_row, find_rows, read_records, run_sql
 from medlive.db.session import Session
 from medlive.db.tables.accounts import (
     AccountRow,
@@ -28,7 +26,6 @@ LINK_LASTS = timedelta(hours=48)
 SESSION_IDLE = timedelta(hours=2)
 SESSION_LASTS = timedelta(hours=12)
 ATTEMPTS_WINDOW = timedelta(minutes=15)
-_TOUCHED_EVERY = timedelta(minutes=1)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 
 
@@ -56,7 +53,7 @@ async def invite(session: Session, name: str, role: Role) -> str:
             hint=f"medlive user reset {spelled} makes a new link",
         )
     token = _give_link(account)
-    await record(session, Act.INVITE, f"account:{spelled}", by=None, role=role.value)
+    await record(session, Act.INVITE, f"account:{spelled}", by=None, role=role)
     return token
 
 
@@ -69,18 +66,17 @@ async def reset(session: Session, name: str) -> str | None:
         UsageError: If there is no such account.
         CheckFailed: If it signs in at an identity provider, and is not disabled.
     """
-    if (account := await _find(session, name)).subject is not None:
-        if account.disabled_at is None:
-            raise CheckFailed(
-                f"{account.name} signs in at the identity provider, which keeps its password"
-            )
-        account.disabled_at = None
-        await record(session, Act.RESET, f"account:{account.name}", by=None)
-        return None
-    account.password_hash = account.disabled_at = None
-    token = _give_link(account)
-    await end_sessions(session, account)
-    await forget_attempts(session, account)
+    account, token = await _find(session, name), None
+    if account.subject is None:
+        account.password_hash = None
+        token = _give_link(account)
+        await end_sessions(session, account)
+        await forget_attempts(session, account)
+    elif account.disabled_at is None:
+        raise CheckFailed(
+            f"{account.name} signs in at the identity provider, which keeps its password"
+        )
+    account.disabled_at = None
     await record(session, Act.RESET, f"account:{account.name}", by=None)
     return token
 
@@ -89,8 +85,7 @@ async def set_role(session: Session, name: str, role: Role) -> None:
     """Give an account another role, from its next request on. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
     account.role = role
-    subject = f"account:{account.name}"
-    await record(session, Act.SET_ROLE, subject, by=None, role=role.value)
+    await record(session, Act.SET_ROLE, f"account:{account.name}", by=None, role=role)
 
 
 async def disable(session: Session, name: str) -> None:
@@ -104,7 +99,7 @@ async def disable(session: Session, name: str) -> None:
 
 async def list_accounts(session: Session) -> list[Account]:
     """Every account, by name."""
-    return await find_rows(session, AccountRow, "ORDER BY name")
+    return await session.rows(AccountRow, "ORDER BY name")
 
 
 async def has_accounts(session: Session) -> bool:
@@ -113,19 +108,20 @@ async def has_accounts(session: Session) -> bool:
         WHERE disabled_at IS NULL
         AND (password_hash IS NOT NULL OR subject IS NOT NULL OR link_expires_at > now()) LIMIT 1
     """
-    return await find_row(session, AccountRow, usable) is not None
+    return await session.first(AccountRow, usable) is not None
 
 
 async def find_invited(session: Session, token: str) -> Account | None:
     """The account that a one-time link is for; None for a link that is used, expired or unknown."""
     digest = digest_text(token)
-    return await find_row(session, AccountRow, _HAS_LINK, digest=digest)
+    return await session.first(AccountRow, _HAS_LINK, digest=digest)
 
 
 async def use_link(session: Session, token: str, password_hash: str) -> Account | None:
     """Set the password by a one-time link, which ends with it; None for one that is used, expired or unknown."""
-    locked = f"{_HAS_LINK} FOR UPDATE"
-    account = await find_row(session, AccountRow, locked, digest=digest_text(token))
+    account = await session.first(
+        AccountRow, f"{_HAS_LINK} FOR UPDATE", digest=digest_text(token)
+    )
     if account is not None:
         account.password_hash = password_hash
         account.link_digest = account.link_expires_at = None
@@ -139,14 +135,20 @@ _HAS_LINK = "WHERE link_digest = :digest AND link_expires_at > now()"
 
 async def find_with_password(session: Session, name: str) -> Account | None:
     """An account that signs in by password; None where there is none, or it is disabled."""
-    own = "WHERE name = :name AND disabled_at IS NULL AND password_hash IS NOT NULL"
-    return await find_row(session, AccountRow, own, name=name)
+    return await session.first(
+        AccountRow,
+        "WHERE name = :name AND disabled_at IS NULL AND password_hash IS NOT NULL",
+        name=name,
+    )
 
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
     """Change the password; every session of the account ends."""
-    changed = "UPDATE accounts SET password_hash = :hash WHERE id = :id"
-    await run_sql(session, changed, id=account.id, hash=password_hash)
+    await session.run(
+        "UPDATE accounts SET password_hash = :hash WHERE id = :id",
+        id=account.id,
+        hash=password_hash,
+    )
     account.password_hash = password_hash
     await end_sessions(session, account)
     await record(session, Act.SET_PASSWORD, f"account:{account.name}", by=account.name)
@@ -160,24 +162,23 @@ async def save_external(
     Returns None where it is disabled. Raises CheckFailed for a name that cannot be one or belongs to another.
     """
     own = "WHERE subject = :subject FOR UPDATE"
-    account = await find_row(session, AccountRow, own, subject=subject)
-    act = None
+    account = await session.first(AccountRow, own, subject=subject)
+    act = Act.SET_ROLE
     if account is None:
         if (spelled := account_name(name)) is None:
             raise CheckFailed(f"{name!r} cannot be an account's name")
         account, act = AccountRow(name=spelled, subject=subject, role=role), Act.INVITE
         if not await _add(session, account):
             # Perhaps the same person's, in another window at this moment.
-            account = await find_row(session, AccountRow, own, subject=subject)
+            account = await session.first(AccountRow, own, subject=subject)
             if account is None:
                 raise CheckFailed(f"the name {name} belongs to another account")
-            act = None
-    elif account.role is not role:
-        account.role, act = role, Act.SET_ROLE
-    if act is not None:
+            return account if account.disabled_at is None else None
+    if act is Act.INVITE or account.role is not role:
+        account.role = role
         by, about = "the identity provider", f"account:{account.name}"
-        await record(session, act, about, by=by, role=role.value)
-    return None if account.disabled_at is not None else account
+        await record(session, act, about, by=by, role=role)
+    return account if account.disabled_at is None else None
 
 
 # What another transaction works on is left to the next time, so that none waits.
@@ -202,54 +203,56 @@ async def is_current(session: Session, account: Account) -> bool:
     own = """
         WHERE id = :id AND disabled_at IS NULL AND password_hash IS NOT DISTINCT FROM CAST(:hash AS text) FOR UPDATE
     """
-    values = {"id": account.id, "hash": account.password_hash}
-    return await find_row(session, AccountRow, own, **values) is not None
+    known = {"id": account.id, "hash": account.password_hash}
+    return await session.first(AccountRow, own, **known) is not None
 
 
 async def start_session(session: Session, account: Account) -> str:
     """Begin a session; return its token. What has expired, of whomever, is removed."""
     for expired in _REMOVE_EXPIRED:
-        await run_sql(session, expired, idle=SESSION_IDLE, lasts=SESSION_LASTS)
-    signed_in = "UPDATE accounts SET signed_in_at = now() WHERE id = :id"
-    await run_sql(session, signed_in, id=account.id)
+        await session.run(expired, idle=SESSION_IDLE, lasts=SESSION_LASTS)
+    await session.run(
+        "UPDATE accounts SET signed_in_at = now() WHERE id = :id", id=account.id
+    )
     token = secrets.token_urlsafe(32)
     session.add(SessionRow(digest=digest_text(token), account_id=account.id))
     return token
 
 
+_TOUCH = """
+    UPDATE account_sessions SET used_at = now() WHERE digest = :digest AND used_at < now() - interval '1 minute'
+"""
+
+
 async def find_session(session: Session, token: str) -> Account | None:
     """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
-    row, moment = SessionRow, func.now()
-    query = (
-        select(AccountRow, row.used_at < moment - _TOUCHED_EVERY)
-        .join(row, row.account_id == AccountRow.id)
-        .where(
-            row.digest == digest_text(token),
-            row.used_at > moment - SESSION_IDLE,
-            row.created_at > moment - SESSION_LASTS,
-            AccountRow.disabled_at.is_(None),
+    digest = digest_text(token)
+    own = """
+        WHERE disabled_at IS NULL AND id = (
+            SELECT account_id FROM account_sessions WHERE digest = :digest
+                AND used_at > now() - CAST(:idle AS interval) AND created_at > now() - CAST(:lasts AS interval)
         )
+    """
+    account = await session.first(
+        AccountRow, own, digest=digest, idle=SESSION_IDLE, lasts=SESSION_LASTS
     )
-    for account, is_old in await session.execute(query):
-        if is_old:
-            touched = (
-                "UPDATE account_sessions SET used_at = now() WHERE digest = :digest"
-            )
-            await run_sql(session, touched, digest=digest_text(token))
-        return account
-    return None
+    if account is not None:
+        await session.run(_TOUCH, digest=digest)
+    return account
 
 
 async def end_session(session: Session, token: str) -> None:
     """Sign out one browser."""
-    ended = "DELETE FROM account_sessions WHERE digest = :digest"
-    await run_sql(session, ended, digest=digest_text(token))
+    await session.run(
+        "DELETE FROM account_sessions WHERE digest = :digest", digest=digest_text(token)
+    )
 
 
 async def end_sessions(session: Session, account: Account) -> None:
     """Sign out every browser of an account."""
-    ended = "DELETE FROM account_sessions WHERE account_id = :id"
-    await run_sql(session, ended, id=account.id)
+    await session.run(
+        "DELETE FROM account_sessions WHERE account_id = :id", id=account.id
+    )
 
 
 _COUNT_ATTEMPT = """
@@ -267,8 +270,9 @@ async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     One statement counts, so that processes that try at once count each other. Commit it by itself,
     before the password is tried.
     """
-    values = {"subject": subject, "window": ATTEMPTS_WINDOW}
-    [counted] = await read_records(session, _COUNT_ATTEMPT, **values)
+    [counted] = await session.records(
+        _COUNT_ATTEMPT, subject=subject, window=ATTEMPTS_WINDOW
+    )
     return counted.attempts, counted.until
 
 
@@ -287,13 +291,14 @@ async def forget_attempts(
     """
     subject = attempts_subject(account.name, network)
     everywhere = network is None
-    await run_sql(session, forgotten, subject=subject, everywhere=everywhere)
+    await session.run(forgotten, subject=subject, everywhere=everywhere)
 
 
 async def _find(session: Session, name: str) -> Account:
     spelled = name.strip().lower()
-    own = "WHERE name = :name FOR UPDATE"
-    account = await find_row(session, AccountRow, own, name=spelled)
+    account = await session.first(
+        AccountRow, "WHERE name = :name FOR UPDATE", name=spelled
+    )
     if account is None:
         raise UsageError(
             f"there is no account {name}", hint="medlive user list shows them"

@@ -67,11 +67,8 @@ def dump_json(value: Any) -> str:
 def load_json(stored: str | bytes) -> Any:
     """The value that `dump_json` was given (tuples as lists)."""
     dumped = stored if isinstance(stored, str) else stored.decode()
-    return (
-        _walk(json.loads(dumped), from_stored)
-        if _MARK in dumped
-        else json.loads(dumped)
-    )
+    value = json.loads(dumped)
+    return _walk(value, from_stored) if _MARK in dumped else value
 
 
 def _walk(value: Any, change: Callable[[str], str]) -> Any:
@@ -79,9 +76,9 @@ def _walk(value: Any, change: Callable[[str], str]) -> Any:
         return change(value)
     if isinstance(value, Mapping):
         return {_walk(k, change): _walk(v, change) for k, v in value.items()}
-    return (
-        [_walk(v, change) for v in value] if isinstance(value, list | tuple) else value
-    )
+    if isinstance(value, list | tuple):
+        return [_walk(v, change) for v in value]
+    return value
 
 
 class _TextDumper(StrDumperUnknown):

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import insert, select
 
 from medlive.clock import now
-from medlive.db.mapping import find_row, read_column, read_records, read_value
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 from medlive.guard.bounds import LOG_CHARS_SHOWN
@@ -57,7 +56,7 @@ async def record(
 
 async def read_head(session: Session) -> AuditLogHead:
     """The number of entries, and the last one's digest."""
-    latest = await find_row(session, AuditLogRow, "ORDER BY number DESC LIMIT 1")
+    latest = await session.first(AuditLogRow, "ORDER BY number DESC LIMIT 1")
     if latest is None:
         return AuditLogHead(entries=0, head=None)
     return AuditLogHead(entries=latest.number, head=latest.digest)
@@ -75,7 +74,7 @@ async def erase_reasons(
         WHERE subject = ANY (:subjects) AND action <> 'take_down' AND reason IS NOT NULL RETURNING number
     """
     subjects = [thread, *map("case:{}".format, case_ids)]
-    return sorted(await read_column(session, erased, subjects=subjects))
+    return sorted(await session.column(erased, subjects=subjects))
 
 
 _ENTRIES = """
@@ -100,23 +99,21 @@ async def list_entries(
 
     Texts are cut to LOG_CHARS_SHOWN, and longer details left out: whoever takes over the web can write any.
     """
-    values = {
-        "before": before,
-        "subject": subject,
-        "most": limit,
-        "chars": LOG_CHARS_SHOWN,
-    }
-    entries = []
-    for row in await read_records(session, _ENTRIES, **values):
-        row.action = Act(row.action)
-        entries.append(AuditLogRow(**vars(row)))
-    return entries
+    entries = await session.records(
+        _ENTRIES, before=before, subject=subject, most=limit, chars=LOG_CHARS_SHOWN
+    )
+    for entry in entries:
+        entry.action = Act(entry.action)
+    return [AuditLogRow(**vars(entry)) for entry in entries]
 
 
 async def latest_act(session: Session, action: Act) -> int:
     """The number of the latest entry of an act; 0 before the first."""
     latest = "SELECT max(number) FROM audit_log WHERE action = :action"
-    return await read_value(session, latest, action=action.value) or 0
+    return await session.value(latest, action=action) or 0
+
+
+_DIGESTS = "SELECT number, digest FROM audit_log WHERE number = ANY (:numbers)"
 
 
 async def verify_log(
@@ -135,7 +132,6 @@ async def verify_log(
     faults: list[str] = []
     # Entries without their reason, of which no takedown spoke yet
     erased: set[int] = set()
-    anchored = dict.fromkeys((anchor.entries for anchor in anchors.values()), "")
     number, previous, seen = 0, None, head is None
     query = select(AuditLogRow).order_by(AuditLogRow.number)
     rows = await session.stream_scalars(query.execution_options(yield_per=1000))
@@ -154,15 +150,15 @@ async def verify_log(
             erased.add(entry.number)
         elif entry.action is Act.TAKE_DOWN:
             erased.difference_update(entry.erased)
-        if entry.number in anchored:
-            anchored[entry.number] = entry.digest
         seen = seen or entry.digest == head
         number, previous = entry.number, entry.digest
     if not seen:
         faults.append(
             f"no entry has the digest {head}: entries were removed at the end, or replaced"
         )
-    faults += _anchor_faults(number, anchored, anchors)
+    numbers = [anchor.entries for anchor in anchors.values()]
+    digests = await session.lookup(_DIGESTS, numbers=numbers)
+    faults += _anchor_faults(number, digests, anchors)
     faults += [
         f"the reason of entry {n} was erased without a takedown" for n in sorted(erased)
     ]
@@ -180,8 +176,8 @@ def _anchor_faults(
             cut = _span(entries + 1, anchor.entries)
             stated = f"{source} states {anchor.entries} with head {anchor.head}"
             faults.append(f"entry {cut} was removed at the end: {stated}")
-        elif anchor.entries and digests[anchor.entries] != anchor.head:
-            got = digests[anchor.entries] or "none"
+        elif anchor.entries and digests.get(anchor.entries) != anchor.head:
+            got = digests.get(anchor.entries, "none")
             faults.append(
                 f"entry {anchor.entries} or one before was replaced: {source} states digest {anchor.head}, "
                 f"the log has {got}"

@@ -3,10 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from medlive.db.mapping import find_rows, read_column, read_value, run_sql
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.tables.intake import TakedownRow
 from medlive.errors import CheckFailed
 
@@ -26,43 +23,45 @@ _TABLES = (
 )
 
 
-async def export_snapshot(session: AsyncSession) -> str:
+async def export_snapshot(session: Session) -> str:
     """Fix what this session sees, before its first query, and return the name by which pg_dump sees the same."""
-    await run_sql(session, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    return str(await read_value(session, "SELECT pg_export_snapshot()"))
+    await session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    return str(await session.value("SELECT pg_export_snapshot()"))
 
 
-async def count_rows(session: AsyncSession) -> dict[str, int]:
+async def count_rows(session: Session) -> dict[str, int]:
     """Table → its rows; empty for a database without tables."""
     counts = {}
-    for name in await read_column(session, _TABLES):
-        query = f'SELECT count(*) FROM "{name}"'
-        counts[name] = await read_value(session, query) or 0
+    for name in await session.column(_TABLES):
+        counts[name] = await session.value(f'SELECT count(*) FROM "{name}"') or 0
     return counts
 
 
 async def list_takedowns(
-    session: AsyncSession, *, lifted: bool = False
+    session: Session, *, lifted: bool = False
 ) -> dict[tuple[str, str], str]:
     """(source, thread id) → the reason, of every erased thread that must not come back; `lifted`: that may."""
-    standing = "WHERE (lifted_at IS NOT NULL) = :lifted ORDER BY source, thread_id"
-    rows = await find_rows(session, TakedownRow, standing, lifted=lifted)
+    rows = await session.rows(
+        TakedownRow,
+        "WHERE (lifted_at IS NOT NULL) = :lifted ORDER BY source, thread_id",
+        lifted=lifted,
+    )
     return {(row.source, row.thread_id): row.reason for row in rows}
 
 
-async def server_version(session: AsyncSession) -> int:
+async def server_version(session: Session) -> int:
     """The server's major version."""
-    return int(await read_value(session, "SHOW server_version_num")) // 10_000
+    return int(await session.value("SHOW server_version_num")) // 10_000
 
 
-async def may_create_databases(session: AsyncSession) -> bool:
+async def may_create_databases(session: Session) -> bool:
     """Whether this user may create databases."""
-    return bool(await read_value(session, _MAY_CREATE))
+    return bool(await session.value(_MAY_CREATE))
 
 
-async def database_size(session: AsyncSession) -> int:
+async def database_size(session: Session) -> int:
     """The bytes of the session's database on disk."""
-    return int(await read_value(session, _SIZE) or 0)
+    return int(await session.value(_SIZE) or 0)
 
 
 @asynccontextmanager
@@ -79,18 +78,18 @@ async def scratch_database(database: Database) -> AsyncIterator[str]:
     quoted = '"' + name.replace('"', '""') + '"'
     drop = f"DROP DATABASE IF EXISTS {quoted} WITH (FORCE)"
     async with database.read() as session:
-        existing = (await run_sql(session, _NOTE_OF, name=name)).first()
+        existing = (await session.run(_NOTE_OF, name=name)).first()
         if existing is not None and existing[0] != SCRATCH_NOTE:
             raise CheckFailed(
                 f"the database {name} exists, and medlive did not make it",
                 hint="rename or drop it: backups are tried in a database of that name, which is then dropped",
             )
-        await run_sql(session, drop)  # one that a kill left behind
-        await run_sql(session, f"CREATE DATABASE {quoted} TEMPLATE template0")
-        await run_sql(session, f"COMMENT ON DATABASE {quoted} IS '{SCRATCH_NOTE}'")
-        await run_sql(session, f"REVOKE CONNECT ON DATABASE {quoted} FROM PUBLIC")
+        await session.run(drop)  # one that a kill left behind
+        await session.run(f"CREATE DATABASE {quoted} TEMPLATE template0")
+        await session.run(f"COMMENT ON DATABASE {quoted} IS '{SCRATCH_NOTE}'")
+        await session.run(f"REVOKE CONNECT ON DATABASE {quoted} FROM PUBLIC")
     try:
         yield url.set(database=name).render_as_string(hide_password=False)
     finally:
         async with database.read() as session:
-            await run_sql(session, drop)
+            await session.run(drop)

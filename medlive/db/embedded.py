@@ -43,13 +43,20 @@ _ROOT_PLACE = Path("/var/lib/medlive")
 _SOCKET_PATH_LIMIT = 103
 _START_SECONDS = 60
 _ERROR = re.compile(r"error:|FATAL:|PANIC:")
-_SETTINGS = {
-    "listen_addresses": "",
-    "max_connections": "200",
-    "timezone": "UTC",
-    "log_timezone": "UTC",
-    "jit": "off",
-}
+_INITDB = (
+    f"--username={_SUPERUSER}",
+    "--auth=trust",
+    "--encoding=UTF8",
+    # The same order of text on every system.
+    "--locale-provider=builtin",
+    "--builtin-locale=C.UTF-8",
+    "--locale=C",
+    "--set=listen_addresses=",
+    "--set=max_connections=200",
+    "--set=timezone=UTC",
+    "--set=log_timezone=UTC",
+    "--set=jit=off",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +221,12 @@ def _locked(home: Path, place: _Place) -> Iterator[None]:
     """Make the folders; one process at a time creates, starts or stops the server."""
     lock = FileLock(place.folder / "lock", mode=0o600)
     try:
-        missing = [
-            p for p in (place.folder, *place.folder.parents) if not os.path.lexists(p)
-        ]
-        for folder in (home, place.folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        for created in missing if place.user else ():
-            created.chmod(0o711)  # whatever the umask, for the server's user
+        for folder in (*reversed(place.folder.parents), place.folder):
+            if not folder.exists():
+                folder.mkdir(exist_ok=True)
+                if place.user:  # whatever the umask, for the server's user
+                    folder.chmod(0o711)
+        home.mkdir(parents=True, exist_ok=True)
         if place.user and _is_own(place.folder.parent):
             place.folder.parent.chmod(place.folder.parent.stat().st_mode | 0o011)
         lock.acquire()
@@ -238,8 +244,7 @@ def _locked(home: Path, place: _Place) -> Iterator[None]:
 def _wheel() -> Path | None:
     """The wheel's folder; None where it is not installed."""
     spec = importlib.util.find_spec(_WHEEL)
-    folders = spec and spec.submodule_search_locations
-    return Path(folders[0]) if folders else None
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def _versions(package: Path) -> dict[int, Path]:
@@ -380,19 +385,8 @@ def _create_cluster(place: _Place, binaries: Path) -> None:
     building.mkdir(mode=0o700)
     if place.user is not None:
         os.chown(building, place.user.pw_uid, place.user.pw_gid)
-    initdb: list[str | Path] = [
-        binaries / "initdb",
-        f"--pgdata={building}",
-        f"--username={_SUPERUSER}",
-        "--auth=trust",
-        "--encoding=UTF8",
-        # The same order of text on every system.
-        "--locale-provider=builtin",
-        "--builtin-locale=C.UTF-8",
-        "--locale=C",
-    ]
-    initdb += [f"--set={name}={value}" for name, value in _SETTINGS.items()]
     failure = "could not be created"
+    initdb = (binaries / "initdb", f"--pgdata={building}", *_INITDB)
     _run(place, failure, initdb)
     single = (binaries / "postgres", "--single", "-D", building, "postgres")
     _run(place, failure, single, f"CREATE DATABASE {DATABASE}\n")
@@ -424,14 +418,17 @@ def _remove_stale_files(place: _Place) -> None:
 
 
 def _run_server(place: _Place, binaries: Path) -> None:
-    sockets = _socket_folder(place)
-    options = f"-c unix_socket_directories='{sockets}' -c unix_socket_permissions=0700 -p {_PORT}"
-    command: list[str | Path] = [
-        *(binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS)),
-        *("-D", place.data, "-l", place.log, "-o", options),
-    ]
+    options = (
+        f"-c unix_socket_directories='{_socket_folder(place)}'"
+        f" -c unix_socket_permissions=0700 -p {_PORT}"
+    )
+    start = (binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS))
     try:
-        _run(place, "did not start", command)
+        _run(
+            place,
+            "did not start",
+            (*start, "-D", place.data, "-l", place.log, "-o", options),
+        )
     except DatabaseUnavailable as exc:
         raise _start_error(place, exc.message) from exc
 

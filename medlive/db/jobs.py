@@ -1,17 +1,23 @@
-"""The job queue's tables as the service reads them: what waits, who serves which queue, what is shown to people.
+"""Jobs and workers as everybody sees them: what waits and for what, why jobs failed, who serves which queue.
 
-Procrastinate owns the tables and writes them. A process that serves a queue holds a shared advisory lock in its
-name, so that it is seen at once and forgotten as soon as its connection ends, however that happens.
+Procrastinate owns the jobs' tables and writes them. A process that serves a queue holds a shared advisory lock in its
+name, so that it is seen at once and forgotten as soon as its connection ends, however that happens. A worker writes
+its row with every heartbeat, by the database's clock. One that was killed leaves its row, and `heard_at` gets old.
+
+What each thread waits for `medlive_waiting_threads` decides, in the database. Every thread that waits has a job or a
+reason why not. One that has neither is lost: nothing would ever take it up.
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 from enum import StrEnum
 
+from psycopg.types.json import Json
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, read_column, read_records, read_value, run_sql
-from medlive.db.session import Connection
+from medlive.db.mapping import Record
+from medlive.db.session import Connection, Session
+from medlive.db.tables.work import WorkerRow, WorkerState
 
 
 class Queue(StrEnum):
@@ -69,18 +75,12 @@ async def announce_serving(connection: Connection, queues: Sequence[str]) -> Non
         )
 
 
-async def count_servers(session: AsyncSession | Connection, queue: str) -> int:
+async def count_servers(session: Session | Connection, queue: str) -> int:
     """How many processes serve a queue now."""
     return await session.scalar(text(SERVERS.format(":queue")), {"queue": queue}) or 0
 
 
-async def count_open(session: AsyncSession, queue: str) -> int:
-    """How many jobs of a queue are being done or wait, also for their time after a failure."""
-    query = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
-    return await read_value(session, query, queue=queue) or 0
-
-
-async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
+async def queued_locks(session: Session, locks: Sequence[str]) -> set[str]:
     """Those of the queueing locks whose job waits or is being done."""
     # Procrastinate's queueing lock holds while a job waits, and no longer; each half reads a partial index.
     query = """
@@ -88,35 +88,36 @@ async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
         UNION ALL
         SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'doing' AND queueing_lock = ANY (:locks)
     """
-    return set(await read_column(session, query, locks=list(locks)))
+    return set(await session.column(query, locks=list(locks)))
 
 
-async def defer_alone(session: AsyncSession, lock: str) -> None:
+async def defer_alone(session: Session, lock: str) -> None:
     """Wait for whoever defers the job of this queueing lock, and let nobody else until the transaction ends."""
-    query = "SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))"
-    await run_sql(session, query, lock=lock)
+    await session.run(
+        "SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))", lock=lock
+    )
 
 
-async def hurry(session: AsyncSession, queue: str) -> None:
+async def hurry(session: Session, queue: str) -> None:
     """Make jobs that wait after a failure ready now."""
     ready = """
         UPDATE procrastinate_jobs SET scheduled_at = NULL
         WHERE queue_name = :queue AND status = 'todo' AND scheduled_at > now()
     """
-    await run_sql(session, ready, queue=queue)
+    await session.run(ready, queue=queue)
 
 
-async def count_jobs(session: AsyncSession) -> Sequence[Record]:
+async def count_jobs(session: Session) -> Sequence[Record]:
     """The jobs of every queue by state; of one that is served and empty, no jobs that wait.
 
     Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (those that wait for
     their time after a failure) and servers (processes that serve the queue now).
     """
-    return await read_records(session, _JOBS, queues=[queue.value for queue in Queue])
+    return await session.records(_JOBS, queues=[queue.value for queue in Queue])
 
 
 async def list_jobs(
-    session: AsyncSession,
+    session: Session,
     *,
     queue: str | None,
     status: str | None,
@@ -138,5 +139,133 @@ async def list_jobs(
         ELSE CAST(status AS text) = :status END
         ORDER BY job.id LIMIT :limit
     """
-    values = {"queue": queue, "status": status, "after": after, "limit": limit}
-    return await read_records(session, query, **values)
+    return await session.records(
+        query, queue=queue, status=status, after=after, limit=limit
+    )
+
+
+SAVE_FAILURE = """
+    INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)
+    ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, failed_at = now()
+"""
+FORGET_REPLACED = """
+    DELETE FROM procrastinate_jobs WHERE id IN (SELECT job_id FROM job_failures WHERE job_id < %(job_id)s)
+    AND status = 'failed' AND coalesce(lock, queueing_lock) = %(name)s
+"""
+"""Removes failed jobs that were queued under the same name before this one, which has done their work."""
+_FORGET_FAILURES = """
+    DELETE FROM job_failures WHERE failed_at < now() - interval '1 minute'
+    AND NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')
+"""
+
+
+async def find_lost(session: Session) -> list[int]:
+    """The revisions of threads that wait and that nothing will take up, oldest first."""
+    return await session.column(
+        "SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL ORDER BY 1"
+    )
+
+
+async def count_waits(session: Session) -> Sequence[Record]:
+    """How many threads wait for what, most first: waits_for (None: for nothing, they are lost), threads."""
+    query = "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
+    return await session.records(query)
+
+
+async def count_waiting(session: Session, queue: str) -> Record:
+    """How many jobs of a queue are being done or wait (open), and of those that wait, how many could be done now
+    (ready) or wait for the time of their next attempt (delayed), the earliest until next_at (None: none is delayed)."""
+    query = """
+        SELECT count(*) AS open, count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed,
+        count(*) FILTER (WHERE status = 'todo' AND coalesce(scheduled_at <= now(), true)) AS ready,
+        min(scheduled_at) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS next_at
+        FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')
+    """
+    [waiting] = await session.records(query, queue=queue)
+    return waiting
+
+
+async def list_failed_jobs(session: Session) -> Sequence[Record]:
+    """The failed jobs of all queues by reason, most first: queue, reason, jobs, last_at (when the last one failed;
+    None: not recorded)."""
+    query = """
+        SELECT queue_name AS queue, coalesce(reason, 'not recorded') AS reason, count(*) AS jobs,
+        max(failed_at) AS last_at FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id
+        WHERE status = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2
+    """
+    return await session.records(query)
+
+
+async def find_failed_jobs(session: Session, reason: str = "") -> list[int]:
+    """The numbers of failed jobs whose reason contains `reason`, whatever its case, oldest first."""
+    query = """
+        SELECT id FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id
+        WHERE status = 'failed' AND (:reason = '' OR strpos(lower(reason), lower(:reason)) > 0) ORDER BY id
+    """
+    return await session.column(query, reason=reason)
+
+
+async def forget_failures(session: Session) -> None:
+    """Remove the reasons of jobs that were tried again or are gone; one of a job that is just about to fail stays."""
+    await session.run(_FORGET_FAILURES)
+
+
+async def take_turn(session: Session, key: int) -> bool:
+    """Whether this transaction alone has the lock of this number, until it ends; it does not wait."""
+    return bool(await session.value("SELECT pg_try_advisory_xact_lock(:key)", key=key))
+
+
+FORGOTTEN_AFTER = timedelta(days=1)
+"""The row of a worker that was killed is removed by the next one that starts after this time."""
+
+
+async def add_worker(
+    session: Session, host: str, pid: int, queues: Sequence[str]
+) -> int:
+    """Enter a worker that starts, forget those that were killed long ago, and return its number."""
+    await session.run(
+        "DELETE FROM workers WHERE heard_at < now() - CAST(:age AS interval)",
+        age=FORGOTTEN_AFTER,
+    )
+    row = WorkerRow(host=host, pid=pid, queues=[*queues], paused=[], state="working")
+    return (await session.insert(row)).id
+
+
+async def report_worker(
+    session: Session,
+    number: int,
+    state: WorkerState,
+    reason: str | None,
+    paused: Sequence[str],
+) -> None:
+    """Write a worker's sign of life and its state; `reason` is given if it waits, and only then.
+
+    Args:
+        session: The transaction.
+        number: The worker's number.
+        state: What it does.
+        reason: Why it waits; None: it does not.
+        paused: The queues of which it takes no jobs.
+    """
+    report = """
+        UPDATE workers SET heard_at = now(), paused = CAST(:paused AS jsonb), state = :state, reason = :reason,
+        since = CASE WHEN (state, reason) IS DISTINCT FROM (:state, :reason) THEN now() ELSE since END
+        WHERE id = :number
+    """
+    await session.run(
+        report, number=number, state=state, reason=reason, paused=Json(paused)
+    )
+
+
+async def remove_worker(session: Session, number: int) -> None:
+    """Remove a worker that ends in order."""
+    await session.run("DELETE FROM workers WHERE id = :id", id=number)
+
+
+async def waiting_workers(session: Session) -> list[WorkerRow]:
+    """The workers that were heard of lately and wait, the oldest first."""
+    return await session.rows(
+        WorkerRow,
+        "WHERE heard_at > now() - make_interval(secs => :most) AND reason IS NOT NULL ORDER BY id",
+        most=STALLED_AFTER_S,
+    )

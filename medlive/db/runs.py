@@ -1,32 +1,23 @@
-"""The program's own runs, as they are recorded: imports, commands, evaluations."""
+"""The program's own runs as they are recorded: imports, commands, evaluations; and what the weekly steps have left,
+which decides what is due.
+
+A run's outcome is `done`, `failed`, `partial` (to be done again), or `running` until it ends.
+"""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import func
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
-from medlive.db.mapping import (
-    add_row,
-    find_rows,
-    insert_rows,
-    put_row,
-    read_value,
-    row_of,
-)
-from medlive.db.session import Database
-from medlive.db.tables.intake import (
-    ImportProblemRow,
-    ImportRunRow,
-    RunOutcome,
-)
-from medlive.db.tables.release import (
-    EvaluationRunRow,
-    PipelineRunRow,
-)
+from medlive.clock import CLOCK_BOUND, iso_week
+from medlive.db.mapping import read, row_of
+from medlive.db.session import Database, Session
+from medlive.db.tables.intake import ImportProblemRow, ImportRunRow, RunOutcome
+from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow
 from medlive.logs import bound, kept_lines
 
 if TYPE_CHECKING:
@@ -41,25 +32,25 @@ SCHEDULER_LOCK = 0x6D65644C
 
 
 async def start_import(
-    session: AsyncSession, file: str, *, assumed_posted_at: datetime | None = None
+    session: Session, file: str, *, assumed_posted_at: datetime | None = None
 ) -> int:
     """Return the number of a new import of a file."""
     run = ImportRunRow(
         file=file, assumed_posted_at=assumed_posted_at, outcome=RunOutcome.RUNNING
     )
-    return (await add_row(session, run)).id
+    return (await session.insert(run)).id
 
 
 async def save_problems(
-    session: AsyncSession, run_id: int, file: str, problems: Sequence["ImportProblem"]
+    session: Session, run_id: int, file: str, problems: Sequence["ImportProblem"]
 ) -> None:
     """Keep the lines that became no thread, each once."""
     rows = [row_of(ImportProblemRow, p, run_id=run_id, file=file) for p in problems]
-    await insert_rows(session, ImportProblemRow, rows, skip_known=True)
+    await session.insert_rows(ImportProblemRow, rows, skip_known=True)
 
 
 async def finish_import(
-    session: AsyncSession,
+    session: Session,
     run_id: int,
     counts: Mapping[str, int],
     *,
@@ -93,7 +84,7 @@ async def recorded_run(
         outcome=RunOutcome.RUNNING,
     )
     async with database.begin() as session:
-        await add_row(session, run)
+        await session.insert(run)
     with bound(run=run.id), kept_lines() as lines:
         yield run
     run.outcome = RunOutcome.PARTIAL if run.partial else RunOutcome.DONE
@@ -105,7 +96,7 @@ async def recorded_run(
 
 
 async def record_evaluation(
-    session: AsyncSession,
+    session: Session,
     *,
     run_digest: str,
     snapshot_version: str,
@@ -115,8 +106,7 @@ async def record_evaluation(
     scores: Mapping[str, Any],
 ) -> int:
     """Record an evaluation's run folder, or bring its record up to date; return its number."""
-    run = await put_row(
-        session,
+    run = await session.put(
         EvaluationRunRow,
         {"run_digest": run_digest},
         snapshot_version=snapshot_version,
@@ -128,17 +118,199 @@ async def record_evaluation(
     return run.id
 
 
-async def list_evaluations(session: AsyncSession) -> list[EvaluationRunRow]:
+async def list_evaluations(session: Session) -> list[EvaluationRunRow]:
     """Every recorded evaluation, the newest snapshot's first, then by model."""
-    newest = "ORDER BY snapshot_version DESC, model, id"
-    return await find_rows(session, EvaluationRunRow, newest)
+    return await session.rows(
+        EvaluationRunRow, "ORDER BY snapshot_version DESC, model, id"
+    )
 
 
-async def is_scheduler_active(session: AsyncSession) -> bool:
-    """Whether a scheduler works on this database."""
-    query = """
-        SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-        WHERE datname = current_database() AND locktype = 'advisory' AND granted
-        AND classid = 0 AND objid = :key AND objsubid = 1
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+_IS_STEP = f"command LIKE '{SCHEDULER} %'"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a step."""
+
+    # The ISO week that it worked for; None: it was asked for by hand, for no week
+    week: str | None
+    outcome: RunOutcome
+    started_at: datetime
+    finished_at: datetime | None
+    counts: dict[str, Any]
+    log: Sequence[str] = ()  # The last lines that it logged, without secrets
+    starts: int = 1  # How often it was begun; of a harvest that was repeated only the first is in `started_at`
+
+
+async def runs_of_week(
+    session: Session, week: str
+) -> tuple[dict[str, Run], dict[str, Run]]:
+    """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
+    harvests = await _read_runs(
+        session, f"{_HARVESTS} WHERE iso_week = :week", week=week
+    )
+    steps = f"{_STEPS} WHERE iso_week = :week AND {_IS_STEP} ORDER BY id"
+    return harvests, await _read_runs(session, steps, week=week)
+
+
+# A harvest's problem is shown with its counts.
+_HARVESTS = """
+    SELECT source AS name, iso_week AS week, outcome, started_at, finished_at, starts, CAST('[]' AS jsonb) AS log,
+        CASE WHEN problem IS NULL THEN counts ELSE counts || jsonb_build_object('problem', problem) END AS counts
+    FROM harvest_runs
+"""
+_STEPS = """
+    SELECT command AS name, iso_week AS week, outcome, started_at, finished_at, 1 AS starts, log, counts
+    FROM pipeline_runs
+"""
+
+
+async def _read_runs(session: Session, query: str, **values: Any) -> dict[str, Run]:
+    """Source or command → the last of its runs that a query gives."""
+    return {row.name: read(Run, row) for row in await session.run(query, **values)}
+
+
+# Done for a week that had not come: by a clock that was ahead.
+_AHEAD = "WHERE iso_week > :week AND started_at <= :until AND outcome = 'done'"
+_FORGET_AHEAD = (
+    f"UPDATE harvest_runs SET outcome = 'partial' {_AHEAD} RETURNING concat('harvest ', source, ' ', iso_week)",
+    f"""
+        UPDATE pipeline_runs SET outcome = 'partial',
+            counts = counts || jsonb_build_object('again', 'recorded before its week')
+        {_AHEAD} AND {_IS_STEP} RETURNING concat(substr(command, {len(SCHEDULER) + 2}), ' ', iso_week)
+    """,
+)
+
+
+class HarvestHistory(NamedTuple):
+    """What is known of one source's harvests."""
+
+    first_at: datetime  # When its first one began
+    latest: Run
+    done_week: str | None  # The latest week whose harvest was read to its end
+    done_at: datetime | None  # When that one ended
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Everything that decides what is due."""
+
+    harvests: Mapping[str, HarvestHistory]
+    # Command, as in `pipeline_runs` → its latest run, by the scheduler or by hand
+    latest: Mapping[str, Run]
+    done: Mapping[str, Run]  # The same for the latest run that was done
+    frozen_week: str | None  # The latest week that is frozen
+    frozen_at: datetime | None
+    weeks: frozenset[str]  # The weeks in which the scheduler or a harvest did anything
+    quarantined: Mapping[str, str]  # Source → why it is quarantined
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Command → how often it failed for the week of its latest run."""
+    frozen_ahead: str | None = None
+    """The latest frozen week of those that have not come."""
+
+
+_LATEST_RUNS = f"""
+    {_STEPS} WHERE id IN (
+        SELECT max(id) FROM pipeline_runs WHERE ({_IS_STEP} OR command IN ('{CURATE}', '{PRUNE}'))
+            AND (iso_week <= :week OR iso_week IS NULL AND started_at <= :until) AND (outcome = 'done' OR NOT :done)
+        GROUP BY command
+    )
+"""
+_LATEST_HARVESTS = f"""
+    {_HARVESTS} WHERE (source, iso_week) IN (
+        SELECT source, max(iso_week) FROM harvest_runs WHERE iso_week <= :week GROUP BY source
+    )
+"""
+_HARVESTED = """
+    SELECT source, min(started_at) AS first_at,
+        max(iso_week) FILTER (WHERE outcome = 'done' AND iso_week <= :week) AS done_week,
+        (array_agg(finished_at ORDER BY iso_week DESC) FILTER (WHERE outcome = 'done' AND iso_week <= :week))[1]
+            AS done_at
+    FROM harvest_runs GROUP BY source
+"""
+_FAILURES = "SELECT command, iso_week, count(*) FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
+_FROZEN = """
+    SELECT max(version) FILTER (WHERE version <= :week) AS frozen_week,
+        (array_agg(frozen_at ORDER BY version DESC) FILTER (WHERE version <= :week))[1] AS frozen_at,
+        max(version) FILTER (WHERE version > :week) AS frozen_ahead
+    FROM snapshots WHERE state = 'frozen'
+"""
+_WEEKS = """
+    SELECT iso_week FROM harvest_runs WHERE iso_week <= :week
+    UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week
+"""
+_QUARANTINED = (
+    "SELECT name, quarantine_reason FROM sources WHERE quarantine_reason IS NOT NULL"
+)
+
+
+async def load_history(session: Session, moment: datetime | None = None) -> History:
+    """What the steps have left by a moment; None: whatever is recorded.
+
+    A clock that was ahead once leaves records of weeks that have not come. They count for nothing.
     """
-    return bool(await read_value(session, query, key=SCHEDULER_LOCK))
+    until = _FOREVER if moment is None else moment + CLOCK_BOUND
+    week = iso_week(until)
+    steps = {"week": week, "until": until}
+    latest = await _read_runs(session, _LATEST_RUNS, **steps, done=False)
+    failures = {}
+    for command, failed_week, times in await session.run(_FAILURES):
+        if command in latest and latest[command].week == failed_week:
+            failures[command] = times
+    latest_harvests = await _read_runs(session, _LATEST_HARVESTS, week=week)
+    harvests = {}
+    for row in await session.run(_HARVESTED, week=week):
+        if (last := latest_harvests.get(row.source)) is not None:
+            harvests[row.source] = read(HarvestHistory, row, latest=last)
+    [frozen] = await session.records(_FROZEN, week=week)
+    return History(
+        harvests=harvests,
+        latest=latest,
+        done=await _read_runs(session, _LATEST_RUNS, **steps, done=True),
+        weeks=frozenset(await session.column(_WEEKS, week=week)),
+        quarantined=await session.lookup(_QUARANTINED),
+        failures=failures,
+        **vars(frozen),
+    )
+
+
+async def forget_ahead(session: Session, moment: datetime) -> list[str]:
+    """Undo what was recorded as done for weeks that had not come, by a clock that was ahead; what that was.
+
+    Only what was recorded before `moment`: a record from after it says that the clock is behind now.
+    """
+    until, names = moment + CLOCK_BOUND, []
+    for query in _FORGET_AHEAD:
+        names += await session.column(query, week=iso_week(until), until=until)
+    return sorted(names)
+
+
+async def clear_runs(
+    session: Session, command: str, week: str, *, by_hand: str, since: datetime
+) -> int:
+    """Make the runs of a step for an ISO week count as not done; how many they are.
+
+    `by_hand` is the command that does the same, whose runs from `since` on count as well.
+    """
+    cleared = """
+        UPDATE pipeline_runs SET outcome = 'partial', finished_at = coalesce(finished_at, now()),
+        counts = counts || '{"again": "cleared"}' WHERE outcome <> 'partial' AND (
+            command = :command AND iso_week = :week
+            OR command = :by_hand AND iso_week IS NULL AND started_at >= :since
+        ) RETURNING id
+    """
+    return len(
+        await session.column(
+            cleared, command=command, week=week, by_hand=by_hand, since=since
+        )
+    )
+
+
+async def clear_harvest(session: Session, source: str, week: str) -> int:
+    """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
+    cleared = """
+        UPDATE harvest_runs SET outcome = 'partial', finished_at = coalesce(finished_at, now())
+        WHERE source = :source AND iso_week = :week AND outcome <> 'partial' RETURNING id
+    """
+    return len(await session.column(cleared, source=source, week=week))

@@ -3,12 +3,22 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from sqlalchemy import URL, exc, make_url, text
+from psycopg.types.json import Json
+from sqlalchemy import URL, Result, exc, make_url, select, text
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -16,9 +26,10 @@ from sqlalchemy.ext.asyncio import (
     async_sessionmaker,
     create_async_engine,
 )
+from sqlalchemy.orm import DeclarativeBase
 
 from medlive.db.adapters import ADAPTERS
-from medlive.db.mapping import read_value, run_sql
+from medlive.db.mapping import Record
 from medlive.errors import (
     ConfigError,
     DatabaseForbidden,
@@ -31,8 +42,8 @@ from medlive.guard.trust import authorities_file, is_loopback
 _log: Final = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
-Session = AsyncSession
-"""What stores are given: a transaction that ends as a whole."""
+R = TypeVar("R", bound=DeclarativeBase)
+_AS_STORED = {"populate_existing": True}
 Connection = AsyncConnection
 
 _POOL_SIZE = 16
@@ -54,11 +65,88 @@ _AWAY = {"3D000", "25006"}
 """No such database; a server that only reads, as a standby does."""
 _FULL = {"53000", "53100", "53200"}
 _FORBIDDEN = "42501"
+_NOT_REACHED = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 _PROBE = """
     INSERT INTO job_failures (job_id, queue, reason)
     SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number
 """
 """About a megabyte of rows and of log, which are never committed."""
+
+
+class Session(AsyncSession):
+    """What stores are given: a transaction that ends as a whole, to be asked in SQL with `:names` of the values."""
+
+    async def run(self, sql: str, /, **values: Any) -> Result[*tuple[Any, ...]]:
+        """Run a statement."""
+        return await self.execute(text(sql), values)
+
+    async def records(self, sql: str, /, **values: Any) -> list[Record]:
+        """A query's rows, each with its columns by name."""
+        rows = await self.run(sql, **values)
+        return [SimpleNamespace(**row) for row in rows.mappings()]
+
+    async def value(self, sql: str, /, **values: Any) -> Any:
+        """The first value of a query's first row; None without a row."""
+        return (await self.run(sql, **values)).scalar()
+
+    async def column(self, sql: str, /, **values: Any) -> list[Any]:
+        """The first value of each of a query's rows."""
+        return list((await self.run(sql, **values)).scalars())
+
+    async def lookup(self, sql: str, /, **values: Any) -> dict[Any, Any]:
+        """The first value of each of a query's rows → the second."""
+        return {row[0]: row[1] for row in await self.run(sql, **values)}
+
+    async def rows(self, table: type[R], which: str, /, **values: Any) -> list[R]:
+        """A table's rows of which SQL says `which`, from WHERE or ORDER BY on, as they stand in the database now."""
+        every = text(f"SELECT * FROM {table.__tablename__} {which}")
+        rows = select(table).from_statement(every)
+        return list(await self.scalars(rows, values, execution_options=_AS_STORED))
+
+    async def first(self, table: type[R], which: str, /, **values: Any) -> R | None:
+        """The first of the rows that `rows` finds; None if there is none."""
+        return next(iter(await self.rows(table, which, **values)), None)
+
+    async def insert(self, row: T) -> T:
+        """Insert a row; return it with what the database filled in."""
+        self.add(row)
+        await self.flush()
+        return row
+
+    async def put(self, table: type[R], key: Mapping[str, Any], **values: Any) -> R:
+        """Insert a row, or give the one of this key these values; return it."""
+        added = upsert(table).values(**key, **values)
+        put = added.on_conflict_do_update(index_elements=list(key), set_=values)
+        returned = put.returning(table)
+        return (await self.scalars(returned, execution_options=_AS_STORED)).one()
+
+    async def insert_rows(
+        self,
+        table: type[DeclarativeBase],
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        skip_known: bool = False,
+        returning: Sequence[str] = (),
+    ) -> Sequence[Any]:
+        """Insert rows in their order; each has the same columns as the first. None is NULL, in JSON columns too.
+
+        `skip_known` leaves out rows whose key the table has already. The rows travel as one JSON parameter, which
+        PostgreSQL reads by the table's own types: one round trip and one statement for all of them. Returns the
+        columns `returning` of each row that was inserted, in any order.
+        """
+        if not rows:
+            return []
+        into, names = table.__tablename__, ", ".join(f'"{name}"' for name in rows[0])
+        statement = (
+            f'INSERT INTO "{into}" ({names}) SELECT {names}'
+            f' FROM json_populate_recordset(NULL::"{into}", CAST(:rows AS json))'
+        )
+        if skip_known:
+            statement += " ON CONFLICT DO NOTHING"
+        if returning:
+            statement += f" RETURNING {', '.join(returning)}"
+        result = await self.run(statement, rows=Json(rows))
+        return result.all() if returning else []
 
 
 def parse_url(url: str) -> URL:
@@ -101,54 +189,63 @@ def connection_url(url: str) -> URL:
     )
     if not remote:
         return parsed
-    mode = str(
-        parsed.query.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full"
-    )
+    asked = parsed.query
+    mode = asked.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full"
+    where = ", ".join(remote)
     if mode == "disable":
         _log.warning(
             "the connection to the database at %s is not encrypted (sslmode=disable)",
-            ", ".join(remote),
+            where,
         )
         return parsed
     if mode not in _CHECKED:
         raise ConfigError(
-            f"sslmode={mode} does not check the certificate of the database at {', '.join(remote)}",
+            f"sslmode={mode} does not check the certificate of the database at {where}",
             hint="leave it out to have it checked; [tls] authority names an authority of your own; "
             "sslmode=disable does without TLS, for a network that nobody else can reach",
         )
     added = {"sslmode": mode}
-    if not (parsed.query.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")):
+    if not (asked.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")):
         added["sslrootcert"] = str(authorities_file())
     return parsed.update_query_dict(added)
 
 
 def _hosts(url: URL) -> set[str]:
     """The hosts that libpq would try; "" for a local socket."""
-    named = [
-        url.host,
-        url.query.get("host"),
-        url.query.get("hostaddr"),
-        os.environ.get("PGHOST"),
-    ]
-    values = next((value for value in named if value), "")
+    asked = url.query
+    named = url.host or asked.get("host") or asked.get("hostaddr")
+    values = named or os.environ.get("PGHOST", "")
     joined = values if isinstance(values, str) else ",".join(values)
     return {host.strip() for host in joined.split(",")}
 
 
-def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
-    """The error that a user sees: the host and the server's message, never the password.
+def translate(
+    url: URL, error: BaseException
+) -> DatabaseUnavailable | DatabaseForbidden | None:
+    """Return our error for a driver's, or one that wraps it, that shows a state of the server; None for a fault of the
+    statement.
 
-    It is DatabaseFull where the server has no room for what it was asked to do.
+    It has the host and the server's message, never the password. It is DatabaseFull where the server has no room for
+    what it was asked to do, and DatabaseForbidden for a user without the right.
     """
+    own = getattr(error, "orig", None) or error
+    state: str | None = getattr(own, "sqlstate", None)  # None: the server gave none
+    words = (str(own).strip().splitlines() or [type(error).__name__])[0]
+    if state == _FORBIDDEN:
+        return DatabaseForbidden(
+            f"the database user {url.username or ''} may not do this: {words}",
+            hint="use the owner's URL on the command line, or see `medlive db roles`",
+        )
+    away = isinstance(error, _NOT_REACHED)
+    if state is not None:
+        away = state in _AWAY or not _AWAY_CLASSES.isdisjoint({state[:2], state[:3]})
+    if not away:
+        return None
     host = url.host or url.query.get("host") or "the default host"
-    reason = (
-        str(getattr(error, "orig", None) or error).strip().splitlines()
-        or [type(error).__name__]
-    )[0]
     if url.password:
-        reason = reason.replace(url.password, HIDDEN)
-    message = f"the database {url.database or ''} at {host} cannot be used: {reason}"
-    if _state(error) in _FULL:
+        words = words.replace(url.password, HIDDEN)
+    message = f"the database {url.database or ''} at {host} cannot be used: {words}"
+    if state in _FULL:
         return DatabaseFull(
             message,
             hint="make room on the database's disk, or give its machine more memory",
@@ -159,38 +256,12 @@ def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
     )
 
 
-def _state(error: BaseException) -> str | None:
-    """The SQLSTATE of a driver's error, or of one that wraps it; None where the server gave none."""
-    state: str | None = getattr(getattr(error, "orig", None) or error, "sqlstate", None)
-    return state
-
-
-def translate(
-    url: URL, error: BaseException
-) -> DatabaseUnavailable | DatabaseForbidden | None:
-    """Return our error for a driver's that shows a state of the server; None for a fault of the statement."""
-    state = _state(error)
-    if state == _FORBIDDEN:
-        words = str(getattr(error, "orig", None) or error).splitlines()[0]
-        return DatabaseForbidden(
-            f"the database user {url.username or ''} may not do this: {words}",
-            hint="use the owner's URL on the command line, or see `medlive db roles`",
-        )
-    away = isinstance(error, exc.OperationalError | exc.InterfaceError)
-    if state is not None:
-        away = state in _AWAY or not _AWAY_CLASSES.isdisjoint({state[:2], state[:3]})
-    return unavailable(url, error) if away else None
-
-
 @contextmanager
 def translated_errors(url: URL) -> Iterator[None]:
-    """Raise DatabaseUnavailable for those of SQLAlchemy's errors that say that the server is away (DatabaseFull:
-    or has no room), and DatabaseForbidden for a user without the right."""
+    """Raise in place of SQLAlchemy's errors what `translate` makes of them."""
     try:
         yield
-    except exc.TimeoutError as error:
-        raise unavailable(url, error) from error
-    except exc.DBAPIError as error:
+    except (exc.TimeoutError, exc.DBAPIError) as error:
         if (known := translate(url, error)) is not None:
             raise known from error
         raise
@@ -206,10 +277,11 @@ class Database:
     def __init__(self, engine: AsyncEngine) -> None:
         """Use `connect`."""
         self.engine = engine
-        self._sessions = async_sessionmaker(engine, expire_on_commit=False)
+        self._sessions = async_sessionmaker(
+            engine, class_=Session, expire_on_commit=False
+        )
         # Of the same pool
-        alone = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._readers = async_sessionmaker(alone, expire_on_commit=False)
+        self._reader = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @classmethod
     def connect(cls, url: str) -> "Database":
@@ -229,7 +301,7 @@ class Database:
         return cls(engine)
 
     @asynccontextmanager
-    async def begin(self) -> AsyncIterator[AsyncSession]:
+    async def begin(self) -> AsyncIterator[Session]:
         """A session whose work is committed at the end, or undone as a whole when the block raises.
 
         Raises DatabaseUnavailable when no connection can be had or the server goes away.
@@ -239,18 +311,18 @@ class Database:
                 yield session
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[AsyncSession]:
+    async def read(self) -> AsyncIterator[Session]:
         """A session without a transaction, each statement by itself: two round trips fewer, for pages.
 
         Raises DatabaseUnavailable as `begin` does.
         """
         with translated_errors(self.engine.url):
-            async with self._readers() as session:
+            async with self._sessions(bind=self._reader) as session:
                 yield session
 
     async def ask(
         self,
-        query: Callable[Concatenate[AsyncSession, P], Awaitable[T]],
+        query: Callable[Concatenate[Session, P], Awaitable[T]],
         *arguments: P.args,
         **how: P.kwargs,
     ) -> T:
@@ -288,18 +360,14 @@ class NameLocks:
 
     def __init__(self, connection: Connection) -> None:
         """`connection` is for locks alone, and stays its owner's."""
-        self._connection, self._turn, self._held = (
-            connection,
-            asyncio.Lock(),
-            set[str](),
-        )
+        self._connection, self._turn = connection, asyncio.Lock()
+        self._held = set[str]()
 
     @asynccontextmanager
     async def claim(self, name: str) -> AsyncIterator[bool]:
         """Whether nobody else has the name while the block runs; it does not wait. Raises DatabaseUnavailable."""
-        if (
-            name in self._held
-        ):  # the server would grant its own connection the lock again
+        # The server would grant its own connection the lock again.
+        if name in self._held:
             yield False
             return
         self._held.add(name)
@@ -341,19 +409,19 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
 
 async def ping(session: Session) -> None:
     """Ask the server for anything at all. Raises DatabaseUnavailable."""
-    await run_sql(session, "SELECT 1")
+    await session.run("SELECT 1")
 
 
 async def read_clock(session: Session) -> datetime:
     """What the database's clock says now, or said when the session's transaction began."""
-    moment: datetime = await read_value(session, "SELECT now()")
+    moment: datetime = await session.value("SELECT now()")
     return moment
 
 
 async def check_room(database: Database) -> None:
     """Write a megabyte and undo it. Raises DatabaseFull where the server has no room for that."""
     async with database.begin() as session:
-        await run_sql(session, _PROBE)
+        await session.run(_PROBE)
         await session.rollback()
 
 

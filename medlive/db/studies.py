@@ -5,16 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from medlive.curation.model import CaseText
-from medlive.db.mapping import (
-    Record,
-    add_row,
-    find_row,
-    find_rows,
-    read,
-    read_column,
-    read_records,
-    read_value,
-)
+from medlive.db.mapping import Record, read
 from medlive.db.session import Session
 from medlive.db.tables.people import (
     StudyItemRow,
@@ -63,14 +54,14 @@ async def list_candidates(session: Session, version: str | None) -> Sequence[Rec
         SELECT case_id, revision, language, specialty, theme
         FROM case_revisions AS r {_READY if version is None else _SHOWN} ORDER BY case_id
     """
-    return await read_records(session, query, version=version)
+    return await session.records(query, version=version)
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:
     """Store a study with its items in their order. Raises UsageError for a name that is taken."""
     if await session.get(StudyRow, study.name) is not None:
         raise UsageError(f"there is a study {study.name} already")
-    await add_row(session, study)
+    await session.insert(study)
     for position, item in enumerate(items, start=1):
         item.study, item.position = study.name, position
     session.add_all(items)
@@ -87,47 +78,48 @@ async def find_study(session: Session, name: str, *, lock: bool = False) -> Stud
 
 async def list_studies(session: Session) -> list[Study]:
     """Every study, the latest first."""
-    return await find_rows(session, StudyRow, "ORDER BY created_at DESC")
+    return await session.rows(StudyRow, "ORDER BY created_at DESC")
 
 
 async def has_open_study(session: Session, account: str) -> bool:
     """Whether an account rates in a study that is not closed, or settles its disagreements."""
     own = "WHERE closed_at IS NULL AND (:account = ANY (raters) OR adjudicator = :account)"
-    return await find_row(session, StudyRow, own, account=account) is not None
+    return await session.first(StudyRow, own, account=account) is not None
 
 
 async def blind_versions(session: Session) -> frozenset[str]:
     """The snapshots that hold a case whose verdicts people check blind now: no report on them may be shown."""
-    return frozenset(await read_column(session, _BLIND_VERSIONS))
+    return frozenset(await session.column(_BLIND_VERSIONS))
 
 
 async def blind_items(session: Session) -> frozenset[str]:
     """The items of grader checks whose verdicts people check blind now: no page may show them."""
-    return frozenset(await read_column(session, f"SELECT item {_BLIND}"))
+    return frozenset(await session.column(f"SELECT item {_BLIND}"))
 
 
 async def is_checked_blind(session: Session, case_id: str) -> bool:
     """Whether people check the verdicts on a case blind now."""
     query = f"SELECT EXISTS (SELECT {_BLIND} AND case_id = :case_id)"
-    return bool(await read_value(session, query, case_id=case_id))
+    return bool(await session.value(query, case_id=case_id))
 
 
 async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
     """The snapshots that hold one of these cases."""
     query = "SELECT version FROM snapshot_members WHERE case_id = ANY (:case_ids)"
-    return frozenset(await read_column(session, query, case_ids=list(case_ids)))
+    return frozenset(await session.column(query, case_ids=list(case_ids)))
 
 
 async def close_study(session: Session, name: str) -> bool:
     """Let nobody rate any more; False for a study that is closed."""
     closed = "UPDATE studies SET closed_at = now() WHERE name = :name AND closed_at IS NULL RETURNING name"
-    return await read_value(session, closed, name=name) is not None
+    return await session.value(closed, name=name) is not None
 
 
 async def items_of(session: Session, study: str) -> list[StudyItem]:
     """A study's items in their order; those of a thread that was taken down are gone."""
-    own = "WHERE study = :study ORDER BY position"
-    return await find_rows(session, StudyItemRow, own, study=study)
+    return await session.rows(
+        StudyItemRow, "WHERE study = :study ORDER BY position", study=study
+    )
 
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
@@ -135,7 +127,7 @@ async def ratings_of(session: Session, study: str) -> list[Rating]:
     latest = """
         WHERE id IN (SELECT max(id) FROM study_ratings WHERE study = :study GROUP BY item, rater) ORDER BY item, rater
     """
-    return await find_rows(session, StudyRatingRow, latest, study=study)
+    return await session.rows(StudyRatingRow, latest, study=study)
 
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:
@@ -151,11 +143,12 @@ async def read_revisions(
     ids, revisions = [key[0] for key in wanted], [key[1] for key in wanted]
     values = {"ids": ids, "revisions": revisions}
     criteria: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    in_order = f"{_WANTED} ORDER BY position"
-    for row in await find_rows(session, CriterionRow, in_order, **values):
+    for row in await session.rows(
+        CriterionRow, f"{_WANTED} ORDER BY position", **values
+    ):
         criteria[row.case_id, row.revision][row.criterion_id] = row.criterion
     rated = {}
-    for case in await find_rows(session, CaseRevisionRow, _WANTED, **values):
+    for case in await session.rows(CaseRevisionRow, _WANTED, **values):
         key = case.case_id, case.revision
         rated[key] = RatedCase(case.language, read(CaseText, case), criteria[key])
     return rated

@@ -5,13 +5,12 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import func, select, true, update
+from sqlalchemy import func
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import find_rows, put_row, run_sql
 from medlive.db.session import Session, read_clock
 from medlive.db.tables.people import Act
-from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
+from medlive.db.tables.work import ObservationRow, OpenProblemRow, OutboxRow
 from medlive.errors import UsageError
 
 DROPPED_AFTER = timedelta(days=14)
@@ -20,15 +19,14 @@ DROPPED_AFTER = timedelta(days=14)
 
 async def list_open(session: Session) -> list[OpenProblemRow]:
     """The stored problems, the oldest first."""
-    return await find_rows(session, OpenProblemRow, "ORDER BY began_at, code")
+    return await session.rows(OpenProblemRow, "ORDER BY began_at, code")
 
 
 async def save_seen(session: Session, problems: Sequence[OpenProblemRow]) -> None:
     """Add problems that are new, and bring the others' text and `seen_at` up to date."""
     for problem in sorted(problems, key=attrgetter("key")):
         key = {"code": problem.code, "subject": problem.subject}
-        await put_row(
-            session,
+        await session.put(
             OpenProblemRow,
             key,
             severity=problem.severity,
@@ -72,28 +70,28 @@ async def acknowledge(
     Those not seen for `patience` have ended, which is left to whoever says so. Returns them. Raises UsageError when
     no problem of this code is open.
     """
-    row = OpenProblemRow
-    is_open = true() if patience is None else row.seen_at > func.now() - patience
-    values = {
-        "acknowledged_at": func.now(),
-        "acknowledged_by": by,
-        "acknowledged_until": None if lasts is None else func.now() + lasts,
-        "acknowledged_why": why,
-    }
-    changed = update(row).where(row.code == code, is_open).values(values).returning(row)
-    taken_on = list(await session.scalars(changed))
+    moment = await read_clock(session)
+    until = None if lasts is None else moment + lasts
+    taken_on, codes = [], set[str]()
+    for problem in await session.rows(OpenProblemRow, "ORDER BY subject FOR UPDATE"):
+        if patience is not None and moment - problem.seen_at >= patience:
+            continue
+        codes.add(problem.code)
+        if problem.code == code:
+            problem.acknowledged_at, problem.acknowledged_until = moment, until
+            problem.acknowledged_by, problem.acknowledged_why = by, why
+            taken_on.append(problem)
     if not taken_on:
-        codes = sorted(set(await session.scalars(select(row.code).where(is_open))))
         raise UsageError(
             f"no problem {code} is open",
-            hint=f"open problems: {', '.join(codes) or 'none'}",
+            hint=f"open problems: {', '.join(sorted(codes)) or 'none'}",
         )
-    until = taken_on[0].acknowledged_until
-    details = {
-        "subjects": sorted(p.subject for p in taken_on),
+    await session.flush()
+    about = {
+        "subjects": [problem.subject for problem in taken_on],
         "until": until and until.isoformat(),
     }
-    await record(session, Act.ACKNOWLEDGE, f"problem:{code}", why, by=by, **details)
+    await record(session, Act.ACKNOWLEDGE, f"problem:{code}", why, by=by, **about)
     return taken_on
 
 
@@ -112,7 +110,7 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
     What could not be delivered for DROPPED_AFTER is removed.
     """
     old = "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)"
-    await run_sql(session, old, age=DROPPED_AFTER)
+    await session.run(old, age=DROPPED_AFTER)
     due = """
         WHERE id IN (
             SELECT id FROM (
@@ -121,12 +119,12 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
             ) AS waiting WHERE rank <= :limit
         ) ORDER BY id FOR UPDATE SKIP LOCKED
     """
-    return await find_rows(session, OutboxRow, due, limit=limit)
+    return await session.rows(OutboxRow, due, limit=limit)
 
 
 async def remove_message(session: Session, message: OutboxRow) -> None:
     """Remove a message that was delivered, or whose place is no longer configured."""
-    await run_sql(session, "DELETE FROM outbox WHERE id = :id", id=message.id)
+    await session.run("DELETE FROM outbox WHERE id = :id", id=message.id)
 
 
 async def note_failure(
@@ -137,23 +135,22 @@ async def note_failure(
         UPDATE outbox SET attempts = attempts + 1, last_error = :error, send_at = now() + CAST(:wait AS interval)
         WHERE id = :id
     """
-    await run_sql(session, later, id=message.id, error=error, wait=wait)
+    await session.run(later, id=message.id, error=error, wait=wait)
 
 
 async def undelivered(session: Session) -> list[OutboxRow]:
     """The messages that failed at least once, the oldest first."""
-    return await find_rows(session, OutboxRow, "WHERE attempts > 0 ORDER BY id")
+    return await session.rows(OutboxRow, "WHERE attempts > 0 ORDER BY id")
 
 
 async def observe(
     session: Session, name: str, value: dict[str, Any] | None = None
 ) -> None:
     """Note what is seen under a name now, by the database's clock."""
-    seen = {"at": func.now(), "value": value or {}}
-    await put_row(session, ObservationRow, {"name": name}, **seen)
+    await session.put(ObservationRow, {"name": name}, at=func.now(), value=value or {})
 
 
 async def observations(session: Session) -> dict[str, ObservationRow]:
     """What was noted last, by name."""
-    rows = await find_rows(session, ObservationRow, "ORDER BY name")
+    rows = await session.rows(ObservationRow, "ORDER BY name")
     return {row.name: row for row in rows}

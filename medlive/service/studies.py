@@ -130,7 +130,7 @@ async def start_study(
             versions = await studies.versions_of(session, revisions.keys())
         study.blinding = _blinding(settings, versions)
         if sheet and keep_reports:
-            study.blinding = Blinding.OPEN
+            study.blinding = "open"
         await studies.add_study(session, study, items)
         await record(
             session,
@@ -138,7 +138,7 @@ async def start_study(
             f"study:{study.name}",
             by=study.created_by,
             items=len(items),
-            blinding=study.blinding.value,
+            blinding=study.blinding,
         )
     return len(items)
 
@@ -147,8 +147,8 @@ def _blinding(settings: Settings, versions: Iterable[str]) -> Blinding:
     """Whether a report on one of these snapshots was shown before the study began."""
     for version in versions:
         if (report_path(settings, version) / "index.html").is_file():
-            return Blinding.AFTER_REPORT
-    return Blinding.BLIND
+            return "after_report"
+    return "blind"
 
 
 async def _check_study(session: Session, study: Study) -> None:

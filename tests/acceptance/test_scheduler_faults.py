@@ -169,7 +169,7 @@ async def test_retention_and_harvest_wait_for_each_other_and_neither_fails(
     async def sources(session: Any) -> list[str]:
         return ["sdn"]
 
-    monkeypatch.setattr("medlive.db.harvest.archives.archived_sources", sources)
+    monkeypatch.setattr("medlive.db.harvest.fetches.archived_sources", sources)
     async with advisory_lock(database, "harvest sdn"):
         for step in ("retention", "harvest:sdn"):
             await run_step(database, settings, step, week)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from medlive.db.schema import migrate, revisions
+from medlive.db.schema import migrate
 from tests.support.instance import Instance
 
 NewInstance = Callable[..., Instance]
@@ -18,7 +18,7 @@ def old(new_instance: NewInstance) -> Instance:
     assert instance.url is not None
     instance.change("DROP SCHEMA public CASCADE")
     instance.change("CREATE SCHEMA public")
-    with revisions.connect(instance.url) as connection:
+    with migrate.connect(instance.url) as connection:
         migrate.upgrade_own_tables(connection, OLD)
         migrate.upgrade_queue(connection)
     instance.change("INSERT INTO sources (name, kind) VALUES ('sdn', 'site')")
@@ -59,7 +59,7 @@ def test_an_upgrade_is_shown_then_done_and_its_copy_restored(old: Instance) -> N
 
     assert plan["revision"] == OLD
     later = []
-    for number in sorted(revisions.known_revisions()):
+    for number in sorted(migrate.known_revisions()):
         if number > OLD:
             later.append(number)
     assert [one["number"] for one in plan["migrations"]] == later

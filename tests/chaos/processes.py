@@ -27,8 +27,8 @@ import medlive.web.app
 import medlive.web.metrics
 import medlive.web.serving
 from medlive import clock
+from medlive.db import jobs as reported
 from medlive.db import session
-from medlive.db import workers as reported
 from medlive.service import database
 from medlive.service.schedule import scheduler, steps
 from medlive.service.watch import watcher

@@ -18,8 +18,7 @@ from medlive.db.audit.listing import (
     load_page,
     stream_rows,
 )
-from medlive.db.audit.tables import CLAIMS, LISTINGS
-from medlive.db.audit.threads import CASES, FACETS, THREADS
+from medlive.db.audit.tables import CASES, CLAIMS, FACETS, LISTINGS, THREADS
 from medlive.db.session import Database
 from medlive.db.threads import threads
 from medlive.errors import UsageError

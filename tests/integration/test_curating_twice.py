@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome
-from medlive.db.curation.curations import latest_outcome
+from medlive.db.curation.curations import list_curations
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.db.tables.decisions import ReplyRow
@@ -148,7 +148,8 @@ async def test_who_comes_second_leaves_no_case_behind(database: Database) -> Non
     assert first.outcome is Outcome.REJECTED
     assert await second is None
     async with database.begin() as session:
-        assert await latest_outcome(session, revision, PIPELINE) is Outcome.REJECTED
+        [decided] = await list_curations(session, revision)
+        assert decided.outcome is Outcome.REJECTED
         assert await session.scalar(select(func.count()).select_from(CaseRow)) == 0
 
 
@@ -200,7 +201,7 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
     )
     assert (len(refusing.requests), found.budget.stopped) == (1, None)
     async with database.begin() as session:
-        assert await latest_outcome(session, revision, PIPELINE) is None
+        assert await list_curations(session, revision) == []
 
 
 async def test_who_is_broken_off_keeps_what_is_under_way_before_another_asks(

@@ -479,7 +479,7 @@ async def test_what_a_kill_leaves_is_finished(
 
     with monkeypatch.context() as patched:
         if when == "before the rows change":
-            patched.setattr("medlive.db.harvest.archives.replace_archive", killed)
+            patched.setattr("medlive.db.harvest.fetches.replace_archive", killed)
         else:
             patched.setattr(Path, "unlink", _no_unlink(Killed))
         with pytest.raises(Killed):

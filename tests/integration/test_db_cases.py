@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.curation import cases
 from medlive.db.release import fixing, snapshots
 from medlive.db.release.rows import read_snapshots
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseRow, CaseStatus, SnapshotRow
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_text
@@ -53,18 +52,22 @@ async def frozen(database: Database, version: str) -> SnapshotRow:
         numbers = await snapshots.count_members(session, version)
         return await snapshots.freeze_snapshot(
             session,
-            version,
-            manifest={"counts": {"cases": numbers.cases, "criteria": numbers.criteria}},
-            manifest_digest=digest_text(version),
-            sums_digest=digest_text(version + " sums"),
-            signature=None,
-            path="somewhere",
-            publishable=True,
-            why_not=[],
+            SnapshotRow(
+                version=version,
+                manifest={
+                    "counts": {"cases": numbers.cases, "criteria": numbers.criteria}
+                },
+                manifest_digest=digest_text(version),
+                sums_digest=digest_text(version + " sums"),
+                signature=None,
+                path="somewhere",
+                publishable=True,
+                why_not=[],
+            ),
         )
 
 
-async def pending(session: AsyncSession) -> list[tuple[str, int]]:
+async def pending(session: Session) -> list[tuple[str, int]]:
     parent = await snapshots.latest_frozen(session)
     return await fixing.unchecked(
         session, parent.version if parent else None, GATES, after="", most=99
@@ -167,14 +170,16 @@ async def test_counts_that_are_not_the_members_freeze_nothing(
         with pytest.raises(snapshots.MembersGone):
             await snapshots.freeze_snapshot(
                 session,
-                "2026.W10",
-                manifest={"counts": {"cases": 1, "criteria": 2}},
-                manifest_digest=digest_text(""),
-                sums_digest=digest_text(""),
-                signature=None,
-                path="p",
-                publishable=True,
-                why_not=[],
+                SnapshotRow(
+                    version="2026.W10",
+                    manifest={"counts": {"cases": 1, "criteria": 2}},
+                    manifest_digest=digest_text(""),
+                    sums_digest=digest_text(""),
+                    signature=None,
+                    path="p",
+                    publishable=True,
+                    why_not=[],
+                ),
             )
 
 

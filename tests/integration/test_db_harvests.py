@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text
 
 from medlive.clock import now
 from medlive.db import runs
-from medlive.db.harvest import archives, fetches, frontier, harvests
+from medlive.db.harvest import fetches, frontier, harvests
 from medlive.db.mapping import as_dict
 from medlive.db.session import Database, advisory_lock, ask_lock, lock_connection
 from medlive.db.tables.intake import (
@@ -21,11 +21,9 @@ from medlive.db.tables.intake import (
     FrontierState,
     ImportProblemRow,
     RunOutcome,
-    SourceKind,
 )
 from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow
-from medlive.db.tables.watch import OpenProblemRow, OutboxRow, Severity
-from medlive.db.tables.work import JobFailureRow
+from medlive.db.tables.work import JobFailureRow, OpenProblemRow, OutboxRow, Severity
 from medlive.db.threads.takedowns import erase_thread
 from medlive.db.threads.threads import ensure_sources
 from medlive.errors import MedliveError, UsageError
@@ -112,7 +110,7 @@ async def test_a_week_has_one_run_that_is_taken_up_until_it_is_done(
     async with database.begin() as session:
         [source] = await harvests.list_sources(session)
     assert (source.kind, source.last_run, source.last_outcome) == (
-        SourceKind.SITE,
+        "site",
         "2026.W10",
         RunOutcome.FAILED,
     )
@@ -230,7 +228,7 @@ async def test_pages_of_a_reading_are_found_again_and_those_of_an_earlier_one_ar
 ) -> None:
     async def keep(run: harvests.StartedRun, *pages: FetchedPage) -> None:
         async with database.begin() as session:
-            number = await archives.start_archive(
+            number = await fetches.start_archive(
                 session, run.run_id, f"{run.run_id}-{pages[0].number}", 0
             )
             places = [Place(100 * n, 50) for n in range(len(pages))]
@@ -534,7 +532,7 @@ async def test_a_takedown_withholds_a_line_however_it_is_spelt(
         run = await runs.start_import(session, "f.jsonl")
         problem = ImportProblem(1, "not_json", "no JSON", line)
         await runs.save_problems(session, run, "f.jsonl", [problem])
-        await ensure_sources(session, [thread["source"]], SourceKind.FILE)
+        await ensure_sources(session, [thread["source"]], "file")
         source, name = thread.values()
         await erase_thread(session, source, name, "the author asked")
         [kept] = await session.scalars(select(ImportProblemRow))

@@ -6,9 +6,8 @@ from pydantic import SecretStr
 
 from medlive.config import Settings
 from medlive.db.audit_log import record, verify_log
-from medlive.db.schema.migrate import upgrade
+from medlive.db.schema.migrate import grant, upgrade
 from medlive.db.schema.rights import IMMUTABLE, WEB, WORKER
-from medlive.db.schema.roles import grant
 from medlive.db.session import Database
 from medlive.db.tables.people import Act
 from medlive.errors import DatabaseForbidden

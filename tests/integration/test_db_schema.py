@@ -13,7 +13,7 @@ from sqlalchemy import make_url, text
 from medlive.db.adapters import to_stored
 from medlive.db.audit_log import record, verify_log
 from medlive.db.mapping import as_dict
-from medlive.db.schema import migrate, revisions
+from medlive.db.schema import migrate
 from medlive.db.schema.differences import find_differences
 from medlive.db.session import Database
 from medlive.db.studies import Rating, ratings_of, save_rating
@@ -37,7 +37,7 @@ def empty_url(database_url: str) -> str:
 
 def test_an_empty_database_is_brought_to_the_model_once(empty_url: str) -> None:
     assert find_differences(empty_url) == [
-        f"the database has no tables of medlive, which is at {revisions.head()}"
+        f"the database has no tables of medlive, which is at {migrate.head()}"
     ]
     assert migrate.upgrade(empty_url) is True
     assert find_differences(empty_url) == []
@@ -68,7 +68,7 @@ def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:
 async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(
     empty_url: str,
 ) -> None:
-    with revisions.connect(empty_url) as connection:
+    with migrate.connect(empty_url) as connection:
         migrate.upgrade_own_tables(connection, "0001")
     old: AuditLogRow | None = None
     with psycopg.connect(empty_url.replace("+psycopg", ""), autocommit=True) as owner:

@@ -24,7 +24,6 @@ from medlive.db.adapters import dump_json, from_stored, load_json, to_stored
 from medlive.db.audit.health import failed_threads
 from medlive.db.curation import curations, funnel
 from medlive.db.curation.replies import PostgresReplyStore
-from medlive.db.mapping import read_column, read_records, read_value, run_sql
 from medlive.db.session import Database
 from medlive.db.threads import bands, threads
 from medlive.errors import BadInput, DatabaseUnavailable, MedliveError
@@ -160,10 +159,10 @@ async def test_every_way_of_asking_gives_text_as_it_came(
     """
     given = {"value": value, "json": Json({"k": [value]})}
     async with database.read() as session:
-        [row] = await run_sql(session, query, **given)
-        [record] = await read_records(session, query, **given)
-        json = await read_value(session, "SELECT CAST(:json AS jsonb)", **given)
-        [text] = await read_column(session, "SELECT CAST(:value AS text)", **given)
+        [row] = await session.run(query, **given)
+        [record] = await session.records(query, **given)
+        json = await session.value("SELECT CAST(:json AS jsonb)", **given)
+        [text] = await session.column("SELECT CAST(:value AS text)", **given)
     expected = (value, [value], {"k": [value]})
     assert tuple(row) == tuple(vars(record).values()) == expected
     assert (text, json) == (value, {"k": [value]})
@@ -248,10 +247,8 @@ async def test_a_decision_comes_back_as_it_went(
         number = await decide(session, one.revision_pk, curation)
     async with database.begin() as session:
         assert await curations.load_curation(session, number) == curation
-        assert (
-            await curations.latest_outcome(session, one.revision_pk, PIPELINE)
-            is curation.outcome
-        )
+        [decided] = await curations.list_curations(session, one.revision_pk)
+        assert decided.outcome is curation.outcome
 
 
 async def test_failures_are_tried_again_and_a_decision_stands(

@@ -21,13 +21,14 @@ from medlive.db.audit.health import failed_jobs
 from medlive.db.jobs import (
     STALLED_AFTER_S,
     Queue,
-    count_open,
     count_servers,
+    count_waiting,
     defer_alone,
+    forget_failures,
     hurry,
+    list_failed_jobs,
 )
 from medlive.db.session import Database
-from medlive.db.waits import count_waiting, forget_failures, list_failed_jobs
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.work.jobs import (
     CURATE,
@@ -260,7 +261,7 @@ async def test_what_was_broken_off_waits_for_no_clock(
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             async with database.begin() as session:
-                assert await count_open(session, Queue.RELEASE) == 1
+                assert (await count_waiting(session, Queue.RELEASE)).open == 1
                 await session.execute(
                     text(
                         f"UPDATE procrastinate_jobs SET status = '{leave_as}', worker_id = NULL"

@@ -15,10 +15,9 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.curation.funnel import save_chain_results
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.threads import bands
 from medlive.db.threads.threads import save_threads
 from medlive.filters.chain import FilterChain
@@ -497,7 +496,7 @@ async def test_a_band_of_thousands_costs_no_more_and_hides_nothing(
     assert (found_now["t002"], found_now["t003"]) == ("t000", "t001")
 
 
-async def _work(session: AsyncSession, keys: Sequence[int]) -> tuple[int, int]:
+async def _work(session: Session, keys: Sequence[int]) -> tuple[int, int]:
     """(rows of bands, pages of all tables) that the look-up's own statement reads for these keys."""
     values = {
         "places": [0] * len(keys),

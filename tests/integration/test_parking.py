@@ -20,12 +20,12 @@ from medlive.db.curation.curations import (
     save_curation,
 )
 from medlive.db.curation.parking import list_due, list_parked
+from medlive.db.jobs import find_lost
 from medlive.db.release.weeks import note_queued, week_standing
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
-from medlive.db.waits import find_lost
 from medlive.evidence.passage import IndexIdentity
 from medlive.integrity.digest import digest_text
 from medlive.service.curation.curate import (

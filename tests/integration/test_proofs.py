@@ -15,8 +15,7 @@ from medlive.config import Settings
 from medlive.curation.model import Outcome, Reason
 from medlive.db.curation.cases import latest_case
 from medlive.db.curation.proofs import load_proof, proofs_made
-from medlive.db.mapping import read_value
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
 from medlive.errors import ServiceUnavailable
@@ -217,7 +216,7 @@ async def test_a_takedown_reaches_what_a_later_proof_was_asked_and_answered(
     holding = "SELECT count(*) FROM replies WHERE position(:words in CAST(inputs AS text)) > 0"
 
     async def count() -> int:
-        return int(await database.ask(read_value, holding, words=words))
+        return int(await database.ask(Session.value, holding, words=words))
 
     assert await count() > 0
     async with open_app(database).open_async() as app:

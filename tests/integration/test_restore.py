@@ -18,7 +18,6 @@ from medlive.config import BackupSection, Settings
 from medlive.db import embedded
 from medlive.db.backups import SCRATCH_NOTE, count_rows
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables.intake import SourceKind
 from medlive.db.threads.threads import ensure_sources
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
 from medlive.integrity.folder import SIGNATURE, SUMS, sums_text
@@ -279,7 +278,7 @@ async def test_takedowns_of_other_backups_are_applied_unless_they_were_lifted_be
         handle_key(settings)
         await make_backup(settings, folder / "1")
         async with open_database(settings) as database:
-            await database.ask(ensure_sources, ["late"], SourceKind.FILE)
+            await database.ask(ensure_sources, ["late"], "file")
             for thread_id in ("1", "2"):
                 await take_down(database, settings, "late", thread_id, "Asked for.")
             await make_backup(settings, folder / "2")

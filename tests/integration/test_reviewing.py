@@ -16,7 +16,6 @@ from medlive.cli.audit.thread import describe_thread
 from medlive.cli.output import Result, show_result
 from medlive.config import Settings
 from medlive.curation.model import Outcome, Reason, Stage
-from medlive.db.curation.by_paper import outcomes_by_paper
 from medlive.db.curation.cases import (
     add_revision,
     find_case,
@@ -24,7 +23,7 @@ from medlive.db.curation.cases import (
     lock_case,
     set_status,
 )
-from medlive.db.curation.funnel import funnel
+from medlive.db.curation.funnel import funnel, outcomes_by_paper
 from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
 from medlive.db.tables.release import CaseStatus, ReviewAction

@@ -14,7 +14,6 @@ from sqlalchemy import text
 from medlive.config import Settings
 from medlive.db.curation.cases import CaseContent, StoredCase, add_revision, latest_case
 from medlive.db.curation.reviews import list_disputes
-from medlive.db.mapping import find_rows
 from medlive.db.release.withdrawals import must_not_be_given_out, reasons_for
 from medlive.db.session import Database
 from medlive.db.tables.release import ReviewAction, WithdrawalRow
@@ -289,8 +288,7 @@ async def test_errata_follow_what_was_withdrawn_through_the_snapshots(
     assert (folder / "cases.jsonl").read_bytes() == b"{}\n"
     async with database.begin() as session:
         assert [
-            w.withdrawn_by
-            for w in await find_rows(session, WithdrawalRow, "ORDER BY id")
+            w.withdrawn_by for w in await session.rows(WithdrawalRow, "ORDER BY id")
         ] == [
             "Ann",
             None,
@@ -456,7 +454,7 @@ async def test_a_takedown_withdraws_what_is_frozen_and_says_nothing_of_its_reaso
         assert private not in path.read_text()
     async with database.begin() as session:
         assert {
-            w.case_id for w in await find_rows(session, WithdrawalRow, "ORDER BY id")
+            w.case_id for w in await session.rows(WithdrawalRow, "ORDER BY id")
         } == {shown}
         assert await list_disputes(session, closed=True) == []
         assert await reasons_for(session, "2026.W46") == {shown: "takedown: taken down"}

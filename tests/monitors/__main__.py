@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from medlive.db.tables.watch import Severity
+from medlive.db.tables.work import Severity
 from medlive.db.watch import acknowledge
 from medlive.service.watch.checks import CHECKS
 from tests.monitors.panels import EMPTY_AT_FIRST, dashboard_queries

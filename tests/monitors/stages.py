@@ -16,8 +16,7 @@ import psycopg
 from pydantic import SecretStr
 
 from medlive.db import embedded
-from medlive.db.schema.migrate import upgrade
-from medlive.db.schema.roles import grant
+from medlive.db.schema.migrate import grant, upgrade
 from medlive.db.session import Database
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus

@@ -4,8 +4,6 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive.curation.model import (
     AdviceFault,
     Alignment,
@@ -37,7 +35,7 @@ from medlive.curation.model import (
 )
 from medlive.db.curation import cases, curations
 from medlive.db.curation.replies import PostgresReplyStore
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.threads import threads
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
 from medlive.evidence.passage import Side as EvidenceSide
@@ -270,7 +268,7 @@ DISPUTED = replace(
 )
 
 
-async def decide(session: AsyncSession, revision_pk: int, curation: Curation) -> int:
+async def decide(session: Session, revision_pk: int, curation: Curation) -> int:
     return await curations.save_curation(
         session,
         revision_pk,

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
-from medlive.db.schema import migrate, revisions
+from medlive.db.schema import migrate
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "release_0_1_0"
@@ -49,7 +49,7 @@ def unpack_folders(home: Path) -> None:
 
 def migrate_to(url: str, revision: str) -> None:
     """Run the migrations up to a revision."""
-    with revisions.connect(url) as connection:
+    with migrate.connect(url) as connection:
         migrate.upgrade_own_tables(connection, revision)
 
 

@@ -4,7 +4,7 @@ from medlive.cli.audit import review
 from medlive.cli.audit.listing import Listed, list_rows
 from medlive.cli.options import Commands
 from medlive.cli.output import Result, table_of, with_session
-from medlive.db.audit.threads import CASES
+from medlive.db.audit.tables import CASES
 from medlive.db.curation.cases import list_overruled
 from medlive.errors import UsageError
 

@@ -26,7 +26,7 @@ from medlive.cli.output import (
     with_instance,
     with_session,
 )
-from medlive.db.audit.threads import THREADS
+from medlive.db.audit.tables import THREADS
 from medlive.errors import CheckFailed
 from medlive.rubric.model import unproved_words
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread

@@ -10,9 +10,7 @@ from medlive.cli.options import Commands, DryRunOption, read_settings
 from medlive.cli.output import Grid, Result, echo, say, wait_for
 from medlive.db import embedded
 from medlive.db.schema.differences import find_differences
-from medlive.db.schema.migrate import prepare
-from medlive.db.schema.revisions import read_plan
-from medlive.db.schema.roles import grant
+from medlive.db.schema.migrate import grant, prepare, read_plan
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
 from medlive.instance.loading import mask_url
 from medlive.service.backup.make import upgrade_database

@@ -20,14 +20,17 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.clock import now
-from medlive.db.jobs import Queue, count_jobs, hurry, list_jobs
-from medlive.db.session import Database
-from medlive.db.waits import (
+from medlive.db.jobs import (
+    Queue,
+    count_jobs,
     count_waiting,
     count_waits,
     find_failed_jobs,
+    hurry,
     list_failed_jobs,
+    list_jobs,
 )
+from medlive.db.session import Database
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.service.work.jobs import open_app, queue_lost
 from medlive.service.work.taken import queue_errors

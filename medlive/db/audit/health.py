@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from psycopg.types.json import Json
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import SERVERS, STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import Record, read_column, read_records, read_value
+from medlive.db.mapping import Record
+from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.schema.rights import expected_rights
+from medlive.db.session import Session
 
 _QUEUES = f"""
     WITH ready AS (
@@ -51,9 +52,20 @@ _FAILURES = """
     JOIN threads ON threads.id = standing.thread_id
     ORDER BY curations.id DESC
 """
-_DECIDED = "SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'"
-_DECISIONS = "SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most"
-_IN_USE = "SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs)"
+_PROGRESS = """
+    SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs) AS in_use,
+        (SELECT finished_at FROM curations ORDER BY id DESC LIMIT 1) AS decided_at,
+        (SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters') AS decided,
+        EXISTS (
+            SELECT FROM pg_locks AS held JOIN pg_database ON pg_database.oid = held.database
+            WHERE datname = current_database() AND locktype = 'advisory' AND granted
+                AND classid = 0 AND objid = :scheduler AND objsubid = 1
+        ) AS scheduler_active
+"""
+_DATA_DIRECTORY = """
+    SELECT CASE WHEN pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')
+        THEN current_setting('data_directory') END
+"""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"
 _WITHOUT = """
@@ -67,66 +79,57 @@ _WITHOUT = """
 _RIGHT = re.compile(r"(\w+)(?: \(([^)]*)\))?")
 """A privilege of a GRANT, with its columns where it is for columns only."""
 MOST_FAILURES = 2000
-MOST_DECISIONS = 500
-"""How many of the latest failures and decisions are read."""
+"""How many of the latest failures are read."""
 
 
-async def workers_by_queue(session: AsyncSession) -> Mapping[str, int]:
+async def workers_by_queue(session: Session) -> Mapping[str, int]:
     """Queue → how many processes serve it now."""
     return {queue.value: await count_servers(session, queue) for queue in Queue}
 
 
-async def queue_health(session: AsyncSession) -> Sequence[Record]:
+async def queue_health(session: Session) -> Sequence[Record]:
     """The queues that have jobs which could be done now: queue, ready (how many), since (when the oldest of them
     could; None: unknown), worked (whether a live worker does a job of it), workers (how many serve it)."""
-    return await read_records(session, _QUEUES, stalled=2 * STALLED_AFTER_S)
+    return await session.records(_QUEUES, stalled=2 * STALLED_AFTER_S)
 
 
-async def failed_jobs(session: AsyncSession) -> Sequence[Record]:
+async def failed_jobs(session: Session) -> Sequence[Record]:
     """The failed jobs of each queue that no later job of the same name has replaced: queue, jobs (how many),
     example (the number of one)."""
-    return await read_records(session, _FAILED_JOBS)
+    return await session.records(_FAILED_JOBS)
 
 
 async def failed_threads(
-    session: AsyncSession, most: int = MOST_FAILURES
+    session: Session, most: int = MOST_FAILURES
 ) -> Sequence[Record]:
     """The latest threads whose latest attempt failed, newest first, so many at most.
 
     Each has revision_pk, source, thread_id, and of the attempt stage, reason, detail, attempt, finished_at.
     """
-    return await read_records(session, _FAILURES, most=most)
+    return await session.records(_FAILURES, most=most)
 
 
-async def count_decided(session: AsyncSession, since: datetime) -> int:
-    """How many threads engines decided, or failed, since a moment."""
-    return await read_value(session, _DECIDED, since=since) or 0
+async def read_progress(session: Session, since: datetime) -> Record:
+    """How the instance goes on.
+
+    It has in_use (whether anything was ever harvested or imported), scheduler_active, decided (how many threads engines
+    decided, or failed, since a moment) and decided_at (when the latest attempt ended; None: never).
+    """
+    [progress] = await session.records(_PROGRESS, since=since, scheduler=SCHEDULER_LOCK)
+    return progress
 
 
-async def latest_decisions(session: AsyncSession) -> list[datetime]:
-    """When the latest attempts ended, newest first, MOST_DECISIONS at most."""
-    return await read_column(session, _DECISIONS, most=MOST_DECISIONS)
-
-
-async def is_in_use(session: AsyncSession) -> bool:
-    """Whether anything was ever harvested or imported."""
-    return bool(await read_value(session, _IN_USE))
-
-
-async def data_directory(session: AsyncSession) -> str | None:
+async def data_directory(session: Session) -> str | None:
     """Where the server keeps its data, on its own machine; None where this user may not know."""
-    may = "SELECT pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')"
-    if not await read_value(session, may):
-        return None
-    place: str = await read_value(session, "SHOW data_directory")
+    place: str | None = await session.value(_DATA_DIRECTORY)
     return place
 
 
-async def missing_rights(session: AsyncSession) -> Sequence[Record]:
+async def missing_rights(session: Session) -> Sequence[Record]:
     """The rights that `medlive db roles` gives and that somebody has taken away, from the roles that exist: role,
     table, privilege."""
-    rights = expected_rights(set(await read_column(session, _TABLES)))
-    existing = set(await read_column(session, _ROLES, roles=list(rights)))
+    rights = expected_rights(set(await session.column(_TABLES)))
+    existing = set(await session.column(_ROLES, roles=list(rights)))
     wanted = []
     for role in sorted(existing):
         for table, privileges in rights[role].items():
@@ -135,7 +138,7 @@ async def missing_rights(session: AsyncSession) -> Sequence[Record]:
                 right = right | {"privilege": privilege}
                 for name in columns.split(","):
                     wanted.append(right | {"col": name.strip(' "') or None})
-    missing = await read_records(session, _WITHOUT, wanted=Json(wanted))
+    missing = await session.records(_WITHOUT, wanted=Json(wanted))
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)
     # Roles belong to the server: one that has nothing here is of another instance.

@@ -1,6 +1,7 @@
 """Filter, count, search, sort, page and stream the rows of one table, whichever it is."""
 
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,11 +23,11 @@ from sqlalchemy import (
     tuple_,
     type_coerce,
 )
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import week_bounds
-from medlive.db.tables.audit import ThreadStandingRow
+from medlive.db.session import Session
 from medlive.db.tables.base import EnumText
+from medlive.db.tables.work import ThreadStandingRow
 from medlive.errors import UsageError
 from medlive.guard.bounds import CURSOR_CHARS
 
@@ -70,6 +71,18 @@ class Counts:
     capped: bool  # Whether there are more than were counted
 
 
+def has_words(text: str) -> ColumnElement[bool]:
+    """The condition that a thread has all words of a text; `medlive_words` lists them."""
+    runs = _HAN.findall(text)
+    pairs = [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
+    query: Any = func.plainto_tsquery("english", _HAN.sub(" ", text))
+    if pairs:
+        quoted = [f"'{pair}'" + ":*" * (len(pair) == 1) for pair in pairs]
+        query = query.op("&&")(func.to_tsquery("simple", " & ".join(quoted)))
+    matches: ColumnElement[bool] = ThreadStandingRow.words.op("@@")(query)
+    return matches
+
+
 class Listing:
     """A table as it is listed."""
 
@@ -80,8 +93,8 @@ class Listing:
         facets: Iterable[str],
         sorts: Columns,
         key: tuple[Any, ...],
-        moment: Any,
-        search: Callable[[str], ColumnElement[bool]],
+        moment: Any = None,
+        search: Callable[[str], ColumnElement[bool]] = has_words,
         joined: Rows | None = None,
         table: Rows | None = None,
         columns: Columns = MappingProxyType({}),
@@ -95,7 +108,7 @@ class Listing:
             facets: Names of facets, which a filter may name beside "week" (YYYY.WNN).
             sorts: What it may be sorted by, never NULL; the first is the default.
             key: Unique; decides between rows that a sort leaves equal.
-            moment: What week, since and until are about.
+            moment: What week, since and until are about; None: what it is sorted by by default.
             search: The condition that a row has some words.
             joined: The tables' joins; None: there is one table.
             table: The one table that has all facets and sorts, where there is one: it is filtered, sorted and counted
@@ -111,12 +124,13 @@ class Listing:
             is_enum = isinstance(column.type, EnumText)
             return type_coerce(column, Text) if is_enum else column
 
-        week = func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
+        self.moment = next(iter(sorts.values())) if moment is None else moment
+        week = func.to_char(self.moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
         own = {name: find(name) for name in facets}
         self.query = select().select_from(tables[0]) if joined is None else joined
         self.columns = {name: find(name) for name in shown}
         self.facets: Columns = {"week": week, **own, **further}
-        self.sorts, self.key, self.moment = sorts, key, moment
+        self.sorts, self.key = sorts, key
         self.search, self.table = search, table
 
     def conditions(
@@ -163,39 +177,27 @@ class Listing:
         descending: bool,
         limit: int | None = None,
     ) -> Rows:
-        """The rows of a filter in an order, with what their keys are made of; `beyond` are further conditions."""
+        """The rows of a filter in an order, with their keys; `beyond` are further conditions."""
         columns = [column.label(name) for name, column in self.columns.items()]
-        keys = [column.label(f"key_{n}") for n, column in enumerate(order)]
-        query = self.query.with_only_columns(*columns, *keys)
+        key = func.concat_ws("~", *order).label("key")
+        query = self.query.with_only_columns(*columns, key)
         query = query.order_by(*_turn(order, descending))
         conditions = [*self.conditions(where), *beyond]
         if self.table is None or limit is None:
             return query.where(*conditions).limit(limit)
-        [key] = self.key
+        [own] = self.key
         has_dates = "week" in where.facets or where.since or where.until
         if where.text.strip() or (has_dates and order[0] is not self.moment):
             # No index has this order: PostgreSQL finds words and dates by theirs and sorts. Following the order it
             # may read a million rows, and the words of each, before it meets the few that fit.
             order = (order[0] + timedelta(), *order[1:])
-        nearest = self.table.with_only_columns(key).where(*conditions)
+        nearest = self.table.with_only_columns(own).where(*conditions)
         nearest = nearest.order_by(*_turn(order, descending)).limit(limit)
-        return query.where(key.in_(nearest))
+        return query.where(own.in_(nearest))
 
 
 def _turn(columns: Iterable[Any], descending: bool) -> list[Any]:
     return [column.desc() if descending else column.asc() for column in columns]
-
-
-def has_words(text: str) -> ColumnElement[bool]:
-    """The condition that a thread has all words of a text; `medlive_words` lists them."""
-    runs = _HAN.findall(text)
-    pairs = [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
-    query: Any = func.plainto_tsquery("english", _HAN.sub(" ", text))
-    if pairs:
-        quoted = [f"'{pair}'" + ":*" * (len(pair) == 1) for pair in pairs]
-        query = query.op("&&")(func.to_tsquery("simple", " & ".join(quoted)))
-    matches: ColumnElement[bool] = ThreadStandingRow.words.op("@@")(query)
-    return matches
 
 
 def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
@@ -209,7 +211,7 @@ def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
 
 
 async def load_page(
-    session: AsyncSession,
+    session: Session,
     listing: Listing,
     where: Filter,
     *,
@@ -238,29 +240,22 @@ async def load_page(
     if backwards:
         rows_read.reverse()
     has_before, has_after = (more, True) if backwards else (after is not None, more)
-    keys = []
-    for row in rows_read:
-        parts = []
-        for n in range(len(order)):
-            value = getattr(row, f"key_{n}")
-            is_moment = isinstance(value, datetime)
-            parts.append(value.isoformat() if is_moment else str(value))
-        keys.append("~".join(parts))
+    keys = tuple(row.key for row in rows_read)
     return RowPage(
         rows=[_shown(listing, row) for row in rows_read],
         before=keys[0] if keys and has_before else None,
         after=keys[-1] if keys and has_after else None,
-        keys=tuple(keys),
+        keys=keys,
     )
 
 
 def _shown(listing: Listing, row: Any) -> SimpleNamespace:
-    """What is shown of a row, without what its key is made of."""
+    """What is shown of a row, without its key."""
     return SimpleNamespace(**{name: getattr(row, name) for name in listing.columns})
 
 
 async def stream_rows(
-    session: AsyncSession,
+    session: Session,
     listing: Listing,
     where: Filter,
     *,
@@ -273,54 +268,47 @@ async def stream_rows(
         yield _shown(listing, row)
 
 
-async def count_rows(session: AsyncSession, listing: Listing, where: Filter) -> Counts:
+async def count_rows(session: Session, listing: Listing, where: Filter) -> Counts:
     """How many rows there are, and of each facet's values; a facet's own choice does not narrow its counts.
 
     Where one table has all facets and nothing else is asked for, all rows; else up to `MOST_COUNTED`.
     """
-    apart = {
-        *where.facets,
-        "week",
-    }  # There are many weeks: with the others, many combinations
+    all_rows = listing.table is not None and where == Filter(where.facets)
+    # There are many weeks: with the others, many combinations
+    apart = {*where.facets, "week"}
     others = [name for name in listing.facets if name not in apart]
-    total, facets = await _count_by(session, listing, where, others)
+    total, facets = await _count_by(session, listing, where, others, all_rows)
     for name in apart:
-        _, own = await _count_by(session, listing, where, [name], without=name)
+        _, own = await _count_by(session, listing, where, [name], all_rows, name)
         facets |= own
-    capped = not _are_all_counted(listing, where) and total > MOST_COUNTED
+    capped = not all_rows and total > MOST_COUNTED
     in_order = {name: facets[name] for name in listing.facets}
     return Counts(MOST_COUNTED if capped else total, in_order, capped)
 
 
-def _are_all_counted(listing: Listing, where: Filter) -> bool:
-    return listing.table is not None and where == Filter(where.facets)
-
-
 async def _count_by(
-    session: AsyncSession,
+    session: Session,
     listing: Listing,
     where: Filter,
     names: list[str],
-    *,
+    all_rows: bool,
     without: str = "",
 ) -> tuple[int, dict[str, dict[str, int]]]:
     """How many rows there are, and by the values of each of some facets, most first."""
     columns = [listing.facets[name].label(name) for name in names]
     source = listing.query if listing.table is None else listing.table
-    alone = _are_all_counted(listing, where)
-    conditions = listing.conditions(where, without=without, alone=alone)
-    rows = source.with_only_columns(*columns, func.count() if alone else literal(1))
-    rows = rows.where(*conditions)
-    rows = rows.group_by(*columns) if alone else rows.limit(MOST_COUNTED + 1)
-    total = 0
-    facets: dict[str, dict[str, int]] = {name: {} for name in names}
+    conditions = listing.conditions(where, without=without, alone=all_rows)
+    counted = func.count() if all_rows else literal(1)
+    rows = source.with_only_columns(*columns, counted).where(*conditions)
+    rows = rows.group_by(*columns) if all_rows else rows.limit(MOST_COUNTED + 1)
+    total, counts = 0, {name: Counter[str]() for name in names}
     for *values, n in await session.execute(rows):
         total += n
         for name, value in zip(names, values, strict=True):
-            counts = facets[name]
-            counts[value or ""] = counts.get(value or "", 0) + n
-    for name, counts in facets.items():
-        most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+            counts[name][value or ""] += n
+    facets = {}
+    for name, by_value in counts.items():
+        most_first = sorted(by_value.items(), key=lambda item: (-item[1], item[0]))
         facets[name] = dict(most_first)
     return total, facets
 
@@ -332,15 +320,15 @@ def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
         if len(key) > CURSOR_CHARS:
             raise ValueError(key)
         for text, column in zip(key.split("~"), order, strict=True):
+            value: Any = text
             kind = column.type
             if isinstance(kind, DateTime):
-                values.append(literal(datetime.fromisoformat(text), kind))
+                value = datetime.fromisoformat(text)
             elif isinstance(kind, Integer):
                 if _WHOLE_NUMBER.fullmatch(text) is None:
                     raise ValueError(text)
-                values.append(literal(int(text), BigInteger))
-            else:
-                values.append(literal(text, kind))
+                value, kind = int(text), BigInteger()
+            values.append(literal(value, kind))
     except ValueError:
         raise UsageError(f"not the key of a row: {key[:80]!r}") from None
     return values

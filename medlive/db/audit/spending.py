@@ -1,14 +1,12 @@
 """What engines cost in a time, by task, engine and source."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import week_bounds
 from medlive.curation.model import Outcome
-from medlive.db.mapping import Record, read_as, read_records, read_value
+from medlive.db.mapping import Record
+from medlive.db.session import Session
 from medlive.snapshot.manifest import WeekCost
 
 _SPENT = """
@@ -55,29 +53,28 @@ _MEAN_COST = """
 
 
 async def stage_spending(
-    session: AsyncSession, since: datetime, until: datetime
+    session: Session, since: datetime, until: datetime
 ) -> Sequence[Record]:
     """What each stage's replies cost that were stored in that time: stage, known_usd of the replies with a price,
     unpriced (the number of the others), estimated (those that count by an upper bound of their tokens)."""
-    of_time = {"since": since, "until": until}
-    return await read_records(session, _WEEK, **of_time)
+    return await session.records(_WEEK, since=since, until=until)
 
 
-async def mean_thread_cost(session: AsyncSession) -> float | None:
+async def mean_thread_cost(session: Session) -> float | None:
     """US dollars for a thread that engines were asked about; None without any, or where a reply has no price."""
-    mean: float | None = await read_value(session, _MEAN_COST)
+    mean: float | None = await session.value(_MEAN_COST)
     return mean
 
 
 async def count_ended(
-    session: AsyncSession, outcome: Outcome, since: datetime, until: datetime
+    session: Session, outcome: Outcome, since: datetime, until: datetime
 ) -> int:
     """The threads that came to an outcome in that time, also those that have gone on since."""
-    values = {"outcome": outcome.value, "since": since, "until": until}
-    return await read_value(session, _ENDED, **values) or 0
+    ended = await session.value(_ENDED, outcome=outcome, since=since, until=until)
+    return int(ended)
 
 
-async def week_cost(session: AsyncSession, week: str) -> WeekCost:
+async def week_cost(session: Session, week: str) -> WeekCost:
     """What the replies cost that were stored in an ISO week until now. Raises UsageError for another text."""
     spent = await spending(session, *week_bounds(week))
     total = next(row for row in spent if row.by == "all")
@@ -93,29 +90,19 @@ async def week_cost(session: AsyncSession, week: str) -> WeekCost:
     )
 
 
-@dataclass(frozen=True)
-class Spent:
-    """What the replies of a time cost that have one stage, task, engine or source; or all of them."""
+Spent = Record
+"""What the replies of a time cost that have one stage, task, engine or source, or all of them.
 
-    by: str  # stage, task, engine, source or all
-    name: str  # "" for replies that no decision used
-    replies: int
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    unpriced: int  # Those whose price is unknown
-    estimated: (
-        int  # Those whose endpoint reported no usage: their tokens are an upper bound
-    )
-    known_usd: float  # What those with a price cost
-    cost_usd: float | None  # None with an unpriced one
+Each has by (stage, task, engine, source or all), name ("" for replies that no decision used), replies, input_tokens,
+cached_tokens, output_tokens, unpriced (those whose price is unknown), estimated (those whose endpoint reported no
+usage: their tokens are an upper bound), known_usd (what those with a price cost) and cost_usd (None with an unpriced
+one).
+"""
 
 
-async def spending(
-    session: AsyncSession, since: datetime, until: datetime
-) -> list[Spent]:
+async def spending(session: Session, since: datetime, until: datetime) -> list[Spent]:
     """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all.
 
     A reply counts once, when it was stored, for the thread that used it first.
     """
-    return await read_as(session, Spent, _SPENT, since=since, until=until)
+    return await session.records(_SPENT, since=since, until=until)

@@ -8,19 +8,10 @@ from datetime import datetime
 from typing import Any, Literal
 
 from psycopg.types.json import Json
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import CaseText
-from medlive.db.mapping import (
-    Record,
-    find_row,
-    find_rows,
-    insert_rows,
-    read,
-    read_records,
-    row_of,
-    run_sql,
-)
+from medlive.db.mapping import Record, read, row_of
+from medlive.db.session import Session
 from medlive.db.tables.intake import ThreadRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
@@ -28,7 +19,6 @@ from medlive.db.tables.release import (
     CaseStatus,
     CriterionRow,
     ReviewAction,
-    ReviewRow,
 )
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_json
@@ -37,6 +27,9 @@ from medlive.rubric.model import Criterion, Origin, Rubric
 _NOT_BY_MODELS = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
 )
+
+CaseRevision = tuple[CaseRevisionRow, Sequence[Criterion]]
+"""What a case said from a moment on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +108,7 @@ _LOCK = """
 
 
 async def lock_thread_case(
-    session: AsyncSession,
+    session: Session,
     thread_pk: int,
     key: bytes,
     status: CaseStatus,
@@ -135,19 +128,11 @@ async def lock_thread_case(
     """
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
-    values = {"thread": thread_pk, "status": status.value, "reason": reason}
-    [case] = await read_records(session, _LOCK, case_id=case_id, **values)
+    [case] = await session.records(
+        _LOCK, case_id=case_id, thread=thread_pk, status=status, reason=reason
+    )
     case.status = CaseStatus(case.status)
     return case
-
-
-async def find_review(
-    session: AsyncSession, case_id: str, revision: int, actions: Sequence[ReviewAction]
-) -> ReviewRow | None:
-    """The last of some actions that people took on a revision; None: nobody did."""
-    own = "WHERE case_id = :case_id AND revision = :revision AND action = ANY (:actions) ORDER BY id DESC"
-    values = {"revision": revision, "actions": [action.value for action in actions]}
-    return await find_row(session, ReviewRow, own, case_id=case_id, **values)
 
 
 # What people decided last, and whether a person has looked at the case since. An edit goes for every revision that
@@ -177,78 +162,76 @@ _PENDING = """
                     OR a.action = 'drop_element' AND e.action = 'drop_element'
                 )
             )
-    ) AS is_edited
-    FROM case_revisions AS own WHERE own.case_id = :case_id AND own.revision = :revision
+    ) AS is_edited, last.action, last.reason
+    FROM case_revisions AS own LEFT JOIN LATERAL (
+        SELECT action, reason FROM reviews AS r
+        WHERE r.case_id = own.case_id AND r.revision = own.revision AND action IN ('approve', 'reject')
+        ORDER BY id DESC LIMIT 1
+    ) AS last ON true WHERE own.case_id = :case_id AND own.revision = :revision
 """
 
 
-async def pending_people(session: AsyncSession, case_id: str, revision: int) -> Record:
-    """Why a person has to look at a revision: the case `is_reinstated`, `is_rejected` or `is_edited` in other words."""
-    values = {"case_id": case_id, "revision": revision}
-    [pending] = await read_records(session, _PENDING, **values)
+async def pending_people(session: Session, case_id: str, revision: int) -> Record:
+    """Why a person has to look at a revision: the case `is_reinstated`, `is_rejected` or `is_edited` in other words.
+
+    And what people decided about this very revision, its `action` and `reason`; None: nobody did.
+    """
+    [pending] = await session.records(_PENDING, case_id=case_id, revision=revision)
     return pending
 
 
 async def add_revision(
-    session: AsyncSession, case_id: str, content: CaseContent
+    session: Session, case_id: str, content: CaseContent
 ) -> SavedCase:
     """Add a revision to a case whose row the session has locked, unless its content is the latest one's."""
     digest = content.digest()
     latest = await _latest_revision(session, case_id)
-    if (
-        latest is not None
-        and latest.content_digest == digest
-        and latest.publishable == content.publishable
-    ):
+    current = (digest, content.publishable)
+    if latest and (latest.content_digest, latest.publishable) == current:
         return SavedCase(case_id, latest.revision, "unchanged")
-    revision = latest.revision + 1 if latest is not None else 1
+    revision = latest.revision + 1 if latest else 1
     key = {"case_id": case_id, "revision": revision}
     values = row_of(CaseRevisionRow, content, **key, content_digest=digest)
     values |= row_of(CaseRevisionRow, content.rubric)
     values |= row_of(CaseRevisionRow, content.text)
     if not content.publishable:
         values["unpublishable_reason"] = content.unpublishable_reason or _NOT_BY_MODELS
-    await insert_rows(session, CaseRevisionRow, [values])
+    await session.insert_rows(CaseRevisionRow, [values])
     rows = []
     for criterion in content.rubric.criteria:
         named = {"criterion_id": criterion.id, "tier": criterion.tier}
         rows.append(row_of(CriterionRow, criterion, **key, **named))
-    await insert_rows(session, CriterionRow, rows)
+    await session.insert_rows(CriterionRow, rows)
     return SavedCase(case_id, revision, "new" if revision == 1 else "revised")
 
 
 async def set_status(
-    session: AsyncSession, case_id: str, status: CaseStatus, reason: str | None
+    session: Session, case_id: str, status: CaseStatus, reason: str | None
 ) -> None:
     """Give a case a status and its reason (None for a ready one), unless it is withdrawn."""
     moved = """
         UPDATE cases SET status = :status, status_reason = :reason WHERE id = :case_id AND status <> 'withdrawn'
     """
-    values = {"case_id": case_id, "status": status.value, "reason": reason}
-    await run_sql(session, moved, **values)
+    await session.run(moved, case_id=case_id, status=status, reason=reason)
 
 
-async def reopen_case(session: AsyncSession, case_id: str, reason: str) -> None:
+async def reopen_case(session: Session, case_id: str, reason: str) -> None:
     """Hold a withdrawn case for a person."""
     hold = """
         UPDATE cases SET status = 'held', status_reason = :reason WHERE id = :case_id AND status = 'withdrawn'
     """
-    await run_sql(session, hold, case_id=case_id, reason=reason)
+    await session.run(hold, case_id=case_id, reason=reason)
 
 
-async def hold_case_of_thread(
-    session: AsyncSession, thread_pk: int, reason: str
-) -> None:
+async def hold_case_of_thread(session: Session, thread_pk: int, reason: str) -> None:
     """Take a thread's ready case back until a person looks."""
     hold = """
         UPDATE cases SET status = 'held', status_reason = :reason WHERE thread_id = :thread AND status = 'ready'
     """
-    await run_sql(session, hold, thread=thread_pk, reason=reason)
+    await session.run(hold, thread=thread_pk, reason=reason)
 
 
-async def hold_filtered_cases(
-    session: AsyncSession, rejected: Mapping[int, str]
-) -> None:
+async def hold_filtered_cases(session: Session, rejected: Mapping[int, str]) -> None:
     """Take ready cases of threads back until a person looks: thread revision → why the filters reject it now.
 
     Not where people have overruled that very rejection.
@@ -262,29 +245,25 @@ async def hold_filtered_cases(
         )
     """
     if rejected:
-        await run_sql(session, hold, rejected=Json(dict(rejected)))
+        await session.run(hold, rejected=Json(dict(rejected)))
 
 
 async def apply_review(
-    session: AsyncSession, case_id: str, action: ReviewAction, reason: str
+    session: Session, case_id: str, action: ReviewAction, reason: str
 ) -> None:
     """Give a case the status that a person's approval or rejection asks for, unless it is withdrawn."""
-    if action is ReviewAction.APPROVE:
-        await set_status(session, case_id, CaseStatus.READY, None)
-    else:
-        await set_status(
-            session, case_id, CaseStatus.REJECTED, f"rejected by a person: {reason}"
-        )
+    is_ready = action == ReviewAction.APPROVE
+    status = CaseStatus.READY if is_ready else CaseStatus.REJECTED
+    why = None if is_ready else f"rejected by a person: {reason}"
+    await set_status(session, case_id, status, why)
 
 
-async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
+async def lock_case(session: Session, case_id: str) -> CaseStatus:
     """A case's status, its row locked until the transaction ends. Raises UsageError for an unknown id."""
     return (await find_case(session, case_id, lock=True)).status
 
 
-async def find_case(
-    session: AsyncSession, case_id: str, *, lock: bool = False
-) -> CaseRow:
+async def find_case(session: Session, case_id: str, *, lock: bool = False) -> CaseRow:
     """A case's row. Raises UsageError for an unknown id."""
     row = await session.get(
         CaseRow, case_id, with_for_update=lock, populate_existing=True
@@ -296,14 +275,15 @@ async def find_case(
     return row
 
 
-async def _latest_revision(
-    session: AsyncSession, case_id: str
-) -> CaseRevisionRow | None:
-    latest = "WHERE case_id = :case_id ORDER BY revision DESC LIMIT 1"
-    return await find_row(session, CaseRevisionRow, latest, case_id=case_id)
+async def _latest_revision(session: Session, case_id: str) -> CaseRevisionRow | None:
+    return await session.first(
+        CaseRevisionRow,
+        "WHERE case_id = :case_id ORDER BY revision DESC LIMIT 1",
+        case_id=case_id,
+    )
 
 
-async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
+async def latest_case(session: Session, case_id: str) -> StoredCase | None:
     """The latest revision of a case, whatever its status; None for no case."""
     row = await _latest_revision(session, case_id)
     if row is None:
@@ -313,7 +293,7 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
     return read(StoredCase, row, text=read(CaseText, row), rubric=rubric)
 
 
-async def list_overruled(session: AsyncSession) -> list[Mapping[str, Any]]:
+async def list_overruled(session: Session) -> list[Mapping[str, Any]]:
     """The cases whose confirmed veto people overruled, by id: case_id, revision, status, query, overruled (why)."""
     query = """
         SELECT case_id, revision, status, query, overruled FROM case_revisions AS r JOIN cases ON cases.id = case_id
@@ -321,24 +301,34 @@ async def list_overruled(session: AsyncSession) -> list[Mapping[str, Any]]:
             SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
         ) ORDER BY case_id
     """
-    return list(map(vars, await read_records(session, query)))
+    return list(map(vars, await session.records(query)))
 
 
 async def case_of_thread(
-    session: AsyncSession, thread_pk: int
+    session: Session, thread_pk: int
 ) -> tuple[CaseRow, CaseRevisionRow] | None:
     """A thread's case with its latest revision; None without a case or without a revision of it."""
-    own = "WHERE thread_id = :thread"
-    case = await find_row(session, CaseRow, own, thread=thread_pk)
+    case = await session.first(CaseRow, "WHERE thread_id = :thread", thread=thread_pk)
     revision = None if case is None else await _latest_revision(session, case.id)
     return None if case is None or revision is None else (case, revision)
 
 
-async def criteria_of(
-    session: AsyncSession, case_id: str, revision: int
-) -> list[Criterion]:
+async def criteria_of(session: Session, case_id: str, revision: int) -> list[Criterion]:
     """The criteria of a case's revision, in their order."""
-    own = "WHERE case_id = :case_id AND revision = :revision ORDER BY position"
-    values = {"case_id": case_id, "revision": revision}
-    rows = await find_rows(session, CriterionRow, own, **values)
+    rows = await session.rows(
+        CriterionRow,
+        "WHERE case_id = :case_id AND revision = :revision ORDER BY position",
+        case_id=case_id,
+        revision=revision,
+    )
     return [read(Criterion, row, id=row.criterion_id) for row in rows]
+
+
+async def list_revisions(session: Session, case_id: str) -> list[CaseRevision]:
+    """A case's revisions, the first one first."""
+    revisions: list[CaseRevision] = []
+    for row in await session.rows(
+        CaseRevisionRow, "WHERE case_id = :case_id ORDER BY revision", case_id=case_id
+    ):
+        revisions.append((row, await criteria_of(session, case_id, row.revision)))
+    return revisions

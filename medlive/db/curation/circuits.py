@@ -2,11 +2,8 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import delete, update
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from medlive.db.mapping import find_rows, insert_rows, read, read_column, row_of
-from medlive.db.session import Database
+from medlive.db.mapping import read, row_of
+from medlive.db.session import Database, Session
 from medlive.db.tables.release import CircuitRow
 from medlive.llm.circuit import Opening
 
@@ -27,37 +24,35 @@ class PostgresCircuits:
     async def swap(self, key: str, known: Opening | None, new: Opening | None) -> bool:
         """See CircuitStore."""
         async with self._database.begin() as session:
-            if known is None:
-                if new is None:
-                    return True
-                row = row_of(CircuitRow, new, key=key)
-                added = await insert_rows(
-                    session, CircuitRow, [row], skip_known=True, returning=("key",)
-                )
-                return bool(added)
-            same = (CircuitRow.key == key, CircuitRow.retry_at == known.retry_at)
-            if new is None:
-                removed = delete(CircuitRow).where(*same).returning(CircuitRow.key)
-                return await session.scalar(removed) is not None
-            changed = update(CircuitRow).where(*same).values(row_of(CircuitRow, new))
-            return await session.scalar(changed.returning(CircuitRow.key)) is not None
+            row = await session.get(CircuitRow, key, with_for_update=True)
+            if (row and row.retry_at) != (known and known.retry_at):
+                return False
+            if row is not None:
+                await session.delete(row)
+                await session.flush()
+            rows = [] if new is None else [row_of(CircuitRow, new, key=key)]
+            # Another process may have opened it at this moment.
+            added = await session.insert_rows(
+                CircuitRow, rows, skip_known=True, returning=("key",)
+            )
+            return len(added) == len(rows)
 
 
 async def list_circuits(
-    session: AsyncSession, names: Collection[str] | None = None
+    session: Session, names: Collection[str] | None = None
 ) -> list[Opening]:
     """The open circuits of these keys or endpoints (None: every one), the oldest first."""
     openings = []
-    for row in await find_rows(session, CircuitRow, "ORDER BY opened_at, key"):
+    for row in await session.rows(CircuitRow, "ORDER BY opened_at, key"):
         if names is None or row.key in names or row.endpoint in names:
             openings.append(read(Opening, row))
     return openings
 
 
-async def reset_circuits(
-    session: AsyncSession, endpoints: Collection[str]
-) -> list[str]:
+async def reset_circuits(session: Session, endpoints: Collection[str]) -> list[str]:
     """Close the circuits of these endpoints, whatever their key; the endpoints of those that were open."""
-    closed = "DELETE FROM circuits WHERE endpoint = ANY (:endpoints) RETURNING endpoint"
-    names = await read_column(session, closed, endpoints=list(endpoints))
+    names = await session.column(
+        "DELETE FROM circuits WHERE endpoint = ANY (:endpoints) RETURNING endpoint",
+        endpoints=list(endpoints),
+    )
     return sorted(set(names))

@@ -7,22 +7,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
 
 from medlive.curation import model
-from medlive.db.mapping import (
-    add_row,
-    find_row,
-    find_rows,
-    insert_parts,
-    insert_rows,
-    read,
-    read_column,
-    read_value,
-    row_of,
-    run_sql,
-)
+from medlive.db.mapping import read, row_of
+from medlive.db.session import Session
 from medlive.db.tables import decisions as tables
 from medlive.db.tables import examinations
 from medlive.db.tables.base import Base
@@ -43,11 +32,14 @@ _PARTS: Mapping[str, tuple[type[Any], type[Any]]] = {
 """Field of a curation → what it is a tuple of, and the table of that."""
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
 _OWN = "WHERE curation_id = :curation ORDER BY position"
-_RETRIEVED = "WHERE key IN (SELECT passage_key FROM claim_evidence WHERE curation_id = :curation)"
+_EVIDENCE = """
+    SELECT * FROM claim_evidence JOIN passages ON key = passage_key WHERE curation_id = :curation ORDER BY position
+"""
+_SECOND = ("false_by_passage", "could_hurt", "reason")
 
 
 async def save_curation(
-    session: AsyncSession,
+    session: Session,
     revision_pk: int,
     pipeline_digest: str,
     curation: model.Curation,
@@ -61,12 +53,17 @@ async def save_curation(
     stored and that decision's number is returned. After a failure comes the next attempt.
     """
     await lock_revision(session, revision_pk)
-    latest = await _latest_attempt(session, revision_pk, pipeline_digest)
+    latest = await session.first(
+        tables.CurationRow,
+        "WHERE revision_id = :revision AND pipeline_digest = :pipeline ORDER BY attempt DESC LIMIT 1",
+        revision=revision_pk,
+        pipeline=pipeline_digest,
+    )
     if latest is not None and latest.outcome is not model.Outcome.FAILED:
         return latest.id
     if (index := curation.index) is not None:
         used = row_of(tables.EvidenceIndexRow, index)
-        await insert_rows(session, tables.EvidenceIndexRow, [used], skip_known=True)
+        await session.insert_rows(tables.EvidenceIndexRow, [used], skip_known=True)
     values = row_of(
         tables.CurationRow,
         curation,
@@ -80,52 +77,45 @@ async def save_curation(
         finished_at=finished_at,
     )
     texts = {} if curation.text is None else asdict(curation.text)
-    curation_id = (await add_row(session, tables.CurationRow(**values | texts))).id
+    curation_id = (await session.insert(tables.CurationRow(**values | texts))).id
     await _save_parts(session, curation_id, curation)
     return curation_id
 
 
 async def latest_curation(
-    session: AsyncSession, revision_pk: int
+    session: Session, revision_pk: int
 ) -> tables.CurationRow | None:
     """The latest decision about a thread's revision."""
     return next(iter(await list_curations(session, revision_pk)), None)
 
 
 async def list_curations(
-    session: AsyncSession, revision_pk: int
+    session: Session, revision_pk: int
 ) -> list[tables.CurationRow]:
     """Every decision about a thread's revision, the latest first."""
-    own = "WHERE revision_id = :revision ORDER BY id DESC"
-    return await find_rows(session, tables.CurationRow, own, revision=revision_pk)
+    return await session.rows(
+        tables.CurationRow,
+        "WHERE revision_id = :revision ORDER BY id DESC",
+        revision=revision_pk,
+    )
 
 
-async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
+async def lock_revision(session: Session, revision_pk: int) -> None:
     """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
-    query = "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE"
-    await run_sql(session, query, id=revision_pk)
+    await session.run(
+        "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE", id=revision_pk
+    )
 
 
-async def is_superseded(session: AsyncSession, revision_pk: int) -> bool:
-    """Whether the thread has a later revision, by which it is decided."""
-    query = f"SELECT NOT {_IS_LATEST} FROM thread_revisions AS r WHERE r.id = :revision"
-    return bool(await read_value(session, query, revision=revision_pk))
-
-
-async def latest_outcome(
-    session: AsyncSession, revision_pk: int, pipeline_digest: str
-) -> model.Outcome | None:
-    """The outcome of the latest attempt; None when there was none."""
-    latest = await _latest_attempt(session, revision_pk, pipeline_digest)
-    return None if latest is None else latest.outcome
-
-
-async def _latest_attempt(
-    session: AsyncSession, revision_pk: int, pipeline_digest: str
-) -> tables.CurationRow | None:
-    latest = "WHERE revision_id = :revision AND pipeline_digest = :pipeline ORDER BY attempt DESC LIMIT 1"
+async def is_decided(session: Session, revision_pk: int, pipeline_digest: str) -> bool:
+    """Whether this pipeline has decided a revision, or the thread has a later one, by which it is decided."""
+    query = f"""
+        SELECT NOT {_IS_LATEST} OR EXISTS (
+            SELECT FROM curations WHERE revision_id = r.id AND pipeline_digest = :pipeline AND outcome <> 'failed'
+        ) FROM thread_revisions AS r WHERE r.id = :revision
+    """
     values = {"revision": revision_pk, "pipeline": pipeline_digest}
-    return await find_row(session, tables.CurationRow, latest, **values)
+    return bool(await session.value(query, **values))
 
 
 _IS_LATEST = """NOT EXISTS (
@@ -155,16 +145,15 @@ _FAILED = f"""
 
 
 async def untried_revisions(
-    session: AsyncSession, chain_digest: str, pipeline_digest: str | None = None
+    session: Session, chain_digest: str, pipeline_digest: str | None = None
 ) -> list[int]:
     """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
     oldest first."""
-    values = {"chain": chain_digest, "pipeline": pipeline_digest}
-    return await read_column(session, _UNTRIED, **values)
+    return await session.column(_UNTRIED, chain=chain_digest, pipeline=pipeline_digest)
 
 
 async def failed_revisions(
-    session: AsyncSession, pipeline_digest: str, *, max_attempts: int | None = None
+    session: Session, pipeline_digest: str, *, max_attempts: int | None = None
 ) -> list[int]:
     """The latest revisions whose every attempt under this pipeline failed, or under every other where this one
     has not tried them; oldest first.
@@ -172,23 +161,23 @@ async def failed_revisions(
     Only those with fewer than `max_attempts` attempts under this pipeline that got a reply (None: however many):
     an endpoint that is away, or a budget that is spent, says nothing about a thread.
     """
-    values = {"pipeline": pipeline_digest, "most": max_attempts}
-    return await read_column(session, _FAILED, **values)
+    return await session.column(_FAILED, pipeline=pipeline_digest, most=max_attempts)
 
 
 async def count_failures(
-    session: AsyncSession, revision_pk: int, pipeline_digest: str
+    session: Session, revision_pk: int, pipeline_digest: str
 ) -> int:
     """How many attempts at a revision failed under this pipeline that got a reply."""
     query = f"""
         SELECT count(*) FROM curations WHERE revision_id = :revision AND pipeline_digest = :pipeline
             AND outcome = 'failed' AND {_COUNTED}
     """
-    values = {"revision": revision_pk, "pipeline": pipeline_digest}
-    return int(await read_value(session, query, **values))
+    return int(
+        await session.value(query, revision=revision_pk, pipeline=pipeline_digest)
+    )
 
 
-async def load_curation(session: AsyncSession, curation_id: int) -> model.Curation:
+async def load_curation(session: Session, curation_id: int) -> model.Curation:
     """A decision as it was stored. Raises MedliveError when there is none of that number."""
     row = await session.get(tables.CurationRow, curation_id)
     if row is None:
@@ -222,15 +211,15 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
 
 
 async def _parts(
-    session: AsyncSession, curation_id: int, kind: type[T], table: Any
+    session: Session, curation_id: int, kind: type[T], table: Any
 ) -> tuple[T, ...]:
     """A curation's parts of a kind in their order."""
-    rows = await find_rows(session, table, _OWN, curation=curation_id)
+    rows = await session.rows(table, _OWN, curation=curation_id)
     return tuple(read(kind, row) for row in rows)
 
 
 async def _save_parts(
-    session: AsyncSession, curation_id: int, curation: model.Curation
+    session: Session, curation_id: int, curation: model.Curation
 ) -> None:
     def rows(table: type[Base], parts: Sequence[Any]) -> _Rows:
         made = []
@@ -248,14 +237,10 @@ async def _save_parts(
     claims = rows(tables.ClaimVerdictRow, curation.claims)
     parts[tables.ClaimVerdictRow], parts[tables.ClaimEvidenceRow] = claims, []
     for row, claim in zip(claims, curation.claims, strict=True):
-        second = claim.second
-        row |= {
-            "value": Decimal(str(claim.verdict.value_of)),
-            "cited": len(claim.citations),
-            "second_false_by_passage": second and second.false_by_passage,
-            "second_could_hurt": second and second.could_hurt,
-            "second_reason": second and second.reason,
-        }
+        row["value"] = Decimal(str(claim.verdict.value_of))
+        row["cited"] = len(claim.citations)
+        for name in _SECOND:
+            row[f"second_{name}"] = getattr(claim.second, name, None)
         parts[tables.ClaimEvidenceRow] += _evidence_rows(curation_id, claim, passages)
     # In one order for everybody, so that two processes never wait for each other crosswise.
     parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
@@ -270,7 +255,9 @@ async def _save_parts(
     parts[examinations.CrossQuestionRow] = rows(
         examinations.CrossQuestionRow, questions
     )
-    await insert_parts(session, parts, known=[tables.PassageRow])
+    for table, made in parts.items():
+        known = table is tables.PassageRow
+        await session.insert_rows(table, made, skip_known=known)
 
 
 def _evidence_rows(
@@ -280,52 +267,51 @@ def _evidence_rows(
 
     Raises MedliveError when the claim cites a passage that was not retrieved for it.
     """
-    second = claim.second
-    cited = {
-        "quote": claim.citations,
-        "second_quote": second.citations if second else (),
-        "harm_quote": second.harm_citations if second else (),
-    }
+    uncited = dict.fromkeys(("quote", "cited_as", "second_quote", "harm_quote"))
+    # Passage → what is quoted of it, for its first hit
+    cited: dict[str, dict[str, Any]] = defaultdict(uncited.copy)
+    for place, citation in enumerate(claim.citations, start=1):
+        cited[citation.passage_id] |= {"quote": citation.quote, "cited_as": place}
+    if claim.second is not None:
+        for citation in claim.second.citations:
+            cited[citation.passage_id]["second_quote"] = citation.quote
+        for citation in claim.second.harm_citations:
+            cited[citation.passage_id]["harm_quote"] = citation.quote
     rows = []
-    row_by_passage: dict[str, dict[str, Any]] = {}
     for position, hit in enumerate(claim.hits, start=1):
         values = row_of(tables.PassageRow, hit.passage, digest=hit.passage.digest)
-        key = digest_json({**values, "published": str(values["published"])})
+        key = digest_json(values | {"published": str(values["published"])})
         passages[key] = {"key": key, **values}
-        about = {"curation_id": curation_id, "element_id": claim.element_id}
-        about |= {"position": position, "passage_key": key, "cited_as": None}
-        empty = dict.fromkeys(cited)
-        rows.append(row_of(tables.ClaimEvidenceRow, hit, **about, **empty))
-        row_by_passage.setdefault(hit.passage.id, rows[-1])
-    for column, citations in cited.items():
-        for place, citation in enumerate(citations, start=1):
-            if (row := row_by_passage.get(citation.passage_id)) is None:
-                raise MedliveError(
-                    f"claim {claim.element_id} cites a passage that was not retrieved: {citation.passage_id}"
-                )
-            row[column] = citation.quote
-            if column == "quote":
-                row["cited_as"] = place
+        row = row_of(
+            tables.ClaimEvidenceRow,
+            hit,
+            curation_id=curation_id,
+            element_id=claim.element_id,
+            position=position,
+            passage_key=key,
+            **cited.pop(hit.passage.id, uncited),
+        )
+        rows.append(row)
+    if cited:
+        raise MedliveError(
+            f"claim {claim.element_id} cites a passage that was not retrieved: {', '.join(cited)}"
+        )
     return rows
 
 
 async def _load_claims(
-    session: AsyncSession, curation_id: int
+    session: Session, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
-    own = {"curation": curation_id}
-    passages = {}
-    for passage in await find_rows(session, tables.PassageRow, _RETRIEVED, **own):
-        passages[passage.key] = passage
     by_element: dict[str, list[Any]] = defaultdict(list)
-    for row in await find_rows(session, tables.ClaimEvidenceRow, _OWN, **own):
-        by_element[row.element_id].append((row, passages[row.passage_key]))
+    for row in await session.run(_EVIDENCE, curation=curation_id):
+        by_element[row.element_id].append(row)
     claims = []
-    for claim in await find_rows(session, tables.ClaimVerdictRow, _OWN, **own):
+    for claim in await session.rows(tables.ClaimVerdictRow, _OWN, curation=curation_id):
         met = by_element[claim.element_id]
         hits = []
-        for row, passage in met:
-            hits.append(read(Hit, row, passage=read(Passage, passage)))
-        cited = sorted(met, key=lambda pair: pair[0].cited_as or 0)
+        for row in met:
+            passage = read(Passage, row, id=row.passage_id)
+            hits.append(read(Hit, row, passage=passage))
         second = None
         if claim.second_false_by_passage is not None:
             second = model.SecondCheck(
@@ -335,15 +321,16 @@ async def _load_claims(
                 harm_citations=_citations(met, "harm_quote"),
                 reason=claim.second_reason or "",
             )
+        cited = sorted(met, key=lambda row: row.cited_as or 0)
         more = {"citations": _citations(cited, "quote"), "second": second}
         claims.append(read(model.ClaimVerdict, claim, hits=tuple(hits), **more))
     return tuple(claims)
 
 
 def _citations(evidence: Sequence[Any], column: str) -> tuple[model.Citation, ...]:
-    """What is quoted in a column of (evidence, passage), in this order."""
+    """What is quoted in a column of the evidence, in this order."""
     citations = []
-    for row, passage in evidence:
+    for row in evidence:
         if (quote := getattr(row, column)) is not None:
-            citations.append(model.Citation(passage.id, quote))
+            citations.append(model.Citation(row.passage_id, quote))
     return tuple(citations)

@@ -1,23 +1,24 @@
 """The filter chain's results, and where every thread stands: each counts once."""
 
 from collections.abc import Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import Row
 
-from medlive.db.audit.standing import count_stages
-from medlive.db.mapping import find_row, find_rows, insert_rows
+from medlive.db.mapping import Record
+from medlive.db.session import Session
 from medlive.db.tables.decisions import FilterResultRow
 
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
     from medlive.filters.model import FilterVerdict
 
+
 STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
 
 async def save_chain_results(
-    session: AsyncSession,
+    session: Session,
     chain_digest: str,
     results: Sequence[tuple[int, Sequence["FilterVerdict"]]],
 ) -> None:
@@ -37,43 +38,68 @@ async def save_chain_results(
             "verdicts": list(verdicts),
         }
         rows.append(row)
-    await insert_rows(session, FilterResultRow, rows, skip_known=True)
+    await session.insert_rows(FilterResultRow, rows, skip_known=True)
 
 
-async def filter_verdicts_of(
-    session: AsyncSession, revision_pk: int
-) -> list[dict[str, Any]]:
-    """Every rule's verdict about a thread's revision, chain by chain, in the rules' order."""
-    own = "WHERE revision_id = :revision ORDER BY chain_digest"
-    results = await find_rows(session, FilterResultRow, own, revision=revision_pk)
-    return list(chain.from_iterable(result.verdicts for result in results))
-
-
-async def filter_reason_of(session: AsyncSession, revision_pk: int) -> str | None:
-    """Why the latest chain that judged a thread's revision rejected it; None where it passed or waits."""
-    latest = (
-        "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest LIMIT 1"
+async def filter_results_of(
+    session: Session, revision_pk: int
+) -> list[FilterResultRow]:
+    """The result of every filter chain that judged a thread's revision, the latest first."""
+    latest_first = (
+        "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest"
     )
-    result = await find_row(session, FilterResultRow, latest, revision=revision_pk)
-    return None if result is None else result.reason
+    return await session.rows(FilterResultRow, latest_first, revision=revision_pk)
 
 
-class FunnelRow(NamedTuple):
-    """How many threads stand at one place; as tables and JSON have it."""
-
-    stage: str  # filters, screener, validator, controller, rubric or case
-    outcome: str  # pending, rejected, parked, failed, held, kept or withdrawn
-    # The reason, for filters the failing rule's; None where there is none
-    reason: str | None
-    threads: int
+FunnelRow = Row[*tuple[Any, ...]]
+"""How many threads stand at one place, as tables and JSON have it: stage (of `STAGES`), outcome (pending, rejected,
+parked, failed, held, kept or withdrawn), reason (for filters the failing rule's; None where there is none), threads."""
 
 
-async def funnel(session: AsyncSession) -> list[FunnelRow]:
-    """The places where threads stand, in the order of the stages, largest first.
+async def funnel(session: Session, week: str = "") -> Sequence[FunnelRow]:
+    """The places where threads stand, in the order of the stages, largest first; of those that last moved in an ISO
+    week, or for "" of all.
 
     Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
     """
-    rows = []
-    for stage, outcome, reason, threads in await count_stages(session):
-        rows.append(FunnelRow(stage, outcome, reason or None, threads))
-    return sorted(rows, key=lambda row: (STAGES.index(row.stage), -row.threads))
+    query = """
+        SELECT stage, outcome, nullif(reason, '') AS reason, count(*) AS threads FROM thread_standings
+        WHERE :week IN ('', week) GROUP BY 1, 2, 3
+        ORDER BY array_position(CAST(:stages AS text[]), stage), 4 DESC, 2, 3
+    """
+    return (await session.run(query, week=week, stages=list(STAGES))).all()
+
+
+_BY_PAPER = """
+    WITH judged AS (
+      SELECT outcome, CASE
+        WHEN reason IN ('no_narrative', 'no_query', 'no_advice') THEN 'rejected'
+        WHEN s_cc = 0 OR s_inf <= threshold_sufficiency OR s_align <= threshold_alignment THEN 'rejected'
+        WHEN EXISTS (SELECT FROM claim_verdicts WHERE curation_id = curations.id
+                     AND verdict IN ('contradicted', 'disputed')) THEN 'rejected'
+        WHEN EXISTS (SELECT FROM elements WHERE curation_id = curations.id
+                     AND standing = 'unsupported') THEN 'rejected'
+        WHEN EXISTS (SELECT FROM elements JOIN controller_checks AS last USING (curation_id)
+                     WHERE curation_id = curations.id AND standing = 'dropped' AND subject = element_id
+                     AND NOT last.passed AND check_name <> 'suspicion' AND round = (
+                       SELECT max(round) FROM controller_checks AS own
+                       WHERE own.curation_id = last.curation_id AND own.subject = last.subject
+                     )) THEN 'rejected'
+        WHEN s_cc = 1 AND s_inf IS NOT NULL AND s_align IS NOT NULL THEN 'kept'
+        ELSE 'unknown' END AS by_paper
+      FROM curations
+      WHERE started_at >= :since AND started_at < :until AND outcome <> 'failed'
+    )
+    SELECT outcome, by_paper, count(*) AS threads FROM judged GROUP BY 1, 2 ORDER BY 1, 2
+"""
+
+
+async def outcomes_by_paper(
+    session: Session, since: datetime, until: datetime
+) -> Sequence[Record]:
+    """Decisions that were begun in a time, without failed ones, by outcome here and by the paper's rule.
+
+    Each has outcome (kept, rejected, parked or held), by_paper (kept or rejected; unknown: the chain ended before
+    the paper's rule had all that it needs) and the number of threads.
+    """
+    return await session.records(_BY_PAPER, since=since, until=until)

@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 
-from medlive.db.mapping import find_row, read_column, read_value, run_sql
 from medlive.db.session import Database
-from medlive.db.tables.literature import LiteratureAnswerRow
 
+_LOAD = """
+    SELECT body FROM literature_answers WHERE key = :key AND fetched_at > now() - CAST(:age AS interval)
+"""
 _TAKE_TURN = """
     INSERT INTO literature_turns (service, next_at)
     VALUES (:service, clock_timestamp() + make_interval(secs => :interval_s))
@@ -38,28 +39,27 @@ class PostgresAnswers:
 
     async def load(self, key: str) -> bytes | None:
         """See AnswerStore."""
-        recent = "WHERE key = :key AND fetched_at > now() - CAST(:age AS interval)"
-        values = {"key": key, "age": self._age}
         async with self._database.read() as session:
-            answer = await find_row(session, LiteratureAnswerRow, recent, **values)
-        return None if answer is None else answer.body
+            body: bytes | None = await session.value(_LOAD, key=key, age=self._age)
+        return body
 
     async def save(self, service: str, key: str, body: bytes) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
         async with self._database.begin() as session:
-            await run_sql(session, _SAVE, service=service, key=key, body=body)
+            await session.run(_SAVE, service=service, key=key, body=body)
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """See AnswerStore; the database's clock counts."""
-        values = {"service": service, "interval_s": interval_s}
         async with self._database.begin() as session:
-            until_next = await read_value(session, _TAKE_TURN, **values)
+            until_next = await session.value(
+                _TAKE_TURN, service=service, interval_s=interval_s
+            )
         return max(0.0, float(until_next) - interval_s)
 
     async def hold_back(self, service: str, wait_s: float) -> None:
         """See AnswerStore; the database's clock counts."""
         async with self._database.begin() as session:
-            await run_sql(session, _HOLD_BACK, service=service, wait_s=wait_s)
+            await session.run(_HOLD_BACK, service=service, wait_s=wait_s)
 
     async def delete_old(self) -> int:
         """Delete the answers that are no longer used, a batch at a time; return how many."""
@@ -71,7 +71,7 @@ class PostgresAnswers:
         count = 0
         while True:
             async with self._database.begin() as session:
-                deleted = await read_column(session, old, age=self._age, batch=BATCH)
+                deleted = await session.column(old, age=self._age, batch=BATCH)
             count += len(deleted)
             if len(deleted) < BATCH:
                 return count

@@ -1,12 +1,9 @@
 """Parked threads: since when, which are due for another search, and what was searched for in vain."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from medlive.db.mapping import Record, read_as, read_column, read_records
+from medlive.db.mapping import Record
+from medlive.db.session import Session
 
 # A thread whose latest search failed is still parked: a failure is no decision. One whose
 # parking a person overruled goes on by itself.
@@ -63,40 +60,30 @@ _UNANSWERED = f"""
 """
 
 
-@dataclass(frozen=True)
-class Parked:
-    """A parked thread."""
-
-    source: str
-    thread_id: str
-    name: str  # SOURCE/ID
-    revision_id: int
-    curation_id: int  # The latest decision that parked it
-    since: datetime  # When it was parked first, without another decision in between
-    libraries: int  # How many were searched since
-
-
-async def count_parked(session: AsyncSession) -> Record:
+async def count_parked(session: Session) -> Record:
     """Return how many threads are parked, and since when the first of them is: threads, since (None: there is none)."""
-    [count] = await read_records(session, _COUNT)
+    [count] = await session.records(_COUNT)
     return count
 
 
 async def list_parked(
-    session: AsyncSession, *, limit: int | None = None
-) -> list[Parked]:
-    """Return the parked threads, the one that has waited longest first; at most `limit`."""
-    return await read_as(session, Parked, _LIST, most=limit)
+    session: Session, *, limit: int | None = None
+) -> Sequence[Record]:
+    """Return the parked threads, the one that has waited longest first; at most `limit`.
+
+    Each has source, thread_id, name (SOURCE/ID), revision_id, curation_id (the latest decision that parked it), since
+    (when it was parked first, without another decision in between) and libraries (how many were searched since).
+    """
+    return await session.records(_LIST, most=limit)
 
 
-async def find_parked(session: AsyncSession, revision_id: int) -> Parked | None:
-    """Return what is known of a parked thread revision; None if it is not parked."""
-    parked = await read_as(session, Parked, _ONE, revision=revision_id)
-    return next(iter(parked), None)
+async def find_parked(session: Session, revision_id: int) -> Record | None:
+    """Return what `list_parked` knows of a thread revision; None if it is not parked."""
+    return next(iter(await session.records(_ONE, revision=revision_id)), None)
 
 
 async def list_due(
-    session: AsyncSession, *, library: str, pipeline_digest: str
+    session: Session, *, library: str, pipeline_digest: str
 ) -> Sequence[int]:
     """Return the parked thread revisions that were not searched in a library yet.
 
@@ -105,14 +92,13 @@ async def list_due(
         library: The digest of the index and of the services that are asked.
         pipeline_digest: What failed in this pipeline is left to its retries.
     """
-    values = {"library": library, "pipeline": pipeline_digest}
-    return await read_column(session, _DUE, **values)
+    return await session.column(_DUE, library=library, pipeline=pipeline_digest)
 
 
-async def list_unanswered(session: AsyncSession) -> Sequence[Record]:
+async def list_unanswered(session: Session) -> Sequence[Record]:
     """Return the claims of parked threads that met no passage on their subject.
 
     Each has source, thread_id, element_id, claim, queries (what was searched for), and of the nearest passage
     passage_id and title, None if none was found.
     """
-    return await read_records(session, _UNANSWERED)
+    return await session.records(_UNANSWERED)

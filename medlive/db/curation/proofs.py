@@ -3,22 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from medlive.db.mapping import (
-    find_row,
-    find_rows,
-    insert_rows,
-    read,
-    read_records,
-    row_of,
-)
+from medlive.db.mapping import read, row_of
+from medlive.db.session import Session
 from medlive.db.tables.examinations import RubricProbeRow, RubricProofRow
 from medlive.rubric.proof import Figures, GradedProbe, Proof
 
 
 async def save_proof(
-    session: AsyncSession, curation_id: int, proof: Proof, *, revision: int = 0
+    session: Session, curation_id: int, proof: Proof, *, revision: int = 0
 ) -> None:
     """Store the proof of a curation, or of a revision of its case, unless that has one: it is made once."""
     if await session.get(RubricProofRow, (curation_id, revision)) is not None:
@@ -26,35 +18,35 @@ async def save_proof(
     key = {"curation_id": curation_id, "revision": revision}
     values = row_of(RubricProofRow, proof, **key)
     values |= row_of(RubricProofRow, proof.figures)
-    await insert_rows(session, RubricProofRow, [values])
+    await session.insert_rows(RubricProofRow, [values])
     rows = []
     for place, probe in enumerate(proof.probes, start=1):
         score = float(probe.score(proof.criteria))
         rows.append(row_of(RubricProbeRow, probe, **key, position=place, score=score))
-    await insert_rows(session, RubricProbeRow, rows)
+    await session.insert_rows(RubricProbeRow, rows)
 
 
-async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
+async def load_proof(session: Session, curation_id: int) -> Proof | None:
     """The latest proof of a curation and of its case's revisions; None where none was made."""
-    own = {"curation": curation_id}
-    latest = "WHERE curation_id = :curation ORDER BY revision DESC LIMIT 1"
-    row = await find_row(session, RubricProofRow, latest, **own)
+    latest = "WHERE curation_id = :id ORDER BY revision DESC LIMIT 1"
+    row = await session.first(RubricProofRow, latest, id=curation_id)
     if row is None:
         return None
-    which = "WHERE curation_id = :curation AND revision = :revision ORDER BY position"
-    own["revision"] = row.revision
-    rows = await find_rows(session, RubricProbeRow, which, **own)
+    own = "WHERE curation_id = :id AND revision = :revision ORDER BY position"
+    rows = await session.rows(
+        RubricProbeRow, own, id=curation_id, revision=row.revision
+    )
     probes = tuple(read(GradedProbe, probe) for probe in rows)
     return read(Proof, row, figures=read(Figures, row), probes=probes)
 
 
-async def unproved_since(session: AsyncSession, case_id: str) -> int | None:
+async def unproved_since(session: Session, case_id: str) -> int | None:
     """The revision since which a case's rubric is not proved; None where the latest one is."""
     query = """
         SELECT max(revision) FILTER (WHERE ceiling IS NOT NULL) AS proved, max(revision) AS latest
         FROM case_revisions WHERE case_id = :case_id
     """
-    [row] = await read_records(session, query, case_id=case_id)
+    [row] = await session.records(query, case_id=case_id)
     return None if row.proved == row.latest else (row.proved or 0) + 1
 
 
@@ -75,10 +67,10 @@ _MADE = """
 
 
 async def proofs_made(
-    session: AsyncSession, since: datetime, until: datetime
+    session: Session, since: datetime, until: datetime
 ) -> dict[str, Any]:
     """The proofs of the decisions that began in a time: how many passed and failed; of those that passed the mean
     ceiling, floor and separation (None without one) and the scores of the ordinary answers; and one_model, the models
     that wrote a rubric, wrote the answers that prove it, and graded these."""
-    [proofs] = await read_records(session, _MADE, since=since, until=until)
+    [proofs] = await session.records(_MADE, since=since, until=until)
     return vars(proofs)

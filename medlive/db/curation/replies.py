@@ -1,15 +1,11 @@
 """Replies of engines: found by their request's digest, stored before anybody uses them, and what they cost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import InstrumentedAttribute
-
 from medlive.db.batching import Batcher
-from medlive.db.mapping import Record, insert_rows, read, read_records, row_of
-from medlive.db.session import Database
+from medlive.db.mapping import Record, read, row_of
+from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.integrity.digest import digest_json
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
@@ -42,17 +38,16 @@ class PostgresReplyStore:
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest. Raises DatabaseUnavailable."""
         async with self._db.read() as session:
-            rows = await read_records(session, _FIND, digest=request_digest)
-        for row in rows:
-            thinking, answer = split_thinking(row.text)
-            return Reply(
-                answer,
-                Finish(row.finish),
-                read(Usage, row, reasoning_tokens=0),
-                row.reply_model,
-                replayed=True,
-                thinking=thinking,
-            )
+            for row in await session.run(_FIND, digest=request_digest):
+                thinking, answer = split_thinking(row.text)
+                return Reply(
+                    answer,
+                    Finish(row.finish),
+                    read(Usage, row, reasoning_tokens=0),
+                    row.reply_model,
+                    replayed=True,
+                    thinking=thinking,
+                )
         return None
 
     async def keep(
@@ -77,10 +72,9 @@ class PostgresReplyStore:
         await self._keep((request.prompt, row))
 
     async def _keep_all(self, replies: Sequence[tuple[Prompt, dict[str, Any]]]) -> None:
-        rows: dict[str, dict[str, Any]] = {}
+        rows = {row["request_digest"]: row for _, row in replies}
         prompts: dict[str, dict[str, Any]] = {}
         for prompt, row in replies:
-            rows[row["request_digest"]] = row
             digest = row["prompt_digest"]
             if digest not in self._prompts:
                 prompts[digest] = row_of(PromptRow, prompt, digest=digest)
@@ -88,38 +82,43 @@ class PostgresReplyStore:
         new_prompts = [prompts[digest] for digest in sorted(prompts)]
         new = [rows[digest] for digest in sorted(rows)]
         async with self._db.begin() as session:
-            await insert_rows(session, PromptRow, new_prompts, skip_known=True)
-            await insert_rows(session, ReplyRow, new, skip_known=True)
+            await session.insert_rows(PromptRow, new_prompts, skip_known=True)
+            await session.insert_rows(ReplyRow, new, skip_known=True)
         self._prompts |= prompts.keys()
 
 
-async def _find_one(
-    session: AsyncSession,
-    row: type[R],
-    column: InstrumentedAttribute[str],
-    digest: str,
+async def _find_only(
+    session: Session, table: type[R], column: str, digest: str
 ) -> R | None:
     """The one row whose digest begins so; None when there is none or more."""
-    beginning = column.startswith(digest, autoescape=True)
-    rows = (await session.scalars(select(row).where(beginning).limit(2))).all()
+    which = f"WHERE starts_with({column}, :digest) LIMIT 2"
+    rows = await session.rows(table, which, digest=digest)
     return rows[0] if len(rows) == 1 else None
 
 
-async def find_prompt(session: AsyncSession, digest: str) -> PromptRow | None:
+async def find_prompt(session: Session, digest: str) -> PromptRow | None:
     """The one stored prompt whose digest begins so; None when there is none or more."""
-    return await _find_one(session, PromptRow, PromptRow.digest, digest)
+    return await _find_only(session, PromptRow, "digest", digest)
 
 
 async def find_request(
-    session: AsyncSession, digest: str
+    session: Session, digest: str
 ) -> tuple[Request, ReplyRow] | None:
     """The one stored request whose digest begins so, with its reply; None when there is none or more."""
-    row = await _find_one(session, ReplyRow, ReplyRow.request_digest, digest)
+    row = await _find_only(session, ReplyRow, "request_digest", digest)
     if row is None:
         return None
     prompt = await session.get_one(PromptRow, row.prompt_digest)
     asked = Prompt(row.task, prompt.text)
     return read(Request, row, prompt=asked, schema={}), row
+
+
+async def find_replies(session: Session, digests: Iterable[str]) -> dict[str, ReplyRow]:
+    """The replies to some requests, by the request's digest."""
+    rows = await session.rows(
+        ReplyRow, "WHERE request_digest = ANY (:digests)", digests=list(digests)
+    )
+    return {row.request_digest: row for row in rows}
 
 
 _ANSWERS = """
@@ -137,11 +136,11 @@ _ANSWERS = """
 """
 
 
-async def count_answers(session: AsyncSession) -> Sequence[Record]:
+async def count_answers(session: Session) -> Sequence[Record]:
     """How well engines answered, by stage in alphabetical order, and in all: `name` is the stage, or "all".
 
     `calls` are those with a reply that was not replayed; of these `repairs` (second attempts), `invalid`, `refused` and
     `truncated`. Not among them are those that no endpoint answered (`unavailable`), that were not made
     (`over_budget`), and that a stored reply answered (`replayed`).
     """
-    return await read_records(session, _ANSWERS)
+    return await session.records(_ANSWERS)

@@ -1,27 +1,17 @@
 """What people decide: held cases and their reviews, overruled rejections, disputes, and scans for identifiers."""
 
 from collections.abc import Sequence
-
-from sqlalchemy import func, update
-from sqlalchemy.ext.asyncio import AsyncSession
+from typing import Any
 
 from medlive.curation.model import Reason
 from medlive.db.audit_log import record
-from medlive.db.mapping import (
-    Record,
-    add_row,
-    find_row,
-    find_rows,
-    insert_rows,
-    read_column,
-    read_records,
-)
+from medlive.db.mapping import Record, as_dict
+from medlive.db.session import Session, read_clock
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     DisputeRow,
     IdentifierScanRow,
-    ReviewAction,
     ReviewRow,
 )
 from medlive.errors import CheckFailed, UsageError
@@ -75,7 +65,7 @@ _UNSCANNED = """
 
 
 async def list_held(
-    session: AsyncSession,
+    session: Session,
     *,
     reason: Reason | None = None,
     language: str | None = None,
@@ -86,89 +76,46 @@ async def list_held(
     At most `limit`. Each has case_id, revision, curation_id, language, source, query, reasons (of its holds; empty
     where something else holds it: a dispute's outcome, a thread decided anew), status_reason and held_since.
     """
-    values = {"reason": reason, "language": language, "most": limit}
-    return await read_records(session, _HELD, **values)
+    return await session.records(_HELD, reason=reason, language=language, most=limit)
 
 
 async def add_review(
-    session: AsyncSession,
-    case_id: str,
-    revision: int,
-    action: ReviewAction,
-    reason: str,
-    *,
-    element_id: str | None = None,
-    decided_by: str | None,
-    act: Act | None = None,
+    session: Session, row: ReviewRow, act: Act | None = None
 ) -> ReviewRow:
     """Record a person's decision, logged as `act` (default: the action); its effect is `apply_review`'s."""
-    row = ReviewRow(
-        case_id=case_id,
-        revision=revision,
-        action=action,
-        element_id=element_id,
-        reason=reason,
-        decided_by=decided_by,
-    )
-    await add_row(session, row)
-    await record(
-        session,
-        act or Act(action),
-        f"case:{case_id}",
-        reason,
-        by=decided_by,
-        review=row.number,
-        revision=revision,
-        **({"element": element_id} if element_id else {}),
-    )
+    await session.insert(row)
+    about: dict[str, Any] = {"review": row.number, "revision": row.revision}
+    if row.element_id:
+        about["element"] = row.element_id
+    act, by = act or Act(row.action), row.decided_by
+    await record(session, act, f"case:{row.case_id}", row.reason, by=by, **about)
     return row
 
 
-async def reviews_of(session: AsyncSession, case_id: str) -> list[ReviewRow]:
+async def reviews_of(session: Session, case_id: str) -> list[ReviewRow]:
     """What people decided about a case, in order."""
-    own = "WHERE case_id = :case_id ORDER BY id"
-    return await find_rows(session, ReviewRow, own, case_id=case_id)
+    return await session.rows(
+        ReviewRow, "WHERE case_id = :case_id ORDER BY id", case_id=case_id
+    )
 
 
-async def add_overrule(
-    session: AsyncSession,
-    thread: str,
-    revision_id: int,
-    curation_id: int | None,
-    overruled: str,
-    reason: str,
-    by: str | None,
-    people: int,
-) -> OverruleRow:
+async def add_overrule(session: Session, thread: str, row: OverruleRow) -> OverruleRow:
     """Record that somebody overrules a rejection of `thread` (SOURCE/ID), which takes so many people.
 
     Curating it again is the caller's.
     """
-    row = OverruleRow(
-        revision_id=revision_id,
-        curation_id=curation_id,
-        overruled=overruled,
-        reason=reason,
-        decided_by=by,
-        people=people,
-    )
-    await add_row(session, row)
-    await record(
-        session,
-        Act.OVERRULE,
-        f"thread:{thread}",
-        reason,
-        by=by,
-        decision=curation_id,
-        overruled=overruled,
-    )
+    await session.insert(row)
+    about = {"decision": row.curation_id, "overruled": row.overruled}
+    subject, by = f"thread:{thread}", row.decided_by
+    await record(session, Act.OVERRULE, subject, row.reason, by=by, **about)
     return row
 
 
-async def overrules_of(session: AsyncSession, revision_id: int) -> list[OverruleRow]:
+async def overrules_of(session: Session, revision_id: int) -> list[OverruleRow]:
     """The overruled rejections of a thread's revision, in order."""
-    own = "WHERE revision_id = :revision ORDER BY id"
-    return await find_rows(session, OverruleRow, own, revision=revision_id)
+    return await session.rows(
+        OverruleRow, "WHERE revision_id = :revision ORDER BY id", revision=revision_id
+    )
 
 
 def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
@@ -179,7 +126,7 @@ def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
     return [row for row in overrules if len(people[row.curation_id]) >= row.people]
 
 
-async def find_veto_reason(session: AsyncSession, revision_id: int) -> str | None:
+async def find_veto_reason(session: Session, revision_id: int) -> str | None:
     """Why people overruled the confirmed veto of a revision; None where they did not."""
     reasons = []
     for row in in_force(await overrules_of(session, revision_id)):
@@ -188,103 +135,77 @@ async def find_veto_reason(session: AsyncSession, revision_id: int) -> str | Non
     return "; ".join(dict.fromkeys(reasons)) or None
 
 
-async def list_waiting_overrules(session: AsyncSession) -> Sequence[Record]:
+async def list_waiting_overrules(session: Session) -> Sequence[Record]:
     """The vetoes that too few people overruled so far, oldest first: source, thread_id, reason, decided_by,
     decided_at."""
-    return await read_records(session, _WAITING)
+    return await session.records(_WAITING)
 
 
-async def overruled_revisions(session: AsyncSession) -> list[int]:
+async def overruled_revisions(session: Session) -> list[int]:
     """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
-    return await read_column(session, _OVERRULED)
+    return await session.column(_OVERRULED)
 
 
 async def save_scan(
-    session: AsyncSession, case_id: str, revision: int, scanner: str, *, found: int
+    session: Session, case_id: str, revision: int, scanner: str, *, found: int
 ) -> None:
     """Record that a case revision was scanned for identifiers; a second scan by the same changes nothing."""
-    values = {
-        "case_id": case_id,
-        "revision": revision,
-        "scanner": scanner,
-        "found": found,
-    }
-    await insert_rows(session, IdentifierScanRow, [values], skip_known=True)
+    scan = {"case_id": case_id, "revision": revision, "scanner": scanner}
+    scans = [scan | {"found": found}]
+    await session.insert_rows(IdentifierScanRow, scans, skip_known=True)
 
 
-async def unscanned_cases(session: AsyncSession, scanner: str) -> list[str]:
+async def unscanned_cases(session: Session, scanner: str) -> list[str]:
     """The ready cases whose latest revision this scanner has not scanned, by id."""
-    return await read_column(session, _UNSCANNED, scanner=scanner)
+    return await session.column(_UNSCANNED, scanner=scanner)
 
 
-async def open_dispute(
-    session: AsyncSession,
-    case_id: str,
-    reason: str,
-    *,
-    criterion_id: str | None,
-    opened_by: str | None,
-) -> DisputeRow:
+async def open_dispute(session: Session, row: DisputeRow) -> DisputeRow:
     """Dispute an existing case, or a criterion of it; the same objection that is open already is returned.
 
     The session has locked the case's row, so that two who object at once do not both open it.
     """
-    values = {
-        "case_id": case_id,
-        "criterion_id": criterion_id,
-        "reason": reason,
-        "opened_by": opened_by,
-    }
     same = """
         WHERE case_id = :case_id AND reason = :reason AND closed_at IS NULL
         AND criterion_id IS NOT DISTINCT FROM :criterion_id AND opened_by IS NOT DISTINCT FROM :opened_by
     """
-    row = await find_row(session, DisputeRow, same, **values)
-    if row is None:
-        row = await add_row(session, DisputeRow(**values))
-        about = {"dispute": row.number, "criterion": criterion_id}
-        await record(
-            session, Act.DISPUTE, f"case:{case_id}", reason, by=opened_by, **about
-        )
+    known = await session.first(DisputeRow, same, **as_dict(row))
+    if known is not None:
+        return known
+    await session.insert(row)
+    about = {"dispute": row.number, "criterion": row.criterion_id}
+    subject, by = f"case:{row.case_id}", row.opened_by
+    await record(session, Act.DISPUTE, subject, row.reason, by=by, **about)
     return row
 
 
 async def close_dispute(
-    session: AsyncSession, number: int, resolution: str, *, closed_by: str | None
+    session: Session, number: int, resolution: str, *, closed_by: str | None
 ) -> DisputeRow:
     """Close a dispute with its resolution; the same person's same resolution of it again changes nothing.
 
     Raises UsageError for no dispute and CheckFailed for one that was closed otherwise.
     """
-    row = await session.scalar(
-        update(DisputeRow)
-        .where(DisputeRow.number == number, DisputeRow.closed_at.is_(None))
-        .values(closed_at=func.now(), closed_by=closed_by, resolution=resolution)
-        .returning(DisputeRow)
-        .execution_options(populate_existing=True)
+    row = await session.get(
+        DisputeRow, number, with_for_update=True, populate_existing=True
     )
-    if row is not None:
-        await record(
-            session,
-            Act.RESOLVE,
-            f"case:{row.case_id}",
-            resolution,
-            by=closed_by,
-            dispute=number,
-        )
-        return row
-    if (known := await session.get(DisputeRow, number)) is None:
+    if row is None:
         raise UsageError(
             f"unknown dispute {number}", hint="medlive review disputes --all lists them"
         )
-    if (known.closed_by, known.resolution) == (closed_by, resolution):
-        return known
-    raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
+    if row.closed_at is None:
+        row.closed_at = await read_clock(session)
+        row.closed_by, row.resolution = closed_by, resolution
+        await session.flush()
+        act, subject = Act.RESOLVE, f"case:{row.case_id}"
+        await record(session, act, subject, resolution, by=closed_by, dispute=number)
+    elif (row.closed_by, row.resolution) != (closed_by, resolution):
+        raise CheckFailed(f"dispute {number} was closed already: {row.resolution}")
+    return row
 
 
-async def list_disputes(
-    session: AsyncSession, *, closed: bool = False
-) -> list[DisputeRow]:
+async def list_disputes(session: Session, *, closed: bool = False) -> list[DisputeRow]:
     """The open disputes, oldest first; with `closed` every one."""
-    which = "WHERE closed_at IS NULL OR :closed ORDER BY id"
-    return await find_rows(session, DisputeRow, which, closed=closed)
+    return await session.rows(
+        DisputeRow, "WHERE closed_at IS NULL OR :closed ORDER BY id", closed=closed
+    )

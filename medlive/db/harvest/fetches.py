@@ -1,26 +1,14 @@
-"""Fetched pages, each with its place in a WARC file, and the pages that a thread was last read from."""
+"""Fetched pages and the WARC files in which they lie: saved, read again, moved, and forgotten."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive.clock import now
-from medlive.db.mapping import (
-    find_rows,
-    insert_rows,
-    read,
-    read_column,
-    row_of,
-    run_sql,
-)
-from medlive.db.tables.intake import (
-    FetchRow,
-    FrontierRow,
-    FrontierState,
-    PageKind,
-)
+from medlive.db.mapping import read, row_of
+from medlive.db.session import Session
+from medlive.db.tables.intake import ArchiveRow, FetchRow, FrontierState, PageKind
 from medlive.integrity.digest import digest_bytes
 from medlive.sources.ledger import FetchedPage, HarvestProblem, Place
 
@@ -47,22 +35,23 @@ class Reading:
     thread_id: str
     pages: tuple[KeptPage, ...]
     """From its first; empty while the thread waits for its first reading."""
-    state: FrontierState | None = None  # None: no list shows it
-    reason: str | None = None
-    run_id: int | None = None
-    fields: Mapping[str, Any] | None = None  # What its last reading had
-    stored: bool = False  # Whether it has become a thread
+    state: FrontierState | None  # None: no list shows it
+    reason: str | None
+    run_id: int | None
+    fields: Mapping[str, Any] | None  # What its last reading had
+    stored: bool  # Whether it has become a thread
 
 
 async def save_pages(
-    session: AsyncSession,
+    session: Session,
     run_id: int,
     source: str,
     pages: Sequence[FetchedPage],
     archive_id: int,
     places: Sequence[Place],
 ) -> list[int]:
-    """Save pages with their places in an archive; return the fetches' numbers, in the order of the pages."""
+    """Save pages with their places in an archive, which is committed up to the last of them; return the fetches'
+    numbers, in the order of the pages."""
     rows = []
     for event, place in zip(pages, places, strict=True):
         page = event.page
@@ -84,19 +73,22 @@ async def save_pages(
             archive_length=place.length,
         )
         rows.append(row)
-    saved = await insert_rows(
-        session, FetchRow, rows, returning=("archive_offset", "id")
+    saved = await session.insert_rows(
+        FetchRow, rows, returning=("archive_offset", "id")
     )
+    size = places[-1].offset + places[-1].length
+    grown = "UPDATE archives SET bytes = :size WHERE id = :id"
+    await session.run(grown, id=archive_id, size=size)
     numbers: dict[int, int] = dict(saved)
     return [numbers[place.offset] for place in places]
 
 
 def _kind_of(event: FetchedPage | HarvestProblem) -> PageKind:
-    return PageKind.LISTING if event.thread_id is None else PageKind.THREAD
+    return "listing" if event.thread_id is None else "thread"
 
 
 async def save_failed_fetches(
-    session: AsyncSession, run_id: int, source: str, problems: Sequence[HarvestProblem]
+    session: Session, run_id: int, source: str, problems: Sequence[HarvestProblem]
 ) -> None:
     """Save what could not be read, and why."""
     moment = now()
@@ -113,11 +105,11 @@ async def save_failed_fetches(
             "error": f"{problem.kind.value}: {problem.message}",
         }
         rows.append(row)
-    await insert_rows(session, FetchRow, rows)
+    await session.insert_rows(FetchRow, rows)
 
 
 async def forget_pages(
-    session: AsyncSession, source: str, thread_id: str, url: str, *, after_fetch: int
+    session: Session, source: str, thread_id: str, url: str, *, after_fetch: int
 ) -> list[int]:
     """Forget what the pages of a thread fetched after `after_fetch` hold; the numbers of the files they are in.
 
@@ -125,18 +117,20 @@ async def forget_pages(
     """
     named = {"source": source, "thread_id": thread_id, "after": after_fetch}
     among = "source = :source AND thread_id = :thread_id AND id > :after"
-    archives = f"SELECT DISTINCT archive_id FROM fetches WHERE {among} AND archive_id IS NOT NULL"
     forgotten = f"""
         UPDATE fetches SET url = :url, body_digest = NULL, etag = NULL, last_modified = NULL,
         archive_id = NULL, archive_offset = NULL, archive_length = NULL WHERE {among}
     """
-    numbers = await read_column(session, archives, **named)
-    await run_sql(session, forgotten, url=url, **named)
+    numbers = await session.column(
+        f"SELECT DISTINCT archive_id FROM fetches WHERE {among} AND archive_id IS NOT NULL",
+        **named,
+    )
+    await session.run(forgotten, url=url, **named)
     return numbers
 
 
 async def kept_pages(
-    session: AsyncSession, source: str, thread_id: str, *, after_fetch: int = 0
+    session: Session, source: str, thread_id: str, *, after_fetch: int = 0
 ) -> list[KeptPage]:
     """The pages of a thread's latest reading, in order; empty when one or its bytes are missing.
 
@@ -151,64 +145,56 @@ async def kept_pages(
 
 
 async def read_threads_after(
-    session: AsyncSession, source: str, after: str, limit: int
+    session: Session, source: str, after: str, limit: int
 ) -> list[str]:
     """The next threads of a source that pages were fetched of, in the order of their ids."""
     query = f"""
         SELECT DISTINCT thread_id FROM fetches WHERE {_IS_PAGE} AND thread_id > :after ORDER BY 1 LIMIT :limit
     """
-    values = {"source": source, "after": after, "limit": limit}
-    return await read_column(session, query, **values)
+    return await session.column(query, source=source, after=after, limit=limit)
 
 
 async def latest_readings(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
+    session: Session, source: str, thread_ids: Sequence[str]
 ) -> list[Reading]:
     """The latest reading of each of these threads.
 
     Of a thread that waits, the pages that its interrupted reading has fetched so far are left out.
     """
-    values = {"source": source, "ids": list(thread_ids)}
-    own = "WHERE source = :source AND thread_id = ANY (:ids)"
-    query = f"SELECT thread_id FROM threads {own}"
-    stored_ids = await read_column(session, query, **values)
-    known = {}
-    for entry in await find_rows(session, FrontierRow, own, **values):
-        known[entry.thread_id] = entry
     pages: dict[str, list[KeptPage]] = {thread_id: [] for thread_id in thread_ids}
     for page in await _fetched_pages(session, source, thread_ids):
-        listed = known.get(page.thread_id)
-        is_waiting = listed is not None and listed.state is FrontierState.WAITING
-        if listed is None or not is_waiting or page.fetch_id <= listed.after_fetch:
-            pages[page.thread_id].append(page)
+        pages[page.thread_id].append(page)
     readings = []
-    for thread_id, own_pages in pages.items():
-        reading = Reading(thread_id, tuple(_latest_pages(own_pages)))
-        if thread_id in known:
-            is_stored = thread_id in stored_ids
-            more = {"pages": reading.pages, "stored": is_stored}
-            reading = read(Reading, known[thread_id], **more)
-        readings.append(reading)
+    for listed in await session.records(_LISTED, source=source, ids=list(thread_ids)):
+        own = pages[listed.thread_id]
+        if listed.state == FrontierState.WAITING:
+            own = [page for page in own if page.fetch_id <= listed.after_fetch]
+        readings.append(read(Reading, listed, pages=tuple(_latest_pages(own))))
     return readings
 
 
+_LISTED = """
+    SELECT asked.thread_id, state, reason, run_id, fields, after_fetch, threads.id IS NOT NULL AS stored
+    FROM unnest(CAST(:ids AS text[])) WITH ORDINALITY AS asked (thread_id, place)
+    LEFT JOIN frontier ON frontier.source = :source AND frontier.thread_id = asked.thread_id
+    LEFT JOIN threads ON threads.source = :source AND threads.thread_id = asked.thread_id ORDER BY place
+"""
 _IS_PAGE = "source = :source AND kind = 'thread' AND body_digest IS NOT NULL"
 """That a fetch brought a page of a thread of a source."""
 _FETCHED = f"""
     SELECT fetches.id AS fetch_id, thread_id, url, page_number, archive_offset, archive_length, etag, last_modified,
         path
     FROM fetches LEFT JOIN archives ON archives.id = archive_id
-    WHERE {_IS_PAGE} AND thread_id = ANY (:thread_ids) ORDER BY thread_id, fetches.id DESC
+    WHERE {_IS_PAGE} AND thread_id = ANY (:ids) ORDER BY thread_id, fetches.id DESC
 """
 
 
 async def _fetched_pages(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
+    session: Session, source: str, thread_ids: Sequence[str]
 ) -> list[KeptPage]:
     """Every page that was fetched of these threads, of each thread the newest first."""
-    values = {"source": source, "thread_ids": list(thread_ids)}
     pages = []
-    for row in await run_sql(session, _FETCHED, **values):
+    for row in await session.run(_FETCHED, source=source, ids=list(thread_ids)):
         place = Place(row.archive_offset, row.archive_length)
         pages.append(read(KeptPage, row, place=place))
     return pages
@@ -223,3 +209,113 @@ def _latest_pages(fetched: Iterable[KeptPage]) -> list[KeptPage]:
             break
         pages.setdefault(page.page_number, page)
     return [pages[number] for number in sorted(pages)]
+
+
+# Offsets may swap places within a file, so all of them change in one statement.
+_MOVE = """
+    UPDATE fetches SET archive_offset = moved.target
+    FROM unnest(CAST(:olds AS bigint[]), CAST(:news AS bigint[])) AS moved (origin, target)
+    WHERE archive_id = :archive_id AND archive_offset = moved.origin
+"""
+
+_LIST = """
+    WHERE (removed_at IS NOT NULL) = :removed AND (
+            CAST(:source AS text) IS NULL OR run_id IN (SELECT id FROM harvest_runs WHERE source = :source)
+        )
+        AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
+        AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
+    ORDER BY id
+"""
+
+
+async def start_archive(session: Session, run_id: int, path: str, size: int) -> int:
+    """Return the number of a file that was begun."""
+    return (await session.insert(ArchiveRow(run_id=run_id, path=path, bytes=size))).id
+
+
+async def mark_sealed(session: Session, archive_id: int) -> None:
+    """Note that a file will not grow."""
+    await session.run(
+        "UPDATE archives SET sealed_at = now() WHERE id = :id AND sealed_at IS NULL",
+        id=archive_id,
+    )
+
+
+async def list_archives(
+    session: Session,
+    source: str | None = None,
+    *,
+    unsealed: bool = False,
+    unswept: bool = False,
+    before: datetime | None = None,
+    removed: bool = False,
+) -> list[ArchiveRow]:
+    """The files of a source (None: of all), oldest first.
+
+    Only those that are being written (`unsealed`), that hold pages of a takedown which no fetch names any more
+    (`unswept`), that were begun before a moment, or that are marked as `removed`, whether or not they still exist.
+    """
+    return await session.rows(
+        ArchiveRow,
+        _LIST,
+        source=source,
+        unsealed=unsealed,
+        unswept=unswept,
+        before=before,
+        removed=removed,
+    )
+
+
+async def archived_sources(session: Session) -> list[str]:
+    """The sources that have or had files, by name."""
+    return await session.column(
+        "SELECT DISTINCT source FROM archives JOIN harvest_runs AS run ON run.id = run_id ORDER BY 1"
+    )
+
+
+async def fetches_in(session: Session, archive_id: int) -> list[FetchRow]:
+    """The pages that rows name in a file, in the file's order."""
+    return await session.rows(
+        FetchRow, "WHERE archive_id = :id ORDER BY archive_offset", id=archive_id
+    )
+
+
+async def replace_archive(
+    session: Session,
+    archive_id: int,
+    path: str,
+    size: int,
+    moved: Mapping[Place, Place],
+) -> None:
+    """Note that a file was rewritten: its new path and size, and where its pages are now."""
+    olds = [place.offset for place in moved]
+    news = [place.offset for place in moved.values()]
+    await session.run(_MOVE, archive_id=archive_id, olds=olds, news=news)
+    await session.run(
+        "UPDATE archives SET path = :path, bytes = :size, unswept_at = NULL WHERE id = :id",
+        id=archive_id,
+        path=path,
+        size=size,
+    )
+
+
+async def mark_unswept(session: Session, archive_ids: Sequence[int]) -> None:
+    """Note that files hold pages that no fetch names any more and that must go."""
+    await session.run(
+        "UPDATE archives SET unswept_at = now() WHERE id = ANY (:ids)", ids=archive_ids
+    )
+
+
+async def mark_removed(session: Session, archive_ids: Sequence[int]) -> int:
+    """Note that files are gone, and with them the bytes of their pages; return how many pages that concerns."""
+    pages = """
+        UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
+        WHERE archive_id = ANY (:ids) RETURNING id
+    """
+    gone = await session.column(pages, ids=archive_ids)
+    files = """
+        UPDATE archives SET removed_at = coalesce(removed_at, now()), sealed_at = coalesce(sealed_at, now()),
+        unswept_at = NULL WHERE id = ANY (:ids)
+    """
+    await session.run(files, ids=archive_ids)
+    return len(gone)

@@ -6,9 +6,9 @@ from operator import attrgetter
 from typing import Any
 
 from psycopg.types.json import Json
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import as_dict, find_rows, read, read_value, run_sql
+from medlive.db.mapping import as_dict, read
+from medlive.db.session import Session
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.guard.bounds import THREAD_ID_CHARS
@@ -24,7 +24,7 @@ RETRIED = (
     ProblemKind.ROBOTS,
 )
 """Failures that another day may mend; for the others the page is read again when its parser is mended."""
-_RETRY = {"retried": [kind.value for kind in RETRIED], "attempts": MAX_ATTEMPTS}
+_RETRY = {"retried": list(RETRIED), "attempts": MAX_ATTEMPTS}
 _OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
 
 
@@ -84,7 +84,7 @@ _NOT_LISTED = _TAKE.format(
 
 
 async def save_listed(
-    session: AsyncSession,
+    session: Session,
     source: str,
     run_id: int,
     list_key: str,
@@ -108,28 +108,34 @@ async def save_listed(
             "state": FrontierState.WAITING,
         }
     if rows:
-        named = {"source": source, "run_id": run_id, "list_key": list_key}
-        values = named | {"most": THREAD_ID_CHARS}
-        await run_sql(session, _LIST, **values, rows=Json(list(rows.values())))
+        await session.run(
+            _LIST,
+            source=source,
+            run_id=run_id,
+            list_key=list_key,
+            most=THREAD_ID_CHARS,
+            rows=Json(list(rows.values())),
+        )
 
 
 async def settle(
-    session: AsyncSession, source: str, run_id: int, settled: Sequence[FrontierRow]
+    session: Session, source: str, run_id: int, settled: Sequence[FrontierRow]
 ) -> None:
     """What became of threads that were asked for: of each its id and state, and what else is known of it now."""
     if settled:
         rows = Json(list(map(as_dict, settled)))
-        values = {"source": source, "run_id": run_id, "rows": rows}
-        await run_sql(session, _SETTLE, **values)
+        await session.run(_SETTLE, source=source, run_id=run_id, rows=rows)
 
 
 async def look_up(
-    session: AsyncSession, source: str, run_id: int, thread_ids: Sequence[str]
+    session: Session, source: str, run_id: int, thread_ids: Sequence[str]
 ) -> dict[str, KnownThread]:
     """Thread → what is known of it, for those that are."""
-    own = "WHERE source = :source AND thread_id = ANY (:ids)"
-    entries = await find_rows(
-        session, FrontierRow, own, source=source, ids=list(thread_ids)
+    entries = await session.rows(
+        FrontierRow,
+        "WHERE source = :source AND thread_id = ANY (:ids)",
+        source=source,
+        ids=list(thread_ids),
     )
     known = {}
     for entry in entries:
@@ -145,28 +151,24 @@ async def look_up(
     return known
 
 
-async def take_left_over(
-    session: AsyncSession, source: str, run_id: int
-) -> list[ListEntry]:
+async def take_left_over(session: Session, source: str, run_id: int) -> list[ListEntry]:
     """Threads that wait since an earlier start, and those whose failure another attempt may mend; now this
     run's.
 
     What failed least comes first: one thread at which the host turns everybody away must not keep the others
     waiting.
     """
-    values = {"source": source, "run_id": run_id} | _RETRY
-    rows = (await run_sql(session, _LEFT_OVER, **values)).all()
+    rows = await session.run(_LEFT_OVER, source=source, run_id=run_id, **_RETRY)
     return list(map(_entry, sorted(rows, key=attrgetter("attempts"))))
 
 
-async def count_left_over(session: AsyncSession, source: str) -> int:
+async def count_left_over(session: Session, source: str) -> int:
     """How many threads `take_left_over` would find."""
-    values = {"source": source, "run_id": 0} | _RETRY
-    return await read_value(session, _COUNT_LEFT_OVER, **values) or 0
+    return await session.value(_COUNT_LEFT_OVER, source=source, run_id=0, **_RETRY) or 0
 
 
 async def take_not_listed(
-    session: AsyncSession, source: str, run_id: int, overlap: timedelta
+    session: Session, source: str, run_id: int, overlap: timedelta
 ) -> list[ListEntry]:
     """Threads that were read before and that a list of this run should have shown and did not; now this run's.
 
@@ -174,24 +176,24 @@ async def take_not_listed(
     count that were opened (or, where their page does not say when, first met) up to `overlap` before the list
     was last read to its end.
     """
-    named = {"source": source, "run_id": run_id, "overlap": overlap}
-    return list(map(_entry, await run_sql(session, _NOT_LISTED, **named)))
+    rows = await session.run(_NOT_LISTED, source=source, run_id=run_id, overlap=overlap)
+    return list(map(_entry, rows))
 
 
-async def reading_began(session: AsyncSession, source: str, thread_id: str) -> int:
+async def reading_began(session: Session, source: str, thread_id: str) -> int:
     """The newest fetch when a waiting thread was listed; its pages have higher numbers."""
     entry = await session.get(FrontierRow, (source, thread_id), populate_existing=True)
     return 0 if entry is None else entry.after_fetch
 
 
-async def unsettle(session: AsyncSession, run_id: int) -> None:
+async def unsettle(session: Session, run_id: int) -> None:
     """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
     again stays so, as the lists may not show it."""
     known = """
         UPDATE frontier SET state = 'known', reason = NULL WHERE run_id = :run
         AND NOT (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts)
     """
-    await run_sql(session, known, run=run_id, **_RETRY)
+    await session.run(known, run=run_id, **_RETRY)
 
 
 def _entry(entry: Any) -> ListEntry:

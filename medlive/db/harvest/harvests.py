@@ -2,31 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from psycopg.types.json import Json
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import record
 from medlive.db.harvest.frontier import unsettle
-from medlive.db.mapping import (
-    find_rows,
-    insert_rows,
-    read,
-    read_as,
-    read_records,
-    read_value,
-    row_of,
-    run_sql,
-)
+from medlive.db.mapping import Record, read, row_of
+from medlive.db.session import Session
 from medlive.db.tables.intake import (
     HarvestMeasureRow,
     HarvestRobotsRow,
-    ListCursorRow,
     RunOutcome,
-    SourceKind,
 )
 from medlive.db.tables.people import Act
 from medlive.db.threads.threads import ensure_sources
@@ -54,10 +42,12 @@ _ENDS = """
     SELECT coalesce(reason, state) AS name, count(*) AS n FROM frontier WHERE run_id = :run_id GROUP BY 1
     UNION ALL SELECT 'listed', coalesce((counts ->> 'listed')::int, 0) FROM harvest_runs WHERE id = :run_id
 """
-_EARLIER = """
-    SELECT max(newest_at) AS seen, max(run_id) AS read_by
+_LIST_STATE = """
+    SELECT max(newest_at) FILTER (WHERE run_id <> :run) - CAST(:overlap AS interval) AS cutoff,
+        max(run_id) FILTER (WHERE run_id <> :run) AS read_by, coalesce(bool_or(run_id = :run), false) AS finished,
+        (SELECT next_url FROM list_cursors WHERE run_id = :run AND list_key = :key) AS next_url
     FROM list_cursors AS c JOIN harvest_runs ON harvest_runs.id = run_id
-    WHERE source = :source AND list_key = :key AND run_id <> :run AND c.finished_at IS NOT NULL
+    WHERE source = :source AND list_key = :key AND c.finished_at IS NOT NULL
 """
 _PAST = """
     SELECT run.id AS run_id, measure, value, n FROM (
@@ -68,8 +58,9 @@ _PAST = """
     ) AS run LEFT JOIN harvest_measures ON run_id = run.id ORDER BY iso_week DESC
 """
 _MEASURED = """
-    SELECT (array_agg(id ORDER BY iso_week DESC))[1] AS id, max(iso_week) AS week FROM harvest_runs
+    SELECT id, iso_week AS week FROM harvest_runs
     WHERE source = :source AND EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id)
+    ORDER BY iso_week DESC LIMIT 1
 """
 _LATEST = """
     SELECT id, EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id) AS is_measured FROM harvest_runs
@@ -100,8 +91,15 @@ _START = """
 """
 
 
+# What lists show is counted anew where they are read anew.
+_READ_ANEW = (
+    "UPDATE harvest_runs SET counts = counts - 'listed' WHERE id = :run",
+    "DELETE FROM list_cursors WHERE run_id = :run",
+)
+
+
 async def start_harvest(
-    session: AsyncSession,
+    session: Session,
     source: str,
     iso_week: str,
     *,
@@ -111,32 +109,28 @@ async def start_harvest(
 
     With `again` a run that is done is repeated from its lists' beginning.
     """
-    await ensure_sources(session, [source], SourceKind.SITE)
+    await ensure_sources(session, [source], "site")
     named = {"source": source, "week": iso_week}
-    was_done = await read_value(session, _WAS_DONE, **named)
+    was_done = await session.value(_WAS_DONE, **named)
     if was_done and not again:
         return None
-    started = StartedRun(*(await run_sql(session, _START, **named)).one())
+    started = StartedRun(*(await session.run(_START, **named)).one())
     if was_done:
-        # What its lists show is counted anew, as they are read anew.
-        own = {"run": started.run_id}
-        listed = "UPDATE harvest_runs SET counts = counts - 'listed' WHERE id = :run"
-        await run_sql(session, listed, **own)
-        cursors = "DELETE FROM list_cursors WHERE run_id = :run"
-        await run_sql(session, cursors, **own)
+        for statement in _READ_ANEW:
+            await session.run(statement, run=started.run_id)
         await unsettle(session, started.run_id)
     return started
 
 
 async def add_counts(
-    session: AsyncSession, run: StartedRun, counts: Mapping[str, int]
+    session: Session, run: StartedRun, counts: Mapping[str, int]
 ) -> None:
     """Add to a run's counts, and keep any other process from taking it up until the transaction ends.
 
     Raises MedliveError where one has: what this process would write belongs to that one now.
     """
     named = {"run_id": run.run_id, "start": run.start, "added": Json(dict(counts))}
-    if await read_value(session, _ADD_COUNTS, **named) is None:
+    if await session.value(_ADD_COUNTS, **named) is None:
         raise MedliveError(
             "another process has taken this harvest over, as the connection that held its lock was lost",
             hint="nothing is lost; the other process goes on with it",
@@ -144,7 +138,7 @@ async def add_counts(
 
 
 async def finish_harvest(
-    session: AsyncSession,
+    session: Session,
     run: StartedRun,
     *,
     problem: str | None = None,
@@ -159,8 +153,7 @@ async def finish_harvest(
     if problem is not None:
         outcome = RunOutcome.FAILED
     ended = "UPDATE harvest_runs SET outcome = :outcome, finished_at = now(), problem = :problem WHERE id = :id"
-    values = {"outcome": outcome.value, "problem": problem}
-    await run_sql(session, ended, id=run.run_id, **values)
+    await session.run(ended, id=run.run_id, outcome=outcome, problem=problem)
 
 
 _SAVE_CURSOR = """
@@ -171,7 +164,7 @@ _SAVE_CURSOR = """
 """
 
 
-async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> None:
+async def save_cursor(session: Session, run_id: int, listed: Listed) -> None:
     """How far a list was read: `next_page` is where a run that is taken up goes on.
 
     A page that is asked for with a form is none to go on with, as forms hold what is valid for a visit.
@@ -179,117 +172,107 @@ async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> Non
     next_url = None
     if (following := listed.next_page) is not None and following.form is None:
         next_url = following.url
-    values = {
-        "run": run_id,
-        "key": listed.list_key,
-        "next": next_url,
-        "newest": listed.newest_at,
-        "finished": listed.finished,
-    }
-    await run_sql(session, _SAVE_CURSOR, **values)
+    await session.run(
+        _SAVE_CURSOR,
+        run=run_id,
+        key=listed.list_key,
+        next=next_url,
+        newest=listed.newest_at,
+        finished=listed.finished,
+    )
 
 
 async def list_state(
-    session: AsyncSession, run_id: int, source: str, key: str, overlap: timedelta
+    session: Session, run_id: int, source: str, key: str, overlap: timedelta
 ) -> ListState:
     """How far this run has read a list, and the moment before which earlier runs saw all activity.
 
     That moment is the latest activity that a run saw which read the list to its end, less `overlap`: late
     replies and edits are met again.
     """
-    own = await session.get(ListCursorRow, (run_id, key), populate_existing=True)
-    values = {"run": run_id, "source": source, "key": key}
-    [earlier] = await read_records(session, _EARLIER, **values)
-    next_url = own.next_url if own is not None else None
-    return ListState(
-        finished=own is not None and own.finished_at is not None,
-        next_page=PageRequest(next_url) if next_url is not None else None,
-        cutoff=None if earlier.seen is None else earlier.seen - overlap,
-        read_by=earlier.read_by,
+    [state] = await session.records(
+        _LIST_STATE, run=run_id, source=source, key=key, overlap=overlap
     )
+    url = state.next_url
+    return read(ListState, state, next_page=None if url is None else PageRequest(url))
 
 
-async def save_robots(
-    session: AsyncSession, run_id: int, robots: Sequence[Robots]
-) -> None:
+async def save_robots(session: Session, run_id: int, robots: Sequence[Robots]) -> None:
     """The rules that a run went by."""
     rows = []
     for fetched in robots:
-        values = {
-            "run_id": run_id,
-            "body": fetched.body.decode("utf-8", "replace"),
-            "detail": fetched.detail or None,
-        }
-        rows.append(row_of(HarvestRobotsRow, fetched, **values))
-    await insert_rows(session, HarvestRobotsRow, rows, skip_known=True)
+        body, detail = fetched.body.decode("utf-8", "replace"), fetched.detail or None
+        texts = {"body": body, "detail": detail}
+        rows.append(row_of(HarvestRobotsRow, fetched, run_id=run_id, **texts))
+    await session.insert_rows(HarvestRobotsRow, rows, skip_known=True)
 
 
 async def run_figures(
-    session: AsyncSession, run_id: int
+    session: Session, run_id: int
 ) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
     """Of the threads that a run read, field → (share with it, or median; over how many); and state or reason → how
     many threads ended so, with "listed": how many its lists showed that were to be read."""
-    named = {"run_id": run_id}
     shares = {}
-    for field in await read_records(session, _FIELDS, **named):
-        shares[field.key] = (float(field.share), field.n)
-    ends: Counter[str] = Counter()
-    for end in await read_records(session, _ENDS, **named):
-        ends[end.name] = end.n
-    return shares, ends
+    for key, n, share in await session.run(_FIELDS, run_id=run_id):
+        shares[key] = float(share), n
+    return shares, Counter(await session.lookup(_ENDS, run_id=run_id))
 
 
 async def save_measures(
-    session: AsyncSession, run_id: int, measures: Sequence[Compared]
+    session: Session, run_id: int, measures: Sequence[Compared]
 ) -> None:
     """A run's figures beside the medians they were compared with."""
-    old = "DELETE FROM harvest_measures WHERE run_id = :run"
-    await run_sql(session, old, run=run_id)
+    await session.run("DELETE FROM harvest_measures WHERE run_id = :run", run=run_id)
     rows = [row_of(HarvestMeasureRow, m, run_id=run_id) for m in measures]
-    await insert_rows(session, HarvestMeasureRow, rows)
+    await session.insert_rows(HarvestMeasureRow, rows)
 
 
 async def past_measures(
-    session: AsyncSession, source: str, *, before_run: int, runs: int
+    session: Session, source: str, *, before_run: int, runs: int
 ) -> list[dict[str, Measure]]:
     """The figures of a source's latest other runs that are done, newest first; none from before its figures
     began anew."""
-    values = {"source": source, "before": before_run, "runs": runs}
     measures: dict[int, dict[str, Measure]] = {}
-    for figure in await read_records(session, _PAST, **values):
-        own = measures.setdefault(figure.run_id, {})
-        if figure.measure is not None:
-            own[figure.measure] = figure.value, figure.n
+    for run_id, name, value, n in await session.run(
+        _PAST, source=source, before=before_run, runs=runs
+    ):
+        own = measures.setdefault(run_id, {})
+        if name is not None:
+            own[name] = value, n
     return list(measures.values())
 
 
 async def latest_measures(
-    session: AsyncSession, source: str
+    session: Session, source: str
 ) -> tuple[str, list[Compared]] | None:
     """The ISO week and the figures of the source's latest run that has any."""
-    [latest] = await read_records(session, _MEASURED, source=source)
-    if latest.id is None:
-        return None
-    own = "WHERE run_id = :run ORDER BY measure"
-    figures = await find_rows(session, HarvestMeasureRow, own, run=latest.id)
-    return latest.week, [read(Compared, figure) for figure in figures]
-
-
-async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | None:
-    """The source's latest harvest that has ended, and whether it has figures; None without any."""
-    for run in await read_records(session, _LATEST, source=source):
-        return run.id, run.is_measured
+    for run_id, week in await session.run(_MEASURED, source=source):
+        figures = await session.rows(
+            HarvestMeasureRow, "WHERE run_id = :run ORDER BY measure", run=run_id
+        )
+        return week, [read(Compared, figure) for figure in figures]
     return None
 
 
-async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
+async def latest_run(session: Session, source: str) -> tuple[int, bool] | None:
+    """The source's latest harvest that has ended, and whether it has figures; None without any."""
+    for run_id, is_measured in await session.run(_LATEST, source=source):
+        return run_id, is_measured
+    return None
+
+
+async def quarantine(session: Session, source: str, reason: str) -> None:
     """Leave a source out of harvests from now on. Raises UsageError when there is no such source."""
-    set_aside = "quarantined_at = now(), quarantine_reason = :reason"
-    await _set_source(session, source, set_aside, reason=reason)
+    await _set_source(
+        session,
+        source,
+        "quarantined_at = now(), quarantine_reason = :reason",
+        reason=reason,
+    )
 
 
 async def lift_quarantine(
-    session: AsyncSession,
+    session: Session,
     source: str,
     *,
     compare_anew: bool = False,
@@ -306,30 +289,21 @@ async def lift_quarantine(
     """
     await _set_source(session, source, lifted, anew=compare_anew)
     about = {"compare_anew": compare_anew}
-    act = Act.LIFT_QUARANTINE
-    await record(session, act, f"source:{source}", reason, by=by, **about)
+    act, subject = Act.LIFT_QUARANTINE, f"source:{source}"
+    await record(session, act, subject, reason, by=by, **about)
 
 
-async def _set_source(
-    session: AsyncSession, source: str, values: str, **named: Any
-) -> None:
+async def _set_source(session: Session, source: str, values: str, **named: Any) -> None:
     changed = f"UPDATE sources SET {values} WHERE name = :source RETURNING name"
-    if await read_value(session, changed, source=source, **named) is None:
+    if await session.value(changed, source=source, **named) is None:
         raise UsageError(f"there is no source {source}")
 
 
-@dataclass(frozen=True)
-class SourceInfo:
-    """A source as it stands; its latest harvest is None where there was none."""
-
-    name: str
-    kind: SourceKind
-    quarantined_at: datetime | None
-    quarantine_reason: str | None
-    last_run: str | None  # The latest harvest's ISO week
-    last_outcome: RunOutcome | None
+SourceInfo = Record
+"""A source as it stands: name, kind, quarantined_at, quarantine_reason, last_run (the latest harvest's ISO week) and
+last_outcome (None: there was no harvest)."""
 
 
-async def list_sources(session: AsyncSession) -> list[SourceInfo]:
+async def list_sources(session: Session) -> list[SourceInfo]:
     """Every source, by name."""
-    return await read_as(session, SourceInfo, _SOURCES)
+    return await session.records(_SOURCES)

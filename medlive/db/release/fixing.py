@@ -7,13 +7,12 @@ a case passes where no reason was given. Of what grows with the release, only th
 newly held out pass through this process.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from psycopg.types.json import Json
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read_value, run_sql
-from medlive.db.release.withdrawals import lost_since, redacted_since
+from medlive.db.release.withdrawals import lost_since, reasons_for, redacted_since
+from medlive.db.session import Session
 from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
 from medlive.snapshot.gates import Gate, GateHit
@@ -253,26 +252,23 @@ _CHANGES = (
 
 
 async def unchecked(
-    session: AsyncSession, parent: str | None, digest: str, *, after: str, most: int
+    session: Session, parent: str | None, digest: str, *, after: str, most: int
 ) -> list[tuple[str, int]]:
     """At most so many (case id, revision) behind a case id that a release after `parent` decides about and that
     these gates have not read."""
-    values = {"parent": parent, "digest": digest, "after": after, "most": most}
-    return [
-        (row.case_id, row.revision)
-        for row in await run_sql(session, _MISSING, **values)
-    ]
+    missing = await session.run(
+        _MISSING, parent=parent, digest=digest, after=after, most=most
+    )
+    return [(case_id, revision) for case_id, revision in missing]
 
 
-async def count_unchecked(
-    session: AsyncSession, parent: str | None, digest: str
-) -> int:
+async def count_unchecked(session: Session, parent: str | None, digest: str) -> int:
     """How many there are of them."""
-    return await read_value(session, _COUNT, parent=parent, digest=digest) or 0
+    return await session.value(_COUNT, parent=parent, digest=digest) or 0
 
 
 async def save_verdicts(
-    session: AsyncSession,
+    session: Session,
     digest: str,
     verdicts: Iterable[tuple[str, int, Sequence[GateHit]]],
 ) -> None:
@@ -281,14 +277,13 @@ async def save_verdicts(
     rows = []
     for case_id, revision, hits in verdicts:
         row = {"case_id": case_id, "revision": revision, "gates_digest": digest}
-        listed = [[hit.gate.value, hit.detail] for hit in hits]
-        rows.append(row | {"hits": listed})
+        rows.append(row | {"hits": [[hit.gate, hit.detail] for hit in hits]})
     await no_takedown(session)
-    await run_sql(session, _SAVE, rows=Json(rows))
+    await session.run(_SAVE, rows=Json(rows))
 
 
 async def judge(
-    session: AsyncSession,
+    session: Session,
     version: str,
     parent: str | None,
     gates_digest: str,
@@ -297,28 +292,32 @@ async def judge(
     hold_unproved: bool,
 ) -> int:
     """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
-    them the gates have yet to read, and 0 when all is decided."""
-    await run_sql(session, _TABLE)
-    values = {"version": version, "parent": parent, "digest": gates_digest}
-    settings = {"publishable_only": publishable_only, "hold_unproved": hold_unproved}
-    await run_sql(session, _JUDGE, **values, **settings)
-    await run_sql(session, "ANALYZE judged")
-    return await read_value(session, _UNREAD) or 0
+    them the gates have yet to read. None is left when all is decided: then it is kept why ready cases are not in the
+    snapshot."""
+    await session.run(_TABLE)
+    await session.run(
+        _JUDGE,
+        version=version,
+        parent=parent,
+        digest=gates_digest,
+        publishable_only=publishable_only,
+        hold_unproved=hold_unproved,
+    )
+    await session.run("ANALYZE judged")
+    if unread := await session.value(_UNREAD):
+        return int(unread)
+    await session.run(_KEPT_OUT, version=version)
+    return 0
 
 
-async def never_shown(session: AsyncSession) -> list[tuple[str, int]]:
+async def never_shown(session: Session) -> list[tuple[str, int]]:
     """(case id, revision) of those that were judged, may go in, and were never in a snapshot that is frozen."""
-    rows = await run_sql(session, _NEVER_SHOWN)
-    return [(row.case_id, row.revision) for row in rows]
-
-
-async def keep_kept_out(session: AsyncSession, version: str) -> None:
-    """Keep why ready cases that were judged are not in the snapshot."""
-    await run_sql(session, _KEPT_OUT, version=version)
+    shown = await session.run(_NEVER_SHOWN)
+    return [(case_id, revision) for case_id, revision in shown]
 
 
 async def add_members(
-    session: AsyncSession,
+    session: Session,
     version: str,
     *,
     due: Sequence[str],
@@ -330,14 +329,12 @@ async def add_members(
         case.version = case.held_since = version
         session.add(case)
     await session.flush()
-    await run_sql(session, _CARRY, version=version, due=list(due))
-    await run_sql(session, _SHOW, version=version)
+    await session.run(_CARRY, version=version, due=list(due))
+    await session.run(_SHOW, version=version)
 
 
-async def keep_changes(
-    session: AsyncSession, version: str, reasons: Mapping[str, str]
-) -> None:
-    """Keep what changed since the parent; `reasons`, case id to a public reason, speak first."""
-    values = {"version": version, "reasons": Json(dict(reasons))}
+async def keep_changes(session: Session, version: str, parent: str | None) -> None:
+    """Keep what changed since the parent; the public reasons of withdrawals speak first."""
+    reasons = Json(await reasons_for(session, parent))
     for statement in _CHANGES:
-        await run_sql(session, statement, **values)
+        await session.run(statement, version=version, reasons=reasons)

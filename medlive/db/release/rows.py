@@ -7,13 +7,11 @@ own by the thread that writes. What is read is one state of the database, howeve
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event
-from typing import Any, LiteralString
+from typing import Any
 
-import psycopg
-from psycopg.rows import DictRow, dict_row
-from sqlalchemy import URL
+from sqlalchemy import URL, Connection, text
 
-from medlive.db.session import CONNECT_ARGUMENTS, unavailable
+from medlive.db.schema.migrate import connect
 from medlive.integrity.digest import canonical_json
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.freeze import Entries
@@ -21,7 +19,7 @@ from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 # What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the
 # texts would read the whole release first. OFFSET 0 and LATERAL leave the database no other way.)
-_TEXTS: LiteralString = """
+_TEXTS = """
     CROSS JOIN LATERAL (
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
             r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register,
@@ -35,46 +33,40 @@ _TEXTS: LiteralString = """
         FROM case_revisions AS r WHERE r.case_id = m.case_id AND r.revision = m.revision OFFSET 0
     ) AS r
 """
-_SHOWN: LiteralString = f"""
+_SHOWN = f"""
     SELECT m.case_id, m.revision, m.first_release, r.* FROM (
         SELECT case_id, revision, first_release FROM snapshot_members
-        WHERE version = %(version)s AND first_release IS NOT NULL ORDER BY case_id COLLATE "C" OFFSET 0
+        WHERE version = :version AND first_release IS NOT NULL ORDER BY case_id COLLATE "C" OFFSET 0
     ) AS m {_TEXTS}
 """
-_ASKED: LiteralString = f"""
+_ASKED = f"""
     SELECT m.case_id, m.revision, to_char(r.posted_at, 'IYYY".W"IW') AS first_release, r.*
-    FROM unnest(%(case_ids)s::text[], %(revisions)s::int[]) AS m (case_id, revision) {_TEXTS}
+    FROM unnest(CAST(:case_ids AS text[]), CAST(:revisions AS int[])) AS m (case_id, revision) {_TEXTS}
 """
-_CHANGES: LiteralString = (
+_CHANGES = (
     "SELECT case_id, reason, from_revision, to_revision FROM snapshot_changes"
-    ' WHERE version = %(version)s AND kind = %(kind)s ORDER BY case_id COLLATE "C"'
+    ' WHERE version = :version AND kind = :kind ORDER BY case_id COLLATE "C"'
 )
-_HOLDOUTS: Mapping[str, LiteralString] = {
+_HOLDOUTS = {
     "held": (
         "SELECT commitment, held_since FROM snapshot_members"
-        ' WHERE version = %(version)s AND first_release IS NULL ORDER BY commitment COLLATE "C"'
+        ' WHERE version = :version AND first_release IS NULL ORDER BY commitment COLLATE "C"'
     ),
     "revealed": (
-        "SELECT case_id, commitment, held_since, salt FROM snapshot_members WHERE version = %(version)s"
+        "SELECT case_id, commitment, held_since, salt FROM snapshot_members WHERE version = :version"
         ' AND first_release IS NOT NULL AND held_since IS NOT NULL ORDER BY case_id COLLATE "C"'
     ),
     "dropped": (
         "SELECT commitment, held_since, reason FROM snapshot_changes"
-        " WHERE version = %(version)s AND kind = 'dropped' ORDER BY commitment COLLATE \"C\""
+        " WHERE version = :version AND kind = 'dropped' ORDER BY commitment COLLATE \"C\""
     ),
 }
-
-
-class Interrupted(Exception):
-    """A reader was asked to stop."""
 
 
 class SnapshotReader(Entries):
     """One state of the database: the rows of a snapshot, and of case revisions."""
 
-    def __init__(
-        self, connection: psycopg.Connection[DictRow], stop: Event, version: str
-    ) -> None:
+    def __init__(self, connection: Connection, stop: Event, version: str) -> None:
         """Use `read_snapshots`."""
         self._connection, self._stop = connection, stop
         self._version = {"version": version}
@@ -90,7 +82,7 @@ class SnapshotReader(Entries):
 
     def changes(self, kind: ChangeKind) -> Iterator[Change]:
         """The cases that changed in this way since the parent, by case id."""
-        for row in self._stream(_CHANGES, self._version | {"kind": kind.value}):
+        for row in self._stream(_CHANGES, self._version | {"kind": kind}):
             yield Change(kind, **row)
 
     def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
@@ -98,16 +90,16 @@ class SnapshotReader(Entries):
         return self._stream(_HOLDOUTS[section], self._version)
 
     def _stream(
-        self, query: LiteralString, values: Mapping[str, Any]
-    ) -> Iterator[DictRow]:
+        self, query: str, values: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
         """The rows of a query, 500 in memory at a time."""
-        # Named by its moment: an iterator that was left half-way does not stand in the way of the next.
-        with self._connection.cursor(name=f"c{id(values)}") as cursor:
-            cursor.itersize = 500
-            for row in cursor.execute(query, values):
+        with self._connection.execute(
+            text(query), values, execution_options={"yield_per": 500}
+        ) as rows:
+            for row in rows.mappings():
                 if self._stop.is_set():
-                    raise Interrupted
-                yield row
+                    raise InterruptedError
+                yield dict(row)
 
 
 @contextmanager
@@ -116,24 +108,18 @@ def read_snapshots(
 ) -> Iterator[SnapshotReader]:
     """A reader of the database's present state and of the snapshot `version`, for one thread.
 
-    Raises DatabaseUnavailable. The reader raises Interrupted at the next row once `stop` is set.
+    Raises DatabaseUnavailable. The reader raises InterruptedError at the next row once `stop` is set.
     """
-    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    try:
-        with psycopg.Connection.connect(
-            plain, row_factory=dict_row, **CONNECT_ARGUMENTS
-        ) as connection:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            connection.read_only = True
-            connection.execute(
-                "SET LOCAL jit = off"
-            )  # it compiles for seconds what is looked up row by row
-            yield SnapshotReader(connection, stop or Event(), version)
-    except psycopg.OperationalError as error:
-        raise unavailable(url, error) from error
+    with connect(url.render_as_string(hide_password=False)) as connection:
+        connection.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        # It compiles for seconds what is looked up row by row
+        connection.execute(text("SET LOCAL jit = off"))
+        yield SnapshotReader(connection, stop or Event(), version)
 
 
-def _case(row: DictRow) -> SnapshotCase:
+def _case(row: dict[str, Any]) -> SnapshotCase:
     criteria = tuple(SnapshotCriterion(**own) for own in row.pop("criteria") or ())
     parts = row.pop("asked")
     asked = canonical_json(parts) if parts else ""

@@ -1,29 +1,17 @@
 """Snapshots: begun and fixed, frozen, and what is recorded of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from psycopg.types.json import Json
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import (
-    Record,
-    add_row,
-    find_rows,
-    read,
-    read_column,
-    read_map,
-    read_records,
-    read_value,
-    run_sql,
-)
+from medlive.db.mapping import Record, read
+from medlive.db.session import Session, read_clock
 from medlive.db.tables.release import (
     SnapshotKeptOutRow,
     SnapshotRow,
-    SnapshotState,
 )
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import GateHit
@@ -124,7 +112,7 @@ _EVIDENCE = f"""
 """
 
 
-async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
+async def begin_snapshot(session: Session, version: str) -> SnapshotRow:
     """A snapshot being built, without members; its parent is the latest frozen one.
 
     What was begun and never frozen is dropped, this version and others. Raises UsageError when it is frozen, or
@@ -135,14 +123,13 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
         ended = "is frozen" if latest.version == version else "can no longer be made"
         raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
     for statement in _DROP_BEGUN:
-        await run_sql(session, statement)
-    made = SnapshotRow(version=version, state=SnapshotState.BUILDING)
+        await session.run(statement)
+    made = SnapshotRow(version=version, state="building")
     if latest is not None:
         made.parent = latest.version
         # Whatever the clock says: no verifier believes a snapshot that is older than its parent.
-        moment = await read_value(session, "SELECT now()")
-        made.created_at = max(moment, latest.created_at)
-    return await add_row(session, made)
+        made.created_at = max(await read_clock(session), latest.created_at)
+    return await session.insert(made)
 
 
 _BEGUN = "IN (SELECT version FROM snapshots WHERE state = 'building')"
@@ -155,165 +142,159 @@ _DROP_BEGUN = (
 )
 
 
-async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) -> None:
+async def settle_snapshot(session: Session, version: str, meta: FixedMeta) -> None:
     """Keep what a snapshot says of itself, in the transaction that adds its members."""
-    settled = (
-        "UPDATE snapshots SET meta = CAST(:meta AS jsonb) WHERE version = :version"
-    )
-    stored = Json(meta.model_dump(mode="json"))
-    await run_sql(session, settled, version=version, meta=stored)
+    row = await session.get_one(SnapshotRow, version)
+    row.meta = meta.model_dump(mode="json")
+    await session.flush()
 
 
-async def load_fixed(session: AsyncSession, version: str) -> FixedMeta | None:
+async def load_fixed(session: Session, version: str) -> FixedMeta | None:
     """What a snapshot was fixed with; None when there is no such snapshot, or one of before format 2."""
-    query = "SELECT meta FROM snapshots WHERE version = :version"
-    meta = await read_value(session, query, version=version)
+    meta = await session.value(
+        "SELECT meta FROM snapshots WHERE version = :version", version=version
+    )
     return None if meta is None else FixedMeta.model_validate(meta)
 
 
-async def freeze_snapshot(
-    session: AsyncSession,
-    version: str,
-    *,
-    manifest: Mapping[str, Any],
-    manifest_digest: str,
-    sums_digest: str,
-    signature: str | None,
-    path: str,
-    publishable: bool,
-    why_not: Sequence[str],
-) -> SnapshotRow:
+async def freeze_snapshot(session: Session, made: SnapshotRow) -> SnapshotRow:
     """Freeze a snapshot as it is filled: from now on the database refuses every change of it.
 
-    Raises MembersGone when the manifest's counts are not the members', and UsageError when it was not begun.
+    `made` has its version, manifest, the digests of the manifest and of the sums, signature, path, and whether it is
+    publishable with the reasons why not. Raises MembersGone when the manifest's counts are not the members', and
+    UsageError when it was not begun.
     """
     # Whoever takes a member away has the snapshot's row locked until that is done.
     row = await session.get(
-        SnapshotRow, version, with_for_update=True, populate_existing=True
+        SnapshotRow, made.version, with_for_update=True, populate_existing=True
     )
-    if row is None or row.state is not SnapshotState.BUILDING:
-        raise UsageError(f"snapshot {version} is frozen already, or was not begun")
-    numbers = await count_members(session, version)
-    counts = manifest.get("counts", {})
+    if row is None or row.state != "building":
+        raise UsageError(f"snapshot {made.version} is frozen already, or was not begun")
+    numbers = await count_members(session, made.version)
+    counts = (made.manifest or {}).get("counts", {})
     listed = (counts.get("cases"), counts.get("criteria"), counts.get("held", 0))
     if listed != (numbers.cases, numbers.criteria, numbers.held):
         raise MembersGone(
             f"the manifest counts {listed[0]} cases and {listed[1]} criteria, "
-            f"snapshot {version} has {numbers.cases} and {numbers.criteria}"
+            f"snapshot {made.version} has {numbers.cases} and {numbers.criteria}"
         )
-    row.manifest, row.manifest_digest = dict(manifest), manifest_digest
-    row.sums_digest, row.signature, row.path = sums_digest, signature, path
-    row.cases, row.criteria = numbers.cases, numbers.criteria
-    row.publishable, row.why_not = publishable, list(why_not)
-    row.state, row.frozen_at = SnapshotState.FROZEN, now()
+    made.cases, made.criteria = numbers.cases, numbers.criteria
+    made.state, made.frozen_at = "frozen", now()
+    row = await session.merge(made)
     await session.flush()
     return row
 
 
-async def find_snapshot(session: AsyncSession, version: str) -> SnapshotRow | None:
+async def find_snapshot(session: Session, version: str) -> SnapshotRow | None:
     """What is recorded of a snapshot; None when there is none."""
     return await session.get(SnapshotRow, version)
 
 
-async def list_snapshots(session: AsyncSession) -> list[SnapshotRow]:
+async def list_snapshots(session: Session) -> list[SnapshotRow]:
     """Every snapshot, newest first."""
     query = select(SnapshotRow).order_by(SnapshotRow.version.desc())
     return list(await session.scalars(query))
 
 
-async def latest_frozen(session: AsyncSession) -> SnapshotRow | None:
+async def latest_frozen(session: Session) -> SnapshotRow | None:
     """The newest frozen snapshot; None when there is none."""
-    query = select(SnapshotRow).where(SnapshotRow.state == SnapshotState.FROZEN)
+    query = select(SnapshotRow).where(SnapshotRow.state == "frozen")
     return await session.scalar(query.order_by(SnapshotRow.version.desc()).limit(1))
 
 
-async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] | None:
+async def load_manifest(session: Session, version: str) -> dict[str, Any] | None:
     """The manifest as it was frozen; None while there is none."""
-    query = "SELECT manifest FROM snapshots WHERE version = :version"
-    manifest: dict[str, Any] | None = await read_value(session, query, version=version)
+    manifest: dict[str, Any] | None = await session.value(
+        "SELECT manifest FROM snapshots WHERE version = :version", version=version
+    )
     return manifest
 
 
-async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
+async def list_log_heads(session: Session) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
     query = """
-        SELECT version, meta -> 'audit_log' AS head FROM snapshots WHERE state = 'frozen' ORDER BY version
+        SELECT version, meta -> 'audit_log' FROM snapshots
+        WHERE state = 'frozen' AND jsonb_typeof(meta -> 'audit_log') = 'object' ORDER BY version
     """
-    heads: dict[str, AuditLogHead] = {}
-    for snapshot in await read_records(session, query):
-        if snapshot.head is not None:
-            heads[snapshot.version] = AuditLogHead.model_validate(snapshot.head)
-    return heads
+    heads = await session.lookup(query)
+    return {week: AuditLogHead.model_validate(heads[week]) for week in heads}
 
 
-async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
+async def load_kept_out(session: Session, version: str) -> list[GateHit]:
     """Why ready cases are not in a snapshot, by case id."""
-    own = "WHERE version = :version ORDER BY case_id, position"
-    hits = await find_rows(session, SnapshotKeptOutRow, own, version=version)
+    hits = await session.rows(
+        SnapshotKeptOutRow,
+        "WHERE version = :version ORDER BY case_id, position",
+        version=version,
+    )
     return [read(GateHit, hit) for hit in hits]
 
 
-async def count_waiting(session: AsyncSession) -> int:
+async def count_waiting(session: Session) -> int:
     """The ready cases that no snapshot holds, nor its gates kept out."""
-    return await read_value(session, _WAITING) or 0
+    return await session.value(_WAITING) or 0
 
 
-async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:
+async def held_weeks(session: Session, version: str | None) -> list[str]:
     """Since which snapshots the cases that a snapshot holds out have been so."""
-    return await read_column(session, _HELD_WEEKS, version=version)
+    return await session.column(_HELD_WEEKS, version=version)
 
 
-async def count_members(session: AsyncSession, version: str) -> Numbers:
+async def count_members(session: Session, version: str) -> Numbers:
     """How many cases a snapshot has, as it is filled."""
-    [numbers] = await read_records(session, _NUMBERS, version=version)
+    [numbers] = await session.records(_NUMBERS, version=version)
     return Numbers(**vars(numbers))
 
 
 async def thread_revisions_of(
-    session: AsyncSession, version: str, case_ids: Iterable[str]
+    session: Session, version: str, case_ids: Iterable[str]
 ) -> dict[str, int]:
     """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
-    values = {"version": version, "case_ids": list(case_ids)}
-    return await read_map(session, _REVISIONS, **values)
+    return await session.lookup(_REVISIONS, version=version, case_ids=list(case_ids))
 
 
-async def count_languages(session: AsyncSession, version: str) -> dict[str, int]:
+async def list_memberships(session: Session, case_id: str) -> Sequence[Record]:
+    """The snapshots that hold a case, the newest first: version, revision, first_release (the first snapshot that
+    shows it; None: it is held out), frozen_at."""
+    query = """
+        SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)
+        WHERE case_id = :case_id ORDER BY version DESC
+    """
+    return await session.records(query, case_id=case_id)
+
+
+async def count_languages(session: Session, version: str) -> dict[str, int]:
     """Language → how many cases a snapshot shows in it."""
-    return await read_map(session, _LANGUAGES, version=version)
+    return await session.lookup(_LANGUAGES, version=version)
 
 
 async def load_provenance(
-    session: AsyncSession, version: str, *, code_version: str
+    session: Session, version: str, *, code_version: str
 ) -> Provenance:
     """How the cases that a snapshot shows were made: every engine, prompt, index and threshold that took part.
 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
-    named = {"version": version}
-    engines = await read_records(session, _ENGINES, **named)
-    prompts = await read_records(session, _PROMPTS, **named)
-    thresholds = await read_records(session, _THRESHOLDS, **named)
-    evidence = await read_records(session, _EVIDENCE, **named)
+    engines = await session.records(_ENGINES, version=version)
+    evidence = await session.records(_EVIDENCE, version=version)
     for row in evidence:
         row.corpora = dict(sorted(row.corpora.items()))
     return Provenance(
         code_version=code_version,
         engines=tuple(EngineUse(**vars(row)) for row in engines),
-        prompts=_numbered(prompts),
+        prompts=_numbered(await session.run(_PROMPTS, version=version)),
         evidence=tuple(EvidenceUse(**vars(row)) for row in evidence),
-        thresholds=_numbered(thresholds),
+        thresholds=_numbered(await session.run(_THRESHOLDS, version=version)),
     )
 
 
-def _numbered(pairs: Iterable[Record]) -> dict[str, Any]:
+def _numbered(pairs: Iterable[Any]) -> dict[str, Any]:
     """Name → value; a name's further values under `name#2`, `name#3`."""
-    values: dict[str, list[Any]] = {}
-    for pair in pairs:
-        seen = values.setdefault(pair.name, [])
-        if pair.value not in seen:
-            seen.append(pair.value)
+    values: dict[str, dict[Any, None]] = {}
+    for name, value, *_ in pairs:
+        values.setdefault(name, {})[value] = None
     numbered = {}
-    for name, seen in sorted(values.items()):
-        for number, value in enumerate(seen, start=1):
+    for name, known in sorted(values.items()):
+        for number, value in enumerate(known, start=1):
             numbered[name if number == 1 else f"{name}#{number}"] = value
     return numbered

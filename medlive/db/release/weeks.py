@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from medlive.db.mapping import int_array, read_value, run_sql
+from medlive.db.mapping import int_array
 from medlive.db.release.snapshots import load_fixed
+from medlive.db.session import Session
 from medlive.snapshot.manifest import Partial
 
 NOT_BEGUN = "not begun"
@@ -32,15 +31,15 @@ _JOBS = """
 # Only of a thread's latest revision: an earlier one is superseded.
 _MEMBERS = f"""
     WITH jobs AS ({_JOBS})
-    SELECT standing.outcome, standing.reason, jobs.queueing_lock IS NOT NULL, count(*)
+    SELECT CASE WHEN jobs.queueing_lock IS NOT NULL OR outcome = 'pending' THEN 'waiting'
+            WHEN outcome IN ('failed', 'held') THEN outcome ELSE 'decided' END AS state,
+        CASE outcome WHEN 'failed' THEN reason ELSE '{NOT_BEGUN}' END AS why, count(*)
     FROM week_threads AS member JOIN thread_standings AS standing USING (revision_id)
     LEFT JOIN jobs ON jobs.queueing_lock = 'curate:' || member.revision_id
     WHERE (member.frozen_in IS NULL OR member.frozen_in = :week)
         AND (member.week IS NULL OR member.week <= :week)
-    GROUP BY 1, 2, 3
-"""
-_UNQUEUED = """
-    SELECT count(*) FROM thread_standings AS standing WHERE outcome = 'pending'
+    GROUP BY 1, 2
+    UNION ALL SELECT 'waiting', '{NOT_QUEUED}', count(*) FROM thread_standings AS standing WHERE outcome = 'pending'
         AND NOT EXISTS (SELECT FROM week_threads WHERE revision_id = standing.revision_id)
         AND NOT EXISTS (
             SELECT FROM pipeline_runs WHERE outcome = 'done' AND (
@@ -49,6 +48,7 @@ _UNQUEUED = """
             )
         )
 """
+"""State of a week's threads, why, how many; those that were not queued last."""
 _SETTLE = f"""
     WITH jobs AS ({_JOBS})
     UPDATE week_threads AS member SET frozen_in = :week
@@ -110,15 +110,15 @@ class WeekStanding:
 
 
 async def note_queued(
-    session: AsyncSession, revisions: Sequence[int], week: str | None
+    session: Session, revisions: Sequence[int], week: str | None
 ) -> None:
     """Note that thread revisions are queued for an ISO week's freeze; None for the next one."""
     if revisions:
-        await run_sql(session, _NOTE, revisions=int_array(revisions), week=week)
+        await session.run(_NOTE, revisions=int_array(revisions), week=week)
 
 
 async def week_standing(
-    session: AsyncSession, week: str, *, failure_share: float
+    session: Session, week: str, *, failure_share: float
 ) -> WeekStanding:
     """How far the threads of an ISO week are; of a frozen week how far they were.
 
@@ -128,19 +128,12 @@ async def week_standing(
     fixed = await load_fixed(session, week)
     if fixed is not None and fixed.standing is not None:
         return WeekStanding(week, *fixed.standing, partial=fixed.partial)
-    states, failures, waits = Counter[str](), Counter[str](), Counter[str]()
-    for outcome, reason, has_job, count in await run_sql(session, _MEMBERS, week=week):
-        if has_job or outcome == "pending":
-            states["waiting"] += count
-            waits[reason if outcome == "failed" else NOT_BEGUN] += count
-        elif outcome == "failed":
-            states["failed"] += count
-            failures[reason] += count
-        else:
-            states["held" if outcome == "held" else "decided"] += count
-    if unqueued := await read_value(session, _UNQUEUED, week=week):
-        states["waiting"] += unqueued
-        waits[NOT_QUEUED] += unqueued
+    states = Counter[str]()
+    reasons = {"failed": Counter[str](), "waiting": Counter[str]()}
+    for state, why, count in await session.run(_MEMBERS, week=week):
+        states[state] += count
+        if state in reasons and count:
+            reasons[state][why] += count
     queued = states.total()
     return WeekStanding(
         week=week,
@@ -149,16 +142,16 @@ async def week_standing(
         held=states["held"],
         failed=states["failed"],
         waiting=states["waiting"],
-        failures=tuple(failures.most_common()),
-        waits=tuple(waits.most_common()),
+        failures=tuple(reasons["failed"].most_common()),
+        waits=tuple(reasons["waiting"].most_common()),
         failing_alike=states["failed"] > failure_share * queued,
     )
 
 
-async def settle_week(session: AsyncSession, standing: WeekStanding) -> None:
+async def settle_week(session: Session, standing: WeekStanding) -> None:
     """Note which threads the freeze of a week is the last to count; the others enter the next one."""
     left_over = ["pending"] if standing.whole else ["pending", "failed"]
-    await run_sql(session, _SETTLE, week=standing.week, left_over=left_over)
+    await session.run(_SETTLE, week=standing.week, left_over=left_over)
 
 
 class StepWait(NamedTuple):
@@ -178,23 +171,21 @@ _SAVE_WAIT = """
 _END_WAIT = "DELETE FROM step_waits WHERE step = :step AND week = :week"
 
 
-async def load_waits(session: AsyncSession) -> dict[tuple[str, str], StepWait]:
+async def load_waits(session: Session) -> dict[tuple[str, str], StepWait]:
     """(step, ISO week) → its wait."""
-    waits = await run_sql(session, _LOAD_WAITS)
+    waits = await session.run(_LOAD_WAITS)
     return {(step, week): StepWait(*wait) for step, week, *wait in waits}
 
 
-async def save_wait(
-    session: AsyncSession, step: str, week: str, wait: StepWait
-) -> None:
+async def save_wait(session: Session, step: str, week: str, wait: StepWait) -> None:
     """Keep since when a step waits; once its limit has passed it stays so."""
     values = {"step": step, "week": week} | wait._asdict()
-    await run_sql(session, _SAVE_WAIT, **values)
+    await session.run(_SAVE_WAIT, **values)
 
 
-async def end_wait(session: AsyncSession, step: str, week: str) -> None:
+async def end_wait(session: Session, step: str, week: str) -> None:
     """Forget a step's wait: it has nothing to wait for."""
-    await run_sql(session, _END_WAIT, step=step, week=week)
+    await session.run(_END_WAIT, step=step, week=week)
 
 
 def _listed(counts: Sequence[tuple[str, int]]) -> str:

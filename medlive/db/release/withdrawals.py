@@ -5,18 +5,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive.db.audit_log import record
-from medlive.db.mapping import (
-    add_row,
-    find_row,
-    find_rows,
-    read_column,
-    read_records,
-    read_value,
-    run_sql,
-)
+from medlive.db.session import Session
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     ReinstatementRow,
@@ -125,10 +115,15 @@ _NOT_GIVEN_OUT = f"""
         AND (criterion_id IS NULL OR ({_IN_REVISION.format("m.revision")}))
 """
 _REASONS = f"""
-    SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole
-    FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
-    WHERE (criterion_id IS NULL OR m.revision < new_revision AND {_HAS_TEXT.format("m.revision")})
-        AND {_STANDS} ORDER BY is_whole, w.id
+    WITH stated AS (
+        SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole, min(w.id) AS place
+        FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
+        WHERE (criterion_id IS NULL OR m.revision < new_revision AND {_HAS_TEXT.format("m.revision")})
+            AND {_STANDS} GROUP BY 1, 2, 3
+    )
+    SELECT case_id, string_agg(reason, '; ' ORDER BY place) FROM stated
+    WHERE is_whole OR NOT EXISTS (SELECT FROM stated AS whole WHERE whole.case_id = stated.case_id AND whole.is_whole)
+    GROUP BY case_id
 """
 _FROZEN = """
     SELECT version FROM snapshots WHERE state = 'frozen' AND (publishable OR NOT :public) ORDER BY version
@@ -146,83 +141,71 @@ _PLACES = """
 """
 
 
-async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
+async def holds_withdrawn(session: Session, version: str) -> bool:
     """Whether a snapshot's members hold what was withdrawn, redacted, rejected or held, or a case with an open
     dispute: since it was fixed, for nothing of that is fixed."""
-    return bool(await read_value(session, _HOLDS, version=version))
+    return bool(await session.value(_HOLDS, version=version))
 
 
-async def was_redacted(session: AsyncSession, case_id: str, since: int) -> bool:
+async def was_redacted(session: Session, case_id: str, since: int) -> bool:
     """Whether identifiers were removed from a case after a revision."""
-    query = f"SELECT {redacted_since(':case_id', ':since')}"
-    return bool(await read_value(session, query, case_id=case_id, since=since))
+    return bool(
+        await session.value(
+            f"SELECT {redacted_since(':case_id', ':since')}",
+            case_id=case_id,
+            since=since,
+        )
+    )
 
 
-async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
+async def withdrawn_criteria(session: Session, case_id: str) -> set[str]:
     """The digests of the criteria that were withdrawn from a case.
 
     Taken from their texts anew where those are there: a later release may fold otherwise.
     """
     digests = set()
-    for row in await read_records(session, _CRITERIA, case_id=case_id):
+    for row in await session.records(_CRITERIA, case_id=case_id):
         digest = row.criterion_digest
         digests.add(digest if row.criterion is None else text_digest(row.criterion))
     return digests
 
 
 async def withdrawn_from(
-    session: AsyncSession, case_id: str, criterion_id: str
+    session: Session, case_id: str, criterion_id: str
 ) -> list[int]:
     """The revisions of a case that a criterion of this id (`c3`) was withdrawn from."""
-    own = "WHERE case_id = :case_id AND criterion_id = :criterion_id ORDER BY id"
-    values = {"case_id": case_id, "criterion_id": criterion_id}
     return [
-        row.revision for row in await find_rows(session, WithdrawalRow, own, **values)
+        row.revision
+        for row in await session.rows(
+            WithdrawalRow,
+            "WHERE case_id = :case_id AND criterion_id = :criterion_id ORDER BY id",
+            case_id=case_id,
+            criterion_id=criterion_id,
+        )
     ]
 
 
 async def add_withdrawal(
-    session: AsyncSession,
-    *,
-    case_id: str,
-    revision: int,
-    kind: WithdrawalKind,
-    reason: str,
-    criterion: Criterion | None,
-    new_revision: int | None,
-    withdrawn_by: str | None,
+    session: Session, row: WithdrawalRow, criterion: Criterion | None
 ) -> WithdrawalRow:
     """Record a withdrawal; the session has locked the case's row and found none of its kind."""
-    row = WithdrawalRow(
-        case_id=case_id,
-        revision=revision,
-        new_revision=new_revision,
-        kind=kind,
-        reason=reason,
-        withdrawn_by=withdrawn_by,
-    )
     if criterion is not None:
         row.criterion_id = criterion.id
         row.criterion_digest = text_digest(criterion.criterion)
-    await add_row(session, row)
-    about = {
-        "withdrawal": row.number,
-        "kind": kind.value,
-        "criterion": row.criterion_id,
-    }
-    await record(
-        session, Act.WITHDRAW, f"case:{case_id}", reason, by=withdrawn_by, **about
-    )
+    await session.insert(row)
+    about = {"withdrawal": row.number, "kind": row.kind, "criterion": row.criterion_id}
+    subject, by = f"case:{row.case_id}", row.withdrawn_by
+    await record(session, Act.WITHDRAW, subject, row.reason, by=by, **about)
     return row
 
 
-async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
+async def must_not_be_given_out(session: Session) -> frozenset[str]:
     """The frozen snapshots that show what was withdrawn as a takedown or for privacy."""
-    return frozenset(await read_column(session, _NOT_GIVEN_OUT))
+    return frozenset(await session.column(_NOT_GIVEN_OUT))
 
 
 async def find_withdrawal(
-    session: AsyncSession,
+    session: Session,
     case_id: str,
     kind: WithdrawalKind,
     criterion_digest: str | None,
@@ -231,12 +214,13 @@ async def find_withdrawal(
     own = f"""
         AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
     """
-    values = {"case_id": case_id, "kind": kind.value, "digest": criterion_digest}
-    return await find_row(session, WithdrawalRow, own, **values)
+    return await session.first(
+        WithdrawalRow, own, case_id=case_id, kind=kind, digest=criterion_digest
+    )
 
 
 async def reinstate(
-    session: AsyncSession,
+    session: Session,
     case_id: str,
     criterion_id: str | None,
     reason: str,
@@ -247,34 +231,35 @@ async def reinstate(
     own = f"""
         AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id
     """
-    values = {"case_id": case_id, "criterion_id": criterion_id}
-    reinstated = await find_rows(session, WithdrawalRow, own, **values)
+    reinstated = await session.rows(
+        WithdrawalRow, own, case_id=case_id, criterion_id=criterion_id
+    )
     numbers = [withdrawal.number for withdrawal in reinstated]
     for number in numbers:
-        await add_row(session, ReinstatementRow(withdrawal_id=number, case_id=case_id))
+        await session.insert(ReinstatementRow(withdrawal_id=number, case_id=case_id))
     if reinstated:
-        about = {"withdrawals": numbers, "criterion": criterion_id}
-        await record(session, Act.REINSTATE, f"case:{case_id}", reason, by=by, **about)
+        await record(
+            session,
+            Act.REINSTATE,
+            f"case:{case_id}",
+            reason,
+            by=by,
+            withdrawals=numbers,
+            criterion=criterion_id,
+        )
     return reinstated
 
 
-async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
+async def reasons_for(session: Session, parent: str | None) -> dict[str, str]:
     """Case id → the public reason, with its kind, of cases that were withdrawn or had a criterion withdrawn.
 
     Only of cases that the snapshot `parent` holds as they were before: a case that was revised again since has
     another reason. A case's own withdrawal prevails over its criteria's.
     """
-    reasons: dict[str, dict[str, None]] = {}
-    last: dict[str, bool] = {}
-    for row in await read_records(session, _REASONS, version=parent):
-        if last.get(row.case_id) is False and row.is_whole:
-            reasons[row.case_id] = {}
-        last[row.case_id] = row.is_whole
-        reasons.setdefault(row.case_id, {})[row.reason] = None
-    return {case_id: "; ".join(texts) for case_id, texts in reasons.items()}
+    return await session.lookup(_REASONS, version=parent)
 
 
-async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
+async def load_errata(session: Session, *, public: bool = False) -> Errata:
     """The errata as the database stands: of every withdrawal, which frozen snapshots hold what was withdrawn.
 
     Until the session's transaction ends nobody else gets them: the file is never set back. What is held out of a
@@ -282,11 +267,11 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     found, and one in which another criterion has its id is not. With `public`, snapshots that are not publishable
     count as if there were none of them.
     """
-    await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
-    frozen = await read_column(session, _FROZEN, public=public)
+    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+    frozen = await session.column(_FROZEN, public=public)
     # Withdrawal and criterion's id, "" for the whole case → where a snapshot holds it, the oldest first
     places: dict[tuple[int, str], list[Any]] = defaultdict(list)
-    for place in await run_sql(session, _PLACES, frozen=frozen):
+    for place in await session.run(_PLACES, frozen=frozen):
         if place.criterion_digest is not None:
             wanted = place.criterion_digest
             if place.old_text is not None:

@@ -1,11 +1,10 @@
 """Whether a database's schema is what this program expects: tables by Alembic, the rest by PostgreSQL's own words."""
 
-import re
 from typing import Any
 
 from sqlalchemy import Connection, text
 
-from medlive.db.schema.revisions import (
+from medlive.db.schema.migrate import (
     connect,
     head,
     known_revisions,
@@ -31,18 +30,18 @@ _TRIGGERS = {
     "filter_results": ("stand",),
 }
 """Table → the triggers that it must have, without their prefix."""
-_CONSTRAINTS = text("""
-    SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition
-    FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid
-    WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n' AND c.relname = ANY(:tables)
+_DEFINITIONS = text("""
+    SELECT owner, name, replace(definition, concat(CAST(:schema AS text), '.'), '') FROM (
+        SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition
+        FROM pg_constraint AS o JOIN pg_class AS c ON c.oid = o.conrelid
+        WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n'
+        UNION ALL SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = :schema
+    ) AS made WHERE owner = ANY (:tables)
 """)
-_INDEXES = text("""
-    SELECT tablename AS owner, indexname AS name, indexdef AS definition
-    FROM pg_indexes WHERE schemaname = :schema AND tablename = ANY(:tables)
-""")
+"""The constraints and indexes of a schema, without its name."""
 _TRIGGERS_PRESENT = text("""
     SELECT c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-    WHERE c.relnamespace = to_regnamespace(:schema) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+    WHERE c.relnamespace = to_regnamespace(current_schema()) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
 """)
 _ASIDE = "medlive_expected"
 
@@ -82,11 +81,7 @@ def _compare_tables(connection: Connection) -> list[str]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    options = {
-        "include_name": include_name,
-        "compare_type": True,
-        "compare_server_default": True,
-    }
+    options = {"include_name": include_name, "compare_server_default": True}
     context = MigrationContext.configure(connection, opts=options)
     return list(map(_describe, compare_metadata(context, Base.metadata)))
 
@@ -105,42 +100,32 @@ def _compare_definitions(connection: Connection) -> list[str]:
     Alembic does not compare CHECKs. The model's tables are made aside and PostgreSQL is asked for both, so
     that its own spelling is compared with its own spelling; then they are undone.
     """
-    own = _current_schema(connection)
+    own = str(connection.scalar(text("SELECT current_schema()")))
     try:
-        connection.execute(text(f"CREATE SCHEMA {_ASIDE}"))
+        connection.exec_driver_sql(f"CREATE SCHEMA {_ASIDE}")
         aside = connection.execution_options(schema_translate_map={None: _ASIDE})
         Base.metadata.create_all(aside, checkfirst=False)
-        differing = []
-        for query in (_CONSTRAINTS, _INDEXES):
-            actual = _definitions(connection, query, own)
-            expected = _definitions(connection, query, _ASIDE)
-            for key in sorted(actual.keys() | expected.keys()):
-                is_, should_be = actual.get(key), expected.get(key)
-                if is_ != should_be:
-                    table, name = key
-                    differing.append(
-                        f"{table}: {name} is {is_}, the model says {should_be}"
-                    )
-        return differing
+        actual = _definitions(connection, own)
+        expected = _definitions(connection, _ASIDE)
     finally:
         connection.rollback()
+    differing = []
+    for table, name in sorted(actual.keys() | expected.keys()):
+        is_, should_be = actual.get((table, name)), expected.get((table, name))
+        if is_ != should_be:
+            differing.append(f"{table}: {name} is {is_}, the model says {should_be}")
+    return differing
 
 
-def _definitions(
-    connection: Connection, query: Any, schema: str
-) -> dict[tuple[str, str], str]:
-    """(Table, name) → what it is, without its schema."""
+def _definitions(connection: Connection, schema: str) -> dict[tuple[str, str], str]:
+    """(Table, name) → what it is."""
     values = {"schema": schema, "tables": list(Base.metadata.tables)}
-    definitions = {}
-    for row in connection.execute(query, values):
-        definition = re.sub(rf"\b{schema}\.", "", row.definition)
-        definitions[row.owner, row.name] = definition
-    return definitions
+    made = connection.execute(_DEFINITIONS, values)
+    return {(owner, name): definition for owner, name, definition in made}
 
 
 def _missing_triggers(connection: Connection) -> list[str]:
-    values = {"schema": _current_schema(connection)}
-    present = set(map(tuple, connection.execute(_TRIGGERS_PRESENT, values)))
+    present = set(map(tuple, connection.execute(_TRIGGERS_PRESENT)))
     connection.rollback()
     missing = []
     for table, kinds in sorted(_TRIGGERS.items()):
@@ -148,7 +133,3 @@ def _missing_triggers(connection: Connection) -> list[str]:
             if (table, name) not in present:
                 missing.append(f"{table}: trigger {name} is missing or off")
     return missing
-
-
-def _current_schema(connection: Connection) -> str:
-    return str(connection.scalar(text("SELECT current_schema()")))

@@ -2,6 +2,11 @@
 
 `SELECT` is given on every table, also on one that a later migration adds, but for accounts, which the worker must
 not read. All else is listed here by table, and by column where rows are changed in a few columns only.
+
+The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
+`medlive_web` reads, and writes what people do on pages: accounts, acts on cases and threads, studies. Neither owns a
+table, so neither can alter one, switch off the triggers that keep frozen rows, or empty one; where rows are only
+added, neither may change a row.
 """
 
 from sqlalchemy import Connection, text
@@ -98,31 +103,34 @@ _REPLACED_BY_WORKER = (
     "snapshot_kept_out",
     "snapshot_members",
 )
+_KEPT_BY_WORKER = (
+    "snapshots",  # Triggers keep what is frozen
+    "band_schemes",
+    "circuits",
+    "job_failures",
+    "list_cursors",
+    "literature_answers",
+    "observations",
+    "open_problems",
+    "outbox",
+    "procrastinate_jobs",
+    "procrastinate_workers",
+    "step_waits",
+    "workers",
+)
 _WORKER = (
     _ACTS
     | dict.fromkeys(_ADDED_BY_WORKER, _ADDED)
     | dict.fromkeys(_CHANGED_BY_WORKER, "INSERT, UPDATE")
     | dict.fromkeys(_REPLACED_BY_WORKER, "INSERT, DELETE")
+    | dict.fromkeys(_KEPT_BY_WORKER, "INSERT, UPDATE, DELETE")
     | {
-        "band_schemes": "INSERT, UPDATE, DELETE",
         "bands": "INSERT, TRUNCATE",  # Made anew for another scheme
         "cases": "INSERT, UPDATE (thread_id, status, status_reason)",
-        "circuits": "INSERT, UPDATE, DELETE",
-        "job_failures": "INSERT, UPDATE, DELETE",
-        "list_cursors": "INSERT, UPDATE, DELETE",
-        "literature_answers": "INSERT, UPDATE, DELETE",
         "literature_turns": "INSERT, UPDATE",
-        "observations": "INSERT, UPDATE, DELETE",
-        "open_problems": "INSERT, UPDATE, DELETE",
-        "outbox": "INSERT, UPDATE, DELETE",
-        "procrastinate_jobs": "INSERT, UPDATE, DELETE",
         "procrastinate_periodic_defers": "UPDATE (job_id)",  # By a trigger of the jobs
-        "procrastinate_workers": "INSERT, UPDATE, DELETE",
-        "snapshots": "INSERT, UPDATE, DELETE",  # Triggers keep what is frozen
-        "step_waits": "INSERT, UPDATE, DELETE",
         "week_threads": "INSERT, UPDATE",
         "thread_revisions": f"INSERT, {_LOCKED}",
-        "workers": "INSERT, UPDATE, DELETE",
     }
 )
 _TABLES = {WEB: _WEB, WORKER: _WORKER}
@@ -181,34 +189,30 @@ def expected_rights(tables: set[str]) -> dict[str, dict[str, str]]:
 def replace_rights(connection: Connection, role: str) -> None:
     """Give a role the rights that are listed here in place of all that it has in the schema."""
     schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
-    connection.execute(text(f"REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC, {role}"))
+    connection.exec_driver_sql(f"REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC, {role}")
     for kind in ("TABLES", "SEQUENCES", "FUNCTIONS"):
-        connection.execute(
-            text(f"REVOKE ALL ON ALL {kind} IN SCHEMA {schema} FROM {role}")
+        connection.exec_driver_sql(
+            f"REVOKE ALL ON ALL {kind} IN SCHEMA {schema} FROM {role}"
         )
-    connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {role}"))
+    connection.exec_driver_sql(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
     for table in connection.scalars(_NAMED_TABLES).all():
         if table not in _UNREAD[role]:
-            connection.execute(text(f"GRANT SELECT ON {table} TO {role}"))
+            connection.exec_driver_sql(f"GRANT SELECT ON {table} TO {role}")
     for table, rights in _TABLES[role].items():
-        connection.execute(text(f"GRANT {rights} ON {table} TO {role}"))
+        connection.exec_driver_sql(f"GRANT {rights} ON {table} TO {role}")
     for sequence in _SEQUENCES:
-        connection.execute(text(f"GRANT USAGE ON SEQUENCE {sequence} TO {role}"))
+        connection.exec_driver_sql(f"GRANT USAGE ON SEQUENCE {sequence} TO {role}")
     for function in _functions(connection, _OWN_FUNCTIONS, triggers=True):
-        connection.execute(
-            text(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC".replace(":", r"\:"))
-        )
+        connection.exec_driver_sql(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC")
     for function in _functions(connection, _FUNCTIONS[role], triggers=False):
-        connection.execute(
-            text(f"GRANT EXECUTE ON FUNCTION {function} TO {role}".replace(":", r"\:"))
-        )
+        connection.exec_driver_sql(f"GRANT EXECUTE ON FUNCTION {function} TO {role}")
 
 
 def close_database(connection: Connection) -> None:
     """Take from everybody large objects and temporary tables, of which the worker needs one to freeze."""
     for function in connection.scalars(_LARGE_OBJECTS).all():
         statement = f"REVOKE ALL ON FUNCTION pg_catalog.{function} FROM PUBLIC"
-        connection.execute(text(statement.replace(":", r"\:")))
+        connection.exec_driver_sql(statement)
     if name := connection.scalar(_OWN_DATABASE):
         connection.execute(text(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC"))
         connection.execute(text(f"GRANT TEMPORARY ON DATABASE {name} TO {WORKER}"))

@@ -2,15 +2,11 @@
 
 from medlive.db.tables import (  # noqa: F401  (each makes its tables known)
     accounts,
-    audit,
     decisions,
     examinations,
     intake,
-    literature,
     people,
     release,
-    watch,
-    weeks,
     work,
 )
 from medlive.db.tables.base import Base

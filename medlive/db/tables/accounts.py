@@ -48,7 +48,7 @@ class AccountRow(Base):
         one_way_in="subject IS NULL OR (password_hash IS NULL AND link_digest IS NULL)",
         link_is_whole="(link_digest IS NULL) = (link_expires_at IS NULL)",
     )
-    id: Mapped[int] = number_column("The account's number")
+    id = number_column("The account's number")
     name: Mapped[str] = column("The name to sign in with")
     role: Mapped[Role] = column("viewer, reviewer, publisher or admin")
     password_hash: Mapped[str | None] = column(
@@ -61,7 +61,7 @@ class AccountRow(Base):
         "The digest of the one-time link's token; NULL: no link is open"
     )
     link_expires_at: Mapped[datetime | None] = column("Until when the link can be used")
-    created_at: Mapped[datetime] = now_column("When it was made")
+    created_at = now_column("When it was made")
     signed_in_at: Mapped[datetime | None] = column(
         "When it last signed in; NULL: never"
     )
@@ -85,8 +85,8 @@ class SessionRow(Base):
     account_id: Mapped[int] = column(
         "Whose it is", ForeignKey("accounts.id", ondelete="CASCADE")
     )
-    created_at: Mapped[datetime] = now_column("When it began")
-    used_at: Mapped[datetime] = now_column("When it was last used, to the minute")
+    created_at = now_column("When it began")
+    used_at = now_column("When it was last used, to the minute")
 
 
 class SignInAttemptsRow(Base):

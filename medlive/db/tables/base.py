@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from sqlalchemy import (
     ARRAY,
@@ -12,6 +12,7 @@ from sqlalchemy import (
     DateTime,
     ForeignKeyConstraint,
     Identity,
+    Integer,
     MetaData,
     Text,
 )
@@ -49,7 +50,7 @@ class EnumText(TypeDecorator[StrEnum]):
 class Base(DeclarativeBase):
     """The registry of tables; the docstring of each is its comment in the database.
 
-    A column annotated with a StrEnum or Digest gets its type and its CHECK by that.
+    A column annotated with a StrEnum, Literal or Digest gets its type and its CHECK by that.
     """
 
     metadata = MetaData(
@@ -78,6 +79,9 @@ class Base(DeclarativeBase):
                 if kind == Digest:
                     digest = f"{column} ~ '^sha256:[0-9a-f]{{64}}$'"
                     typed += checks(**{f"{column}_is_digest": digest})
+                elif get_origin(kind) is Literal:
+                    cls.registry.update_type_annotation_map({kind: Text()})
+                    typed.append(one_of(column, get_args(kind)))
                 elif isinstance(kind, type) and issubclass(kind, StrEnum):
                     cls.registry.update_type_annotation_map({kind: EnumText(kind)})
                     typed.append(one_of(column, kind))
@@ -97,14 +101,17 @@ def key_column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
     return column(comment, *details, primary_key=True, **options)
 
 
-def number_column(comment: str, *details: Any) -> Mapped[Any]:
+def number_column(
+    comment: str, name: str | None = None, kind: type[Integer] = Integer
+) -> Mapped[int]:
     """The primary key's only column, which the database numbers."""
-    return key_column(comment, *details, Identity(always=True))
+    return key_column(comment, Identity(always=True), name=name, type_=kind)
 
 
 def now_column(comment: str) -> Mapped[datetime]:
     """A column that is filled with the transaction's time."""
-    return column(comment, server_default=func.now())
+    moment = DateTime(timezone=True)
+    return column(comment, moment, server_default=func.now(), nullable=False)
 
 
 def checks(*others: Any, **conditions: str) -> tuple[Any, ...]:

@@ -54,7 +54,7 @@ class FilterResultRow(Base):
     passed: Mapped[bool] = column("Whether every rule passed")
     rejected_by: Mapped[str | None] = column("The first rule that failed")
     reason: Mapped[str | None] = column("That rule's reason")
-    decided_at: Mapped[datetime] = now_column("When it was decided")
+    decided_at = now_column("When it was decided")
     verdicts: Mapped[list[Any]] = column(
         "In the chain's order: [{rule, passed, reason, evidence}]", server_default="[]"
     )
@@ -68,7 +68,7 @@ class PromptRow(Base):
     digest: Mapped[Digest] = key_column("The digest of the text")
     task: Mapped[str] = column("The task it was first used for")
     text: Mapped[str] = column("The instructions")
-    created_at: Mapped[datetime] = now_column("When it was first used")
+    created_at = now_column("When it was first used")
 
 
 class ReplyRow(Base):
@@ -117,7 +117,7 @@ class ReplyRow(Base):
         "The price in US dollars; NULL: unknown, not free", Numeric(asdecimal=False)
     )
     latency_ms: Mapped[float] = column("How long the reply took, in milliseconds")
-    created_at: Mapped[datetime] = now_column("When it was stored")
+    created_at = now_column("When it was stored")
 
 
 _FAILURES = (
@@ -142,7 +142,7 @@ class EvidenceIndexRow(Base):
     dense: Mapped[dict[str, Any] | None] = column(
         "Its dense side: encoder, kind, parameters, recall; NULL: it has none"
     )
-    first_used_at: Mapped[datetime] = now_column("When a curation first used it")
+    first_used_at = now_column("When a curation first used it")
 
 
 class CurationRow(Base):
@@ -174,7 +174,7 @@ class CurationRow(Base):
         text_whole="num_nonnulls(narrative, query, advice) IN (0, 3)",
         in_order="finished_at >= started_at",
     )
-    id: Mapped[int] = number_column("The curation's number")
+    id = number_column("The curation's number")
     revision_id: Mapped[int] = column("The revision", ForeignKey("thread_revisions.id"))
     pipeline_digest: Mapped[Digest] = column(
         "Engines, prompts, evidence and settings: what a decision depends on besides the thread"
@@ -233,7 +233,7 @@ class OverruleRow(Base):
         reason_length="char_length(reason) BETWEEN 1 AND 2000",
         people_positive="people >= 1",
     )
-    number: Mapped[int] = number_column("The entry's number", "id")
+    number = number_column("The entry's number", "id")
     revision_id: Mapped[int] = column(
         "The rejected revision", ForeignKey("thread_revisions.id")
     )
@@ -244,7 +244,7 @@ class OverruleRow(Base):
     overruled: Mapped[str] = column("Why the thread had been rejected")
     reason: Mapped[str] = column("Why it should not have been")
     decided_by: Mapped[str | None] = column("Who; NULL: not said")
-    decided_at: Mapped[datetime] = now_column("When")
+    decided_at = now_column("When")
     people: Mapped[int] = column(
         "How many people have to overrule it; fewer change nothing",
         SmallInteger,
@@ -270,7 +270,7 @@ class AgentCallRow(Base):
         reply_answers_request="reply_digest = request_digest",
         answer_is_kept="(outcome IN ('unavailable', 'over_budget')) = (reply_digest IS NULL)",
     )
-    curation_id: Mapped[int] = curation_key()
+    curation_id = curation_key()
     position: Mapped[int] = key_column("The call's place, from 1")
     task: Mapped[str] = column("The task")
     prompt_digest: Mapped[str] = column(
@@ -299,7 +299,7 @@ class ElementRow(Base):
         quote_not_empty="quote <> ''",
         left_out_is_advice="left_out IS NULL OR (standing = 'dropped' AND side = 'advice')",
     )
-    curation_id: Mapped[int] = curation_key()
+    curation_id = curation_key()
     id: Mapped[str] = key_column("n1, n2, …, q, a1, a2, …", "element_id")
     position: Mapped[int] = column("Its place among all, from 1")
     side: Mapped[Side] = column("narrative, query or advice")
@@ -323,7 +323,7 @@ class RequirementRow(Base):
     __table_args__ = checks(
         present_has_elements="NOT present OR cardinality(element_ids) > 0"
     )
-    curation_id: Mapped[int] = curation_key()
+    curation_id = curation_key()
     position: Mapped[int] = key_column("The item's place, from 1")
     requirement: Mapped[str] = column("What a physician needs to know")
     present: Mapped[bool] = column("Whether the narrative entails it")
@@ -450,7 +450,7 @@ class ControllerCheckRow(Base):
 
     __tablename__ = "controller_checks"
 
-    curation_id: Mapped[int] = curation_key()
+    curation_id = curation_key()
     position: Mapped[int] = key_column("The check's place, from 1")
     check: Mapped[Check] = column("What was checked", "check_name")
     subject: Mapped[str] = column("The element, or narrative or advice")

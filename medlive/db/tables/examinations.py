@@ -15,7 +15,7 @@ class SecondReadingRow(Base):
     """Second readings of threads and the cases made of them."""
 
     __tablename__ = "second_readings"
-    curation_id: Mapped[int] = curation_key()
+    curation_id = curation_key()
     asked: Mapped[bool] = column("Whether something is asked")
     clinical: Mapped[bool] = column("Whether it is a clinical question")
     enough: Mapped[bool] = column("Whether the history is enough to answer it")
@@ -60,7 +60,7 @@ class RubricProofRow(Base):
     """Proofs of rubrics, passed or not."""
 
     __tablename__ = "rubric_proofs"
-    curation_id: Mapped[int] = curation_key()
+    curation_id = curation_key()
     revision: Mapped[int] = key_column(_PROVED, server_default="0")
     passed: Mapped[bool] = column("Whether the rubric is proved")
     rounds: Mapped[int] = column(
@@ -113,7 +113,7 @@ class HoldRow(Base):
 
     __tablename__ = "holds"
 
-    curation_id: Mapped[int] = curation_key()
+    curation_id = curation_key()
     position: Mapped[int] = key_column("Its place, from 1", SmallInteger)
     reason: Mapped[Reason] = column("Why")
     detail: Mapped[str] = column("The reason in words")
@@ -133,7 +133,7 @@ class CrossExaminationRow(Base):
         summary_percent="summary BETWEEN 0 AND 100",
         stability_percent="stability BETWEEN 0 AND 100",
     )
-    curation_id: Mapped[int] = curation_key()
+    curation_id = curation_key()
     coverage: Mapped[float] = column("What of the thread the case speaks of")
     conformity: Mapped[float] = column("What of the thread the case does not deny")
     conformity_strict: Mapped[float] = column("What of the thread the case confirms")

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     BigInteger,
@@ -26,12 +26,8 @@ from medlive.db.tables.base import (
 from medlive.sources.fetching.policy import RobotsState
 from medlive.sources.ledger import Place
 
-
-class SourceKind(StrEnum):
-    """How threads of a source reach us."""
-
-    SITE = "site"
-    FILE = "file"
+SourceKind = Literal["site", "file"]
+"""How threads of a source reach us."""
 
 
 class RunOutcome(StrEnum):
@@ -59,7 +55,7 @@ class SourceRow(Base):
     kind: Mapped[SourceKind] = column(
         "site: harvested by an adapter; file: imported only"
     )
-    created_at: Mapped[datetime] = now_column("When it was first seen")
+    created_at = now_column("When it was first seen")
     quarantined_at: Mapped[datetime | None] = column(
         "Since when it is left out, because its pages stopped making sense; NULL: it is not"
     )
@@ -80,13 +76,13 @@ class HarvestRunRow(Base):
         failure_has_problem=PROBLEM_IS_TOLD,
         starts_positive="starts >= 1",
     )
-    id: Mapped[int] = number_column("The run's number")
+    id = number_column("The run's number")
     source: Mapped[str] = column("The source harvested", ForeignKey("sources.name"))
     iso_week: Mapped[str] = column("The ISO week, YYYY.WNN")
     starts: Mapped[int] = column(
         "How often it was begun or taken up again", server_default="1"
     )
-    started_at: Mapped[datetime] = now_column("When it was first begun")
+    started_at = now_column("When it was first begun")
     finished_at: Mapped[datetime | None] = column(
         "When it last ended; NULL while it runs"
     )
@@ -97,11 +93,8 @@ class HarvestRunRow(Base):
     problem: Mapped[str | None] = column("Why it failed, or what it met")
 
 
-class PageKind(StrEnum):
-    """The purpose of a fetched page."""
-
-    LISTING = "listing"
-    THREAD = "thread"
+PageKind = Literal["listing", "thread"]
+"""The purpose of a fetched page."""
 
 
 class FetchRow(Base):
@@ -120,7 +113,7 @@ class FetchRow(Base):
         page_number_positive="page_number >= 1",
         thread_page_has_thread="(kind = 'listing') = (thread_id IS NULL)",
     )
-    id: Mapped[int] = number_column("The fetch's number")
+    id = number_column("The fetch's number")
     run_id: Mapped[int] = column(
         "The run that asked for it", ForeignKey("harvest_runs.id")
     )
@@ -168,12 +161,12 @@ class ImportRunRow(Base):
     __table_args__ = checks(
         ends_when_not_running=RUN_ENDS, failure_has_problem=PROBLEM_IS_TOLD
     )
-    id: Mapped[int] = number_column("The run's number")
+    id = number_column("The run's number")
     file: Mapped[str] = column("The file's name as it was given")
     assumed_posted_at: Mapped[datetime | None] = column(
         "The date taken for threads without one; NULL: none was"
     )
-    started_at: Mapped[datetime] = now_column("When it began")
+    started_at = now_column("When it began")
     finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
     outcome: Mapped[RunOutcome] = column("running, done or failed")
     counts: Mapped[dict[str, Any]] = column(
@@ -206,12 +199,12 @@ class ThreadRow(Base):
         thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
         seen_in_order="last_seen_at >= first_seen_at",
     )
-    id: Mapped[int] = number_column("The thread's number here")
+    id = number_column("The thread's number here")
     source: Mapped[str] = column("The community it is from", ForeignKey("sources.name"))
     thread_id: Mapped[str] = column("The source's own id, unique within it")
     url: Mapped[str] = column("Its address, as last seen")
-    first_seen_at: Mapped[datetime] = now_column("When it first came in")
-    last_seen_at: Mapped[datetime] = now_column("When it last came in, changed or not")
+    first_seen_at = now_column("When it first came in")
+    last_seen_at = now_column("When it last came in, changed or not")
     gone_at: Mapped[datetime | None] = column(
         "When the source answered that it is no longer there; NULL: not known to be gone"
     )
@@ -227,7 +220,7 @@ class ThreadRevisionRow(Base):
         assumed_is_known="NOT posted_at_assumed OR posted_at IS NOT NULL",
         one_origin="num_nonnulls(fetch_id, import_run_id) <= 1",
     )
-    id: Mapped[int] = number_column("The revision's number here")
+    id = number_column("The revision's number here")
     thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"))
     revision: Mapped[int] = column("Its place among the thread's revisions, from 1")
     digest: Mapped[Digest] = column("The digest of its content")
@@ -249,7 +242,7 @@ class ThreadRevisionRow(Base):
     import_run_id: Mapped[int | None] = column(
         "The import it came with; NULL for harvests", ForeignKey("import_runs.id")
     )
-    created_at: Mapped[datetime] = now_column("When this content was first seen")
+    created_at = now_column("When this content was first seen")
 
 
 class FrontierState(StrEnum):
@@ -312,7 +305,12 @@ class FrontierRow(Base):
     first_run_id: Mapped[int] = column(
         "The run that met it first", ForeignKey("harvest_runs.id")
     )
-    changed_at: Mapped[datetime] = now_column("When this row last changed")
+    changed_at = now_column("When this row last changed")
+
+
+def run_key() -> Mapped[int]:
+    """The key of what a run saw, or its beginning."""
+    return key_column("The run", ForeignKey("harvest_runs.id"))
 
 
 class ListCursorRow(Base):
@@ -323,7 +321,7 @@ class ListCursorRow(Base):
         pages_not_negative="pages >= 0",
         finished_has_no_next="finished_at IS NULL OR next_url IS NULL",
     )
-    run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
+    run_id = run_key()
     list_key: Mapped[str] = key_column("The list: what its first page is asked with")
     next_url: Mapped[str | None] = column(
         "The page to go on with; NULL: from the first"
@@ -345,13 +343,13 @@ class ArchiveRow(Base):
         UniqueConstraint("path"),
         bytes_not_negative="bytes >= 0",
     )
-    id: Mapped[int] = number_column("The file's number")
+    id = number_column("The file's number")
     run_id: Mapped[int] = column(
         "The run whose pages it holds", ForeignKey("harvest_runs.id")
     )
     path: Mapped[str] = column("Its path below the archive's folder")
     bytes: Mapped[int] = column("How much of it is committed", BigInteger)
-    created_at: Mapped[datetime] = now_column("When it was begun")
+    created_at = now_column("When it was begun")
     sealed_at: Mapped[datetime | None] = column(
         "Since when it does not grow; NULL: being written"
     )
@@ -370,7 +368,7 @@ class HarvestRobotsRow(Base):
     __table_args__ = checks(
         unreadable_says_why="(state = 'unreadable') = (detail IS NOT NULL)"
     )
-    run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
+    run_id = run_key()
     host: Mapped[str] = key_column("The host, with a port that is not its scheme's")
     fetched_at: Mapped[datetime] = key_column("When it was asked for")
     state: Mapped[RobotsState] = column("rules, absent (all may be read) or unreadable")
@@ -384,7 +382,7 @@ class HarvestMeasureRow(Base):
 
     __tablename__ = "harvest_measures"
     __table_args__ = checks(n_not_negative="n >= 0")
-    run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
+    run_id = run_key()
     name: Mapped[str] = key_column("The figure's name, e.g. field:posted_at", "measure")
     value: Mapped[float] = column("A share from 0 to 1, or a mean")
     n: Mapped[int] = column("Over how many threads")
@@ -428,7 +426,7 @@ class BandSchemeRow(Base):
         "The last revision whose bands were filled in afterwards; 0: none yet",
         server_default="0",
     )
-    started_at: Mapped[datetime] = now_column("When its bands were begun")
+    started_at = now_column("When its bands were begun")
     finished_at: Mapped[datetime | None] = column(
         "Since when every accepted thread has its bands; NULL while they are filled in"
     )
@@ -461,7 +459,7 @@ class TakedownRow(Base):
         "The source's own id: what keeps the thread from coming back"
     )
     reason: Mapped[str] = column("Why, in the words of who asked first")
-    taken_down_at: Mapped[datetime] = now_column("When it was first erased")
+    taken_down_at = now_column("When it was first erased")
     erased_in: Mapped[int] = column(
         "The transaction that wrote this row last, set by a trigger: it alone may erase",
         BigInteger,

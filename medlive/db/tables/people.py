@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     BigInteger,
@@ -142,13 +142,13 @@ class Stratum(StrEnum):
     THEME = "theme"
 
 
-class Blinding(StrEnum):
-    """Whether raters of a grader check could read its verdicts in a report that this site shows."""
+Blinding = Literal["blind", "after_report", "open", "unrecorded"]
+"""Whether raters of a grader check could read its verdicts in a report that this site shows.
 
-    BLIND = "blind"  # There was no report; one is withheld while the study is open
-    AFTER_REPORT = "after_report"  # There was one before; it is withheld since
-    OPEN = "open"  # There is one, and it stays: an admin chose so
-    UNRECORDED = "unrecorded"  # The study was begun before this was kept
+There was no report before: one is withheld while the study is open (`blind`). There was one before: it is withheld
+since (`after_report`), or it stays, as an admin chose (`open`). The study was begun before this was kept
+(`unrecorded`).
+"""
 
 
 class StudyRow(Base):
@@ -178,9 +178,9 @@ class StudyRow(Base):
         "The account that settles disagreements; NULL: nobody"
     )
     created_by: Mapped[str] = column("The account that began it")
-    created_at: Mapped[datetime] = now_column("When it was begun")
+    created_at = now_column("When it was begun")
     blinding: Mapped[Blinding] = column(
-        "blind, after_report, open or unrecorded", default=Blinding.BLIND
+        "blind, after_report, open or unrecorded", default="blind"
     )
     closed_at: Mapped[datetime | None] = column(
         "Since when nobody rates any more; NULL: it is open"
@@ -220,13 +220,13 @@ class StudyRatingRow(Base):
         rating_range="rating BETWEEN 0 AND 2",
         comment_length="char_length(comment) <= 2000",
     )
-    id: Mapped[int] = number_column(
+    id = number_column(
         "The row's number: of a rater's ratings of an item the highest counts",
-        BigInteger,
+        kind=BigInteger,
     )
     study: Mapped[str] = column("The study")
     item: Mapped[str] = column("What is rated")
     rater: Mapped[str] = column("The account, a rater's or the adjudicator's")
     rating: Mapped[int | None] = column("On the aspect's scale; NULL: could not decide")
     comment: Mapped[str] = column("What the rater says about it")
-    rated_at: Mapped[datetime] = now_column("When it was given")
+    rated_at = now_column("When it was given")

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     ForeignKey,
@@ -46,11 +46,8 @@ class CaseStatus(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-class SnapshotState(StrEnum):
-    """Whether a snapshot may still change."""
-
-    BUILDING = "building"
-    FROZEN = "frozen"
+SnapshotState = Literal["building", "frozen"]
+"""Whether a snapshot may still change."""
 
 
 class CaseRow(Base):
@@ -65,7 +62,7 @@ class CaseRow(Base):
     thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"), unique=True)
     status: Mapped[CaseStatus] = column("ready, held, rejected or withdrawn")
     status_reason: Mapped[str | None] = column("Why it is not ready; NULL when ready")
-    created_at: Mapped[datetime] = now_column("When the case was first made")
+    created_at = now_column("When the case was first made")
 
 
 class CaseRevisionRow(Base):
@@ -141,7 +138,7 @@ class CaseRevisionRow(Base):
     overruled: Mapped[str | None] = column(
         "Why people overruled a confirmed veto; NULL: none was"
     )
-    created_at: Mapped[datetime] = now_column("When this content was made")
+    created_at = now_column("When this content was made")
 
 
 _KEY = ("case_revisions", "case_id", "revision")
@@ -211,7 +208,7 @@ class SnapshotRow(Base):
         "The snapshot before; NULL for the first", ForeignKey("snapshots.version")
     )
     state: Mapped[SnapshotState] = column("building or frozen")
-    created_at: Mapped[datetime] = now_column("When it was begun")
+    created_at = now_column("When it was begun")
     frozen_at: Mapped[datetime | None] = column("When it was frozen")
     manifest: Mapped[dict[str, Any] | None] = column(
         "The manifest as written", deferred=True
@@ -238,6 +235,11 @@ class SnapshotRow(Base):
     )
 
 
+def snapshot_key() -> Mapped[str]:
+    """The beginning of the key of what is in a snapshot."""
+    return key_column("The snapshot", ForeignKey("snapshots.version"))
+
+
 class SnapshotMemberRow(Base):
     """The case revisions of snapshots."""
 
@@ -253,7 +255,7 @@ class SnapshotMemberRow(Base):
         held_before="held_since <= version",
         salt_form="salt ~ '^[0-9a-f]{64}$'",
     )
-    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    version = snapshot_key()
     case_id: Mapped[str] = key_column("The case")
     revision: Mapped[int] = column("The case's revision")
     first_release: Mapped[str | None] = column(
@@ -283,7 +285,7 @@ class SnapshotChangeRow(Base):
         " AND (to_revision IS NOT NULL) = (kind IN ('added', 'revised'))",
         dropped_was_held="num_nonnulls(held_since, commitment) = CASE kind WHEN 'dropped' THEN 2 ELSE 0 END",
     )
-    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    version = snapshot_key()
     case_id: Mapped[str] = key_column("The case")
     kind: Mapped[str] = column("added, revised, withdrawn, or dropped while held out")
     reason: Mapped[str] = column("Why, as it is published")
@@ -306,7 +308,7 @@ class SnapshotKeptOutRow(Base):
 
     __tablename__ = "snapshot_kept_out"
     __table_args__ = checks(position_positive="position >= 1")
-    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    version = snapshot_key()
     case_id: Mapped[str] = key_column("A case that was ready")
     position: Mapped[int] = key_column("The reason's place, from 1", SmallInteger)
     gate: Mapped[str] = column("The gate that kept it out")
@@ -327,7 +329,7 @@ class CaseGatesRow(Base):
         "What decided: the gates' code and libraries"
     )
     hits: Mapped[list[Any]] = column("[[gate, detail]]; empty: nothing keeps it out")
-    checked_at: Mapped[datetime] = now_column("When it was checked")
+    checked_at = now_column("When it was checked")
 
 
 class EvaluationRunRow(Base):
@@ -335,7 +337,7 @@ class EvaluationRunRow(Base):
 
     __tablename__ = "evaluation_runs"
 
-    id: Mapped[int] = number_column("The record's number")
+    id = number_column("The record's number")
     run_digest: Mapped[Digest] = column("The digest of the run", unique=True)
     snapshot_version: Mapped[str] = column(
         "The snapshot evaluated on, ours or another's"
@@ -345,7 +347,7 @@ class EvaluationRunRow(Base):
     path: Mapped[str] = column("The run folder")
     scores: Mapped[dict[str, Any]] = column("The scores with their metric's name")
     """`metric`, and `overall` with `mean`, `low`, `high` (shares from 0 to 1, or None) and `n` cases."""
-    created_at: Mapped[datetime] = now_column("When it was recorded")
+    created_at = now_column("When it was recorded")
 
 
 class PipelineRunRow(Base):
@@ -355,14 +357,14 @@ class PipelineRunRow(Base):
     __table_args__ = checks(
         iso_week_form=f"iso_week ~ '{WEEK_FORM}'", ends_when_not_running=RUN_ENDS
     )
-    id: Mapped[int] = number_column("The run's number")
+    id = number_column("The run's number")
     command: Mapped[str] = column("The command")
     week: Mapped[str | None] = column(
         "The ISO week it worked for; NULL: none", "iso_week"
     )
     code_version: Mapped[str] = column("medlive's version")
     settings: Mapped[dict[str, Any]] = column("The effective settings, without secrets")
-    started_at: Mapped[datetime] = now_column("When it began")
+    started_at = now_column("When it began")
     finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
     outcome: Mapped[RunOutcome] = column("running, done or failed")
     counts: Mapped[dict[str, Any]] = column("What happened", server_default="{}")
@@ -412,7 +414,7 @@ class ReviewRow(Base):
         element_is_named="(action = 'drop_element') = (element_id IS NOT NULL)",
         reason_length="char_length(reason) BETWEEN 1 AND 2000",
     )
-    number: Mapped[int] = number_column("The decision's number", "id")
+    number = number_column("The decision's number", "id")
     case_id: Mapped[str] = column("The case")
     revision: Mapped[int] = column(
         "The revision that was looked at, or that an edit made"
@@ -423,7 +425,7 @@ class ReviewRow(Base):
     )
     reason: Mapped[str] = column("Why")
     decided_by: Mapped[str | None] = column("Who; NULL: not said")
-    decided_at: Mapped[datetime] = now_column("When")
+    decided_at = now_column("When")
 
 
 class IdentifierScanRow(Base):
@@ -435,7 +437,7 @@ class IdentifierScanRow(Base):
     revision: Mapped[int] = key_column("Its revision")
     scanner: Mapped[Digest] = key_column("The instructions and the engine that looked")
     found: Mapped[int] = column("How many identifiers were found")
-    scanned_at: Mapped[datetime] = now_column("When")
+    scanned_at = now_column("When")
 
 
 class WithdrawalRow(Base):
@@ -449,7 +451,7 @@ class WithdrawalRow(Base):
         " AND (criterion_id IS NOT NULL OR new_revision IS NULL)",
         reason_length="char_length(reason) BETWEEN 1 AND 500",
     )
-    number: Mapped[int] = number_column("The withdrawal's number", "id")
+    number = number_column("The withdrawal's number", "id")
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     revision: Mapped[int] = column("The case's revision that it was withdrawn from")
     criterion_id: Mapped[str | None] = column(
@@ -464,7 +466,7 @@ class WithdrawalRow(Base):
     kind: Mapped[WithdrawalKind] = column("erratum, takedown or privacy")
     reason: Mapped[str] = column("Why, in words for the public")
     withdrawn_by: Mapped[str | None] = column("Who withdrew it; NULL: unknown")
-    withdrawn_at: Mapped[datetime] = now_column("When it was withdrawn")
+    withdrawn_at = now_column("When it was withdrawn")
 
 
 class ReinstatementRow(Base):
@@ -475,7 +477,7 @@ class ReinstatementRow(Base):
         "The withdrawal", ForeignKey("withdrawals.id")
     )
     case_id: Mapped[str] = column("Its case", ForeignKey("cases.id"))
-    reinstated_at: Mapped[datetime] = now_column("When it was undone")
+    reinstated_at = now_column("When it was undone")
 
 
 class DisputeRow(Base):
@@ -489,14 +491,14 @@ class DisputeRow(Base):
         closed_is_whole="(closed_at IS NULL) = (resolution IS NULL)"
         " AND (closed_at IS NOT NULL OR closed_by IS NULL)",
     )
-    number: Mapped[int] = number_column("The dispute's number", "id")
+    number = number_column("The dispute's number", "id")
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     criterion_id: Mapped[str | None] = column(
         "The criterion's id within its case; NULL: the whole case"
     )
     reason: Mapped[str] = column("What is objected to; not published")
     opened_by: Mapped[str | None] = column("Who opened it; NULL: unknown")
-    opened_at: Mapped[datetime] = now_column("When it was opened")
+    opened_at = now_column("When it was opened")
     closed_at: Mapped[datetime | None] = column("When it was closed; NULL: it is open")
     closed_by: Mapped[str | None] = column(
         "Who closed it; NULL: unknown, or it is open"

@@ -1,31 +1,29 @@
-"""Tables of those who do the jobs: which workers there are and what keeps them, and why jobs failed."""
+"""Tables of the work as it goes on: workers, failed jobs, open problems and messages, weeks, where each thread stands
+(kept by triggers), and the literature services."""
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import BigInteger
+from sqlalchemy import BigInteger, ForeignKey, Index, text
+from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped
 
 from medlive.db.tables.base import (
+    WEEK_FORM,
     Base,
+    Digest,
     checks,
     column,
     key_column,
     now_column,
     number_column,
+    one_of,
 )
 
-
-class WorkerState(StrEnum):
-    """What a worker does now."""
-
-    WORKING = "working"
-    """It takes jobs of all its queues."""
-    WAITING = "waiting"
-    """It takes no jobs of some of its queues, for a reason, and goes on by itself."""
-    STOPPING = "stopping"
-    """It takes no more jobs and ends those that it has."""
+WorkerState = Literal["working", "waiting", "stopping"]
+"""What a worker does now: takes jobs of all its queues, or of some none for a reason, going on by itself, or takes no
+more and ends those that it has."""
 
 
 class WorkerRow(Base):
@@ -35,20 +33,16 @@ class WorkerRow(Base):
     __table_args__ = checks(
         waiting_has_a_reason="(state = 'waiting') = (reason IS NOT NULL)"
     )
-    id: Mapped[int] = number_column("The worker's number")
+    id = number_column("The worker's number")
     host: Mapped[str] = column("The name of its machine")
     pid: Mapped[int] = column("Its process there")
     queues: Mapped[list[Any]] = column("The queues that it serves")
     paused: Mapped[list[Any]] = column("Those of them whose jobs it does not take now")
-    began_at: Mapped[datetime] = now_column("When it started")
-    heard_at: Mapped[datetime] = now_column(
-        "Its last sign of life, by the database's clock"
-    )
+    began_at = now_column("When it started")
+    heard_at = now_column("Its last sign of life, by the database's clock")
     state: Mapped[WorkerState] = column("working, waiting or stopping")
     reason: Mapped[str | None] = column("Why it waits; NULL: it does not")
-    since: Mapped[datetime] = now_column(
-        "Since when it is in this state for this reason"
-    )
+    since = now_column("Since when it is in this state for this reason")
 
 
 class JobFailureRow(Base):
@@ -58,4 +52,217 @@ class JobFailureRow(Base):
     job_id: Mapped[int] = key_column("The job", BigInteger, autoincrement=False)
     queue: Mapped[str] = column("Its queue")
     reason: Mapped[str] = column("What went wrong, in one line without secrets")
-    failed_at: Mapped[datetime] = now_column("When")
+    failed_at = now_column("When")
+
+
+class Severity(StrEnum):
+    """How soon a person must look."""
+
+    PAGE = "page"  # The week stops or is spoiled
+    TICKET = "ticket"
+
+
+class OpenProblemRow(Base):
+    """Problems that were seen and have not ended; a row is removed when its problem has ended."""
+
+    __tablename__ = "open_problems"
+    __table_args__ = checks(
+        sent_not_negative="sent >= 0",
+        acknowledgement_is_whole="acknowledged_at IS NOT NULL"
+        " OR num_nonnulls(acknowledged_by, acknowledged_until, acknowledged_why) = 0",
+    )
+    code: Mapped[str] = key_column("The check's code, such as no_scheduler")
+    subject: Mapped[str] = key_column(
+        "What it is about, such as a queue; empty: the whole"
+    )
+    severity: Mapped[Severity] = column("page or ticket")
+    text: Mapped[str] = column("What is wrong, in a sentence")
+    next_step: Mapped[str] = column("What a person can do about it")
+    began_at = now_column("When it was first seen")
+    seen_at = now_column("When it was last seen")
+    sent: Mapped[int] = column(
+        "How many messages about it were written", server_default="0"
+    )
+    send_at = now_column("When the next message is due")
+    acknowledged_at: Mapped[datetime | None] = column(
+        "When somebody took it on; NULL: nobody did"
+    )
+    acknowledged_by: Mapped[str | None] = column(
+        "Who took it on; NULL: the command line, without --by"
+    )
+    acknowledged_until: Mapped[datetime | None] = column(
+        "Until when no message is sent; NULL: until it ends"
+    )
+    acknowledged_why: Mapped[str | None] = column("What they said about it")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from other problems."""
+        return self.code, self.subject
+
+    def is_acknowledged(self, moment: datetime) -> bool:
+        """Whether somebody has taken it on, for as long as they said."""
+        until = self.acknowledged_until
+        return self.acknowledged_at is not None and (until is None or moment < until)
+
+
+class OutboxRow(Base):
+    """Messages for operators that were not delivered yet."""
+
+    __tablename__ = "outbox"
+    __table_args__ = checks(
+        one_of("place", ("webhook", "email")),
+        Index(None, "send_at"),
+        attempts_not_negative="attempts >= 0",
+    )
+    id = number_column("The message's number", kind=BigInteger)
+    place: Mapped[str] = column("Where it goes: webhook or email")
+    message: Mapped[dict[str, Any]] = column(
+        "Event, week, text and, of a problem, its code"
+    )
+    created_at = now_column("When it was written")
+    attempts: Mapped[int] = column("How often it was tried", server_default="0")
+    send_at = now_column("When it is tried next")
+    last_error: Mapped[str | None] = column(
+        "Why the last attempt failed; NULL before the first"
+    )
+
+
+class ObservationRow(Base):
+    """What a process noted last, by name, such as when the scheduler was heard."""
+
+    __tablename__ = "observations"
+    name: Mapped[str] = key_column("What was observed")
+    at = now_column("When, by the database's clock")
+    value: Mapped[dict[str, Any]] = column("What was seen", server_default="{}")
+
+
+_OPEN = text("frozen_in IS NULL")
+
+
+class WeekThreadRow(Base):
+    """Thread revisions that were queued for a freeze: a week is whole when they are decided."""
+
+    __tablename__ = "week_threads"
+    __table_args__ = checks(
+        Index("ix_week_threads_open", "revision_id", postgresql_where=_OPEN),
+        Index(None, "frozen_in"),
+        week_form=f"week ~ '{WEEK_FORM}'",
+    )
+    revision_id: Mapped[int] = key_column(
+        "The revision", ForeignKey("thread_revisions.id")
+    )
+    week: Mapped[str | None] = column(
+        "The ISO week it was queued for; NULL: the next that is frozen"
+    )
+    queued_at = now_column("When it was queued")
+    frozen_in: Mapped[str | None] = column(
+        "The snapshot that was frozen after it was settled; NULL: the next freeze counts it",
+        ForeignKey("snapshots.version"),
+    )
+
+
+class StepWaitRow(Base):
+    """Steps that wait for others, so that a restart does not begin their time anew."""
+
+    __tablename__ = "step_waits"
+    __table_args__ = checks(week_form=f"week ~ '{WEEK_FORM}'")
+    step: Mapped[str] = key_column("The step")
+    week: Mapped[str] = key_column("The ISO week it is to be run for")
+    since: Mapped[datetime] = column("Since when it waits")
+    ended_at: Mapped[datetime | None] = column(
+        "When its time limit had passed; NULL: it has not"
+    )
+
+
+class LiteratureAnswerRow(Base):
+    """What literature services answered, by request and by article, so that nothing is asked twice."""
+
+    __tablename__ = "literature_answers"
+    __table_args__ = (Index(None, "fetched_at"),)
+    key: Mapped[Digest] = key_column("The digest of service, address and form")
+    service: Mapped[str] = column("The service: pubmed or europepmc")
+    body: Mapped[bytes] = column(
+        "What was read from the answer, without the words that were searched"
+    )
+    fetched_at = now_column("When it was asked")
+
+
+class LiteratureTurnRow(Base):
+    """When each literature service may be asked next, over all workers."""
+
+    __tablename__ = "literature_turns"
+    service: Mapped[str] = key_column("The service")
+    next_at: Mapped[datetime] = column("When the next request may be made")
+
+
+_HAS_CASE = "status <> ''"
+
+
+class ThreadStandingRow(Base):
+    """Where each thread stands, by its latest revision and that one's latest decision."""
+
+    __tablename__ = "thread_standings"
+    __table_args__ = (
+        # All that is counted by: PostgreSQL reads it alone, 12 MB for a million threads
+        Index(
+            "ix_thread_standings_facets",
+            *("source", "language", "stage", "outcome", "reason", "engine"),
+            *("specialty", "status", "week"),
+        ),
+        Index(None, "changed_at", "thread_id"),
+        Index(None, "posted_at", "thread_id"),
+        Index(
+            "ix_cases_changed_at", "changed_at", "thread_id", postgresql_where=_HAS_CASE
+        ),
+        Index(
+            "ix_cases_posted_at", "posted_at", "thread_id", postgresql_where=_HAS_CASE
+        ),
+        Index(None, "curation_id"),
+        Index(
+            "ix_thread_standings_pending",
+            "thread_id",
+            postgresql_where="outcome = 'pending'",
+        ),
+        Index(
+            "ix_thread_standings_parked",
+            "thread_id",
+            postgresql_where="outcome IN ('parked', 'failed')",
+        ),
+        Index(None, "words", postgresql_using="gin"),
+    )
+    thread_id: Mapped[int] = key_column(
+        "The thread", ForeignKey("threads.id", ondelete="CASCADE")
+    )
+    revision_id: Mapped[int] = column("Its latest revision")
+    curation_id: Mapped[int | None] = column(
+        "The latest decision about that; NULL: none"
+    )
+    case_id: Mapped[str | None] = column("Its case; NULL: none")
+    case_revision: Mapped[int | None] = column(
+        "The case's latest revision; NULL without a case"
+    )
+    source: Mapped[str] = column("The community")
+    language: Mapped[str] = column(
+        "en, zh or what the source says; empty: it does not say"
+    )
+    stage: Mapped[str] = column(
+        "filters, screener, validator, controller, rubric or case"
+    )
+    outcome: Mapped[str] = column(
+        "pending, rejected, parked, failed, held, kept or withdrawn"
+    )
+    reason: Mapped[str] = column(
+        "Why, for filters the failing rule's reason; empty: there is none"
+    )
+    engine: Mapped[str] = column("The screener's model; empty: no engine was asked")
+    specialty: Mapped[str] = column("The case's specialty; empty without a case")
+    status: Mapped[str] = column("The case's status; empty without a case")
+    week: Mapped[str] = column("The ISO week of changed_at, YYYY.WNN")
+    changed_at: Mapped[datetime] = column("When it came to stand there")
+    posted_at: Mapped[datetime] = column(
+        "When it was opened, or came in where that is unknown"
+    )
+    words: Mapped[Any] = column(
+        "What is searched: title, messages and the case's texts", TSVECTOR
+    )

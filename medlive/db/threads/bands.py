@@ -7,9 +7,8 @@ comparison. A look-up reads a bounded number of rows, however many threads there
 
 from collections.abc import Sequence
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from medlive.db.mapping import add_row, int_array, read_as, run_sql
+from medlive.db.mapping import int_array
+from medlive.db.session import Session
 from medlive.db.tables.intake import BandSchemeRow
 from medlive.db.threads.threads import Revision
 
@@ -54,27 +53,27 @@ _CANDIDATES = """
     """
 
 
-async def take_turn(session: AsyncSession) -> None:
+async def take_turn(session: Session) -> None:
     """Wait until no other transaction judges duplicates, and keep the others out until this one ends.
 
     Two runs that judged at once could each accept one half of a pair. Take it before reading what waits: then the
     other's verdicts are seen.
     """
-    await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
 
 async def save_bands(
-    session: AsyncSession, bands: Sequence[tuple[int, Sequence[int]]]
+    session: Session, bands: Sequence[tuple[int, Sequence[int]]]
 ) -> None:
     """Add the bands of accepted texts: pairs of thread's number and keys. What is held already stays."""
     rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
     if rows:
         keys, threads = map(int_array, zip(*rows, strict=True))
-        await run_sql(session, _SAVE, keys=keys, threads=threads)
+        await session.run(_SAVE, keys=keys, threads=threads)
 
 
 async def find_candidates(
-    session: AsyncSession, chain_digest: str, texts: Sequence[Sequence[int]]
+    session: Session, chain_digest: str, texts: Sequence[Sequence[int]]
 ) -> list[Revision]:
     """The threads that any of these texts, each given by its keys, may repeat, with the latest revision that this
     filter chain accepted. One statement; at most CANDIDATES a text."""
@@ -83,17 +82,19 @@ async def find_candidates(
         return []
     places, keys = zip(*rows, strict=True)
     # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
-    await run_sql(session, "SET LOCAL jit = off")
-    asked = {
-        "places": int_array(places),
-        "keys": int_array(keys),
-        "chain": chain_digest,
-    }
-    most = {"newest": NEWEST, "candidates": CANDIDATES}
-    return await read_as(session, Revision, _CANDIDATES, **asked, **most)
+    await session.run("SET LOCAL jit = off")
+    near = await session.run(
+        _CANDIDATES,
+        places=int_array(places),
+        keys=int_array(keys),
+        chain=chain_digest,
+        newest=NEWEST,
+        candidates=CANDIDATES,
+    )
+    return [Revision(*row) for row in near]
 
 
-async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
+async def unfilled_after(session: Session, scheme: str) -> int | None:
     """The revision up to which accepted threads have their bands in this scheme; None when all have.
 
     Bands of another scheme are removed: they are never found again. Call it in one's turn.
@@ -101,27 +102,28 @@ async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
     state = await session.get(BandSchemeRow, scheme, populate_existing=True)
     if state is not None:
         return state.filled_to if state.finished_at is None else None
-    await run_sql(session, "TRUNCATE bands")
-    await run_sql(session, "DELETE FROM band_schemes")
-    await add_row(session, BandSchemeRow(scheme=scheme))
+    await session.run("TRUNCATE bands")
+    await session.run("DELETE FROM band_schemes")
+    await session.insert(BandSchemeRow(scheme=scheme))
     return 0
 
 
 async def accepted_revisions(
-    session: AsyncSession, *, after: int, limit: int
+    session: Session, *, after: int, limit: int
 ) -> list[Revision]:
     """Revisions that any filter chain accepted, from the one after that number on, oldest first."""
     query = """
         SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS
         (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most
     """
-    return await read_as(session, Revision, query, after=after, most=limit)
+    accepted = await session.run(query, after=after, most=limit)
+    return [Revision(*row) for row in accepted]
 
 
-async def note_filled(session: AsyncSession, scheme: str, *, to: int | None) -> None:
+async def note_filled(session: Session, scheme: str, *, to: int | None) -> None:
     """Note up to which revision the bands are there; None: all are."""
     filled = """
         UPDATE band_schemes SET filled_to = coalesce(:to, filled_to),
         finished_at = CASE WHEN CAST(:to AS int) IS NULL THEN now() ELSE finished_at END WHERE scheme = :scheme
     """
-    await run_sql(session, filled, scheme=scheme, to=to)
+    await session.run(filled, scheme=scheme, to=to)

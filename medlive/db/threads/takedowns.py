@@ -13,18 +13,11 @@ from typing import Any
 
 from psycopg.types.json import Json
 from sqlalchemy import func
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import erase_reasons, record
-from medlive.db.harvest.archives import mark_unswept
+from medlive.db.harvest.fetches import mark_unswept
 from medlive.db.jobs import STALLED_AFTER_S
-from medlive.db.mapping import (
-    find_rows,
-    read_column,
-    read_records,
-    read_value,
-    run_sql,
-)
+from medlive.db.session import Session
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.tables.people import Act
 from medlive.db.threads.bands import take_turn
@@ -54,8 +47,23 @@ _NOT_FROZEN = """
 _OF_CASE = f"DELETE FROM {{0}} WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN}"
 _OF_CURATION = f"DELETE FROM {{0}} WHERE curation_id IN ({_CURATIONS})"
 _OF_REVISION = f"DELETE FROM {{0}} WHERE revision_id IN ({_REVISIONS})"
+_PARTS = (
+    "claim_evidence",
+    "claim_verdicts",
+    "requirements",
+    "controller_checks",
+    "holds",
+    "second_readings",
+    "rubric_probes",
+    "rubric_proofs",
+    "cross_questions",
+    "cross_examinations",
+    "elements",
+    "agent_calls",
+)
+"""The tables of a curation's parts."""
 # Table → the statement that erases a thread from it, children before parents, or that empties what has to stay
-# (`…_emptied`, `cases_withdrawn`). `:pk` is the thread's number.
+# (`…_emptied`, `cases_withdrawn`). `:pk` is the thread's number, NULL where there is none.
 _ERASURES = {
     "snapshot_members": f"""
         DELETE FROM snapshot_members WHERE case_id IN ({_CASES})
@@ -88,18 +96,7 @@ _ERASURES = {
         UPDATE cases SET status = 'withdrawn', status_reason = '{TAKEN_DOWN}'
         WHERE thread_id = :pk
     """,
-    "claim_evidence": _OF_CURATION,
-    "claim_verdicts": _OF_CURATION,
-    "requirements": _OF_CURATION,
-    "controller_checks": _OF_CURATION,
-    "holds": _OF_CURATION,
-    "second_readings": _OF_CURATION,
-    "rubric_probes": _OF_CURATION,
-    "rubric_proofs": _OF_CURATION,
-    "cross_questions": _OF_CURATION,
-    "cross_examinations": _OF_CURATION,
-    "elements": _OF_CURATION,
-    "agent_calls": _OF_CURATION,
+    **dict.fromkeys(_PARTS, _OF_CURATION),
     "overrules": _OF_REVISION,
     "curations": f"""
         DELETE FROM curations WHERE revision_id IN ({_REVISIONS})
@@ -126,15 +123,21 @@ _ERASURES = {
         AND NOT EXISTS (SELECT FROM thread_revisions WHERE thread_id = :pk)
     """,
     "threads_emptied": "UPDATE threads SET url = '' WHERE id = :pk",
-}
-# What is found by the thread's name, whether or not it ever became a thread here.
-_BY_NAME = {
+    # After the calls that rest on them.
+    "replies": """
+        DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)
+        AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
+    """,
+    # What is found by the thread's name, whether or not it ever became a thread here.
     "fetches": "DELETE FROM fetches WHERE source = :source AND thread_id = :thread_id",
     "frontier": "DELETE FROM frontier WHERE source = :source AND thread_id = :thread_id",
     "import_problems": f"""
         UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'
         WHERE EXISTS (SELECT FROM unnest(CAST(:quoted_ids AS text[])) AS id WHERE position(id in excerpt) > 0)
         AND EXISTS (SELECT FROM unnest(CAST(:quoted_sources AS text[])) AS name WHERE position(name in excerpt) > 0)
+    """,
+    "pages_showing_it": """
+        UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL WHERE id = ANY (:ids)
     """,
 }
 _URLS = """
@@ -166,10 +169,6 @@ _MENTIONS = {
         WHERE position(:in_json in concat(counts, log)) > 0
     """,
 }
-_FORGET_PLACES = """
-    UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
-    WHERE id = ANY (:ids)
-"""
 _OWN_ARCHIVES = """
     SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL
     AND ((source = :source AND thread_id = :thread_id) OR id = ANY (:ids))
@@ -181,10 +180,6 @@ _OWN_REPLIES = f"""
 _LOOSE_REPLIES = """
     SELECT request_digest, task, inputs, text FROM replies AS reply
     WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
-"""
-_ERASE_REPLIES = """
-    DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)
-    AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
 """
 # A job with a case's id has a revision of the case.
 _OF_THREAD = f"""
@@ -216,7 +211,7 @@ _FROZEN = """
 
 
 async def find_takedown(
-    session: AsyncSession, source: str, thread_id: str
+    session: Session, source: str, thread_id: str
 ) -> TakedownRow | None:
     """What is left of a thread that was erased; None when it was not taken down, or may come back."""
     row = await session.get(TakedownRow, (source, thread_id))
@@ -224,7 +219,7 @@ async def find_takedown(
 
 
 async def lift_takedown(
-    session: AsyncSession, source: str, thread_id: str, reason: str, *, by: str | None
+    session: Session, source: str, thread_id: str, reason: str, *, by: str | None
 ) -> None:
     """Let a later harvest bring a thread back. Raises CheckFailed for one that is not taken down."""
     await no_takedown(session)
@@ -239,18 +234,19 @@ async def lift_takedown(
 
 
 async def taken_down_ids(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
+    session: Session, source: str, thread_ids: Sequence[str]
 ) -> set[str]:
     """Those of a source's threads that were taken down."""
-    among = "WHERE source = :source AND thread_id = ANY (:ids) AND lifted_at IS NULL"
-    values = {"source": source, "ids": list(thread_ids)}
-    rows = await find_rows(session, TakedownRow, among, **values)
+    rows = await session.rows(
+        TakedownRow,
+        "WHERE source = :source AND thread_id = ANY (:ids) AND lifted_at IS NULL",
+        source=source,
+        ids=list(thread_ids),
+    )
     return {row.thread_id for row in rows}
 
 
-async def keep_out(
-    session: AsyncSession, threads: Iterable[Thread]
-) -> set[tuple[str, str]]:
+async def keep_out(session: Session, threads: Iterable[Thread]) -> set[tuple[str, str]]:
     """(source, thread's id) of those threads that were taken down and must not be saved.
 
     Until the session's transaction ends no other thread is taken down: a takedown sees what is saved now, or is
@@ -260,42 +256,41 @@ async def keep_out(
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
     ]
     await no_takedown(session)
-    rows = await find_rows(session, TakedownRow, _AMONG, keys=Json(keys))
+    rows = await session.rows(TakedownRow, _AMONG, keys=Json(keys))
     return {(row.source, row.thread_id) for row in rows}
 
 
-async def no_takedown(session: AsyncSession) -> None:
+async def no_takedown(session: Session) -> None:
     """Wait for a takedown that is under way, and let none begin until the session's transaction ends."""
-    await run_sql(session, "SELECT pg_advisory_xact_lock_shared(:lock)", lock=_LOCK)
+    await session.run("SELECT pg_advisory_xact_lock_shared(:lock)", lock=_LOCK)
 
 
-async def take_down_alone(session: AsyncSession) -> None:
+async def take_down_alone(session: Session) -> None:
     """Wait until nobody saves threads, and keep everybody from it until the session's transaction ends."""
-    await run_sql(session, "SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
 
 async def traces_of(
-    session: AsyncSession, source: str, thread_id: str
+    session: Session, source: str, thread_id: str
 ) -> tuple[set[str], set[str]]:
     """The addresses and the titles that a thread has had here, by which pages of its source show it; both empty
     when nothing is known of it."""
     named = {"source": source, "thread_id": thread_id}
-    urls = await read_column(session, _URLS, **named)
-    titles = await read_column(session, _TITLES, **named)
+    urls = await session.column(_URLS, **named)
+    titles = await session.column(_TITLES, **named)
     return set(urls) - {""}, set(titles) - {""}
 
 
 async def frozen_with(
-    session: AsyncSession, source: str, thread_id: str
+    session: Session, source: str, thread_id: str
 ) -> list[tuple[str, str]]:
     """(snapshot's version, case id) of every frozen snapshot that shows a case of the thread."""
-    named = {"source": source, "thread_id": thread_id}
-    rows = await read_records(session, _FROZEN, **named)
+    rows = await session.records(_FROZEN, source=source, thread_id=thread_id)
     return [(row.version, row.case_id) for row in rows]
 
 
 async def erase_thread(
-    session: AsyncSession,
+    session: Session,
     source: str,
     thread_id: str,
     reason: str,
@@ -315,45 +310,52 @@ async def erase_thread(
     await take_turn(session)
     await take_down_alone(session)
     named = {"source": source, "thread_id": thread_id}
-    pk = await read_value(session, _LOCK_THREAD, **named)
+    pk = await session.value(_LOCK_THREAD, **named)
     # Whoever stores a decision about a revision has locked it.
-    await run_sql(session, f"{_REVISIONS} FOR UPDATE", pk=pk)
+    await session.run(f"{_REVISIONS} FOR UPDATE", pk=pk)
     # First no worker can take it up any more, then none has it.
     counts: Counter[str] = Counter()
     await _erase(session, counts, {"jobs": _JOBS}, pk=pk)
-    if await read_value(session, _UNDER_WAY, pk=pk, alive_s=STALLED_AFTER_S):
+    if await session.value(_UNDER_WAY, pk=pk, alive_s=STALLED_AFTER_S):
         raise CheckFailed(
             f"{source}/{thread_id} is being curated at this moment",
             hint="try again when the worker is done with it",
         )
-    await run_sql(session, _TAKE_DOWN, **named, reason=reason)
+    await session.run(_TAKE_DOWN, **named, reason=reason)
     urls, _ = await traces_of(session, source, thread_id)
     ids = list(showing)
-    archives = await read_column(session, _OWN_ARCHIVES, **named, ids=ids)
-    digests = set(await read_column(session, _OWN_REPLIES, pk=pk))
+    archives = await session.column(_OWN_ARCHIVES, **named, ids=ids)
+    digests = set(await session.column(_OWN_REPLIES, pk=pk))
     # A case that was edited is proved and read again without a decision.
-    of_case = await read_column(session, _CASE_TEXTS, pk=pk)
+    of_case = await session.column(_CASE_TEXTS, pk=pk)
     digests |= await _loose_replies(session, [*texts, *of_case])
-    erased = await erase_reasons(
-        session,
+    subject, case_ids = (
         f"thread:{source}/{thread_id}",
-        await read_column(session, _CASES, pk=pk),
+        await session.column(_CASES, pk=pk),
     )
-    if pk is not None:
-        await _erase(session, counts, _ERASURES, pk=pk)
-        erase_replies = {"replies": _ERASE_REPLIES}
-        await _erase(session, counts, erase_replies, digests=sorted(digests))
-        counts["replies_shared"] += len(digests) - counts["replies"]
-    quoted = {
-        "quoted_ids": _spellings(thread_id),
-        "quoted_sources": _spellings(source),
-    }
-    await _erase(session, counts, _BY_NAME, **named, **quoted)
-    await _erase(session, counts, {"pages_showing_it": _FORGET_PLACES}, ids=ids)
+    erased = await erase_reasons(session, subject, case_ids)
+    await _erase(
+        session,
+        counts,
+        _ERASURES,
+        **named,
+        pk=pk,
+        digests=list(digests),
+        ids=ids,
+        quoted_ids=_spellings(thread_id),
+        quoted_sources=_spellings(source),
+    )
+    counts["replies_shared"] += len(digests) - counts["replies"]
     # An import's address may be any word, such as "null", which is in much that is none.
     for url in sorted(url for url in urls if "://" in url):
-        names = {"url": url, "in_json": json.dumps(url, ensure_ascii=False)[1:-1]}
-        await _erase(session, counts, _MENTIONS, **names, withheld=_WITHHELD)
+        await _erase(
+            session,
+            counts,
+            _MENTIONS,
+            url=url,
+            in_json=json.dumps(url, ensure_ascii=False)[1:-1],
+            withheld=_WITHHELD,
+        )
     await mark_unswept(session, archives)
     counts["archives"] += len(archives)
     counts = Counter(dict(sorted((+counts).items())))
@@ -362,37 +364,30 @@ async def erase_thread(
     )
     row.counts = dict(Counter(row.counts) + counts)
     await session.flush()
-    await record(
-        session,
-        Act.TAKE_DOWN,
-        f"thread:{source}/{thread_id}",
-        reason,
-        by=by,
-        erased=erased,
-    )
+    await record(session, Act.TAKE_DOWN, subject, reason, by=by, erased=erased)
     return counts
 
 
 async def _erase(
-    session: AsyncSession,
+    session: Session,
     counts: Counter[str],
     statements: Mapping[str, str],
     **values: Any,
 ) -> None:
     """Run each statement, and add its rows to the counts."""
     for name, sql in statements.items():
-        erased = await run_sql(session, sql.format(name), **values)
+        erased = await session.run(sql.format(name), **values)
         counts[name] += erased.rowcount  # type: ignore[attr-defined]
 
 
-async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[str]:
+async def _loose_replies(session: Session, texts: Collection[str]) -> set[str]:
     """Replies that no decision rests on and whose request was made of these texts, of an attempt that was cut off.
 
     What the Screener made of the texts is asked about in later requests, so it is looked for as well.
     """
     if not texts:
         return set()
-    rows = await run_sql(session, _LOOSE_REPLIES)
+    rows = await session.run(_LOOSE_REPLIES)
     loose = {}
     for digest, task, inputs, reply in rows:
         loose[digest] = (task, _long_texts(inputs), reply)

@@ -1,24 +1,15 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from psycopg.types.json import Json
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import (
-    find_rows,
-    insert_rows,
-    read,
-    read_as,
-    read_column,
-    read_map,
-    read_value,
-    row_of,
-    run_sql,
-)
+from medlive.db.mapping import Record, read, row_of
+from medlive.db.session import Session
 from medlive.db.tables.intake import (
     IdentifierRow,
     SourceKind,
@@ -26,7 +17,7 @@ from medlive.db.tables.intake import (
     ThreadRow,
 )
 from medlive.errors import BadInput, MedliveError
-from medlive.guard.bounds import THREAD_ID_CHARS
+from medlive.guard.bounds import THREAD_ID_CHARS, TITLE_CHARS_SHOWN
 from medlive.threads.model import Message, Role, Thread
 
 if TYPE_CHECKING:
@@ -63,7 +54,7 @@ class StoredThread(NamedTuple):
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
 _UPSERT_THREADS = """
     INSERT INTO threads (source, thread_id, url)
-    SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS given (source text, thread_id text, url text)
+    SELECT row ->> 0, row ->> 1, row ->> 2 FROM json_array_elements(CAST(:rows AS json)) AS given (row)
     ON CONFLICT (source, thread_id) DO UPDATE
     SET url = excluded.url,
     last_seen_at = greatest(CASE WHEN :is_seen THEN now() END, threads.last_seen_at)
@@ -72,7 +63,7 @@ _UPSERT_THREADS = """
 
 
 async def save_threads(
-    session: AsyncSession,
+    session: Session,
     threads: Sequence[Thread],
     *,
     assumed_posted_at: Sequence[bool] | None = None,
@@ -92,56 +83,53 @@ async def save_threads(
     """
     if not threads:
         return []
-    for thread in threads:
-        check_storable(thread)
-    threads = list(map(_in_utc, threads))
+    threads = list(map(_storable, threads))
     if fetch_ids is None:
         # Whoever has fetches has harvested the source, and named it then
-        await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
-    pks = await _lock_threads(session, threads, is_seen=is_seen)
-    origins = []
-    fetches = fetch_ids or [None] * len(threads)
-    assumed = assumed_posted_at or [False] * len(threads)
-    for thread, fetch_id, is_assumed in zip(threads, fetches, assumed, strict=True):
-        origin = {
-            "fetch_id": fetch_id,
-            "import_run_id": import_run_id,
-            "posted_at_assumed": is_assumed and thread.posted_at is not None,
-        }
-        origins.append(origin)
-    is_present = fetch_ids is not None
-    return await _add_revisions(session, pks, threads, origins, is_present=is_present)
+        await ensure_sources(session, {t.source for t in threads}, "file")
+    urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
+    # In one order for everybody: who comes second waits, and sees what was added.
+    rows = Json([(*name, urls[name]) for name in sorted(urls)])
+    numbers = {}
+    for pk, *name in await session.run(_UPSERT_THREADS, rows=rows, is_seen=is_seen):
+        numbers[tuple(name)] = pk
+    pks = [numbers[thread.source, thread.thread_id] for thread in threads]
+    origins = zip_longest(threads, fetch_ids or (), assumed_posted_at or ())
+    return await _add_revisions(
+        session, pks, origins, import_run_id, is_present=fetch_ids is not None
+    )
 
 
 async def _add_revisions(
-    session: AsyncSession,
+    session: Session,
     pks: Sequence[int],
-    threads: Sequence[Thread],
-    origins: Sequence[Mapping[str, Any]],
+    origins: Iterable[tuple[Thread, int | None, bool | None]],
+    import_run_id: int | None,
     *,
     is_present: bool,
 ) -> list[SavedThread]:
-    """Add what differs from a thread's latest revision, of what is its present state, or else from all of them."""
-    query = """
-        SELECT thread_id, revision, digest, id FROM thread_revisions WHERE thread_id = ANY (:pks) ORDER BY revision
+    """Add what differs from a thread's latest revision, of what is its present state, or else from all of them.
+
+    Each of `origins` is a thread, its fetch, and whether its date is assumed.
     """
-    # Thread → revision and digest of each of its revisions, in order
-    known: dict[int, list[tuple[int, str]]] = {pk: [] for pk in pks}
+    # Thread → the digest of each of its revisions, by number
+    known: dict[int, dict[int, str]] = {pk: {} for pk in pks}
     revision_pks = {}
-    for pk, number, digest, revision_pk in await run_sql(session, query, pks=list(pks)):
-        known[pk].append((number, digest))
+    for pk, number, digest, revision_pk in await session.run(_REVISIONS, pks=pks):
+        known[pk][number] = digest
         revision_pks[pk, number] = revision_pk
-    rows: list[dict[str, Any]] = []
+    rows = []
     plan: list[tuple[int, int, Literal["new", "revised", "unchanged"]]] = []
-    for pk, thread, origin in zip(pks, threads, origins, strict=True):
-        digest = thread.digest
-        compared = known[pk][-1:] if is_present else known[pk]
-        same = [number for number, other in compared if other == digest]
+    for pk, (thread, fetch_id, is_assumed) in zip(pks, origins, strict=True):
+        revisions, digest = known[pk], thread.digest
+        last = max(revisions, default=0)
+        compared = [last] if is_present else revisions
+        same = [number for number in compared if revisions.get(number) == digest]
         if same:
-            plan.append((pk, same[-1], "unchanged"))
+            plan.append((pk, max(same), "unchanged"))
             continue
-        number = known[pk][-1][0] + 1 if known[pk] else 1
-        known[pk].append((number, digest))
+        number = last + 1
+        revisions[number] = digest
         plan.append((pk, number, "new" if number == 1 else "revised"))
         values = row_of(
             ThreadRevisionRow,
@@ -149,16 +137,23 @@ async def _add_revisions(
             thread_id=pk,
             revision=number,
             digest=digest,
-            **origin,
+            fetch_id=fetch_id,
+            import_run_id=import_run_id,
+            posted_at_assumed=bool(is_assumed and thread.posted_at),
             messages=[{"id": m.id, **m.content()} for m in thread.messages],
         )
         rows.append(values)
     names = ("thread_id", "revision", "id")
-    for added in await insert_rows(session, ThreadRevisionRow, rows, returning=names):
-        revision_pks[added.thread_id, added.revision] = added.id
+    for pk, number, revision_pk in await session.insert_rows(
+        ThreadRevisionRow, rows, returning=names
+    ):
+        revision_pks[pk, number] = revision_pk
     return [
         SavedThread(pk, revision_pks[pk, number], status) for pk, number, status in plan
     ]
+
+
+_REVISIONS = "SELECT thread_id, revision, digest, id FROM thread_revisions WHERE thread_id = ANY (:pks)"
 
 
 def check_storable(thread: Thread) -> None:
@@ -180,7 +175,7 @@ def check_storable(thread: Thread) -> None:
 
 
 async def ensure_sources(
-    session: AsyncSession, names: Iterable[str], kind: SourceKind
+    session: Session, names: Iterable[str], kind: SourceKind
 ) -> None:
     """Make the rows of sources that are not known yet; a source that was imported and is now harvested
     becomes a site."""
@@ -190,32 +185,28 @@ async def ensure_sources(
         INSERT INTO sources (name, kind) SELECT name, :kind FROM unnest(CAST(:names AS text[])) AS name
         ON CONFLICT (name) DO NOTHING
     """
-    await run_sql(session, new, names=in_order, kind=kind.value)
-    if kind is SourceKind.SITE:
-        sites = "UPDATE sources SET kind = 'site' WHERE name = ANY(:names) AND kind <> 'site'"
-        await run_sql(session, sites, names=in_order)
-
-
-async def mark_gone(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
-) -> None:
-    """Note that the source no longer has these threads, from now on unless it was noted before."""
-    gone = f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}"
-    await run_sql(session, gone, source=source, ids=list(thread_ids))
+    await session.run(new, names=in_order, kind=kind)
+    if kind == "site":
+        await session.run(
+            "UPDATE sources SET kind = 'site' WHERE name = ANY(:names) AND kind <> 'site'",
+            names=in_order,
+        )
 
 
 async def mark_seen(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
+    session: Session, source: str, seen: Sequence[str], gone: Sequence[str]
 ) -> None:
-    """Note that the source has these threads now."""
-    seen = f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}"
-    await run_sql(session, seen, source=source, ids=list(thread_ids))
+    """Note that the source has some threads now, and has others no longer, from now on unless it was noted before."""
+    await session.run(_SEEN, source=source, ids=list(seen))
+    await session.run(_GONE, source=source, ids=list(gone))
 
 
 _AMONG = "WHERE source = :source AND thread_id = ANY (:ids)"
+_SEEN = f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}"
+_GONE = f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}"
 
 
-async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
+async def load_thread(session: Session, revision_pk: int) -> StoredThread:
     """The thread as that revision was. Raises MedliveError when there is none."""
     for stored in await _stored(session, [revision_pk]):
         return stored
@@ -223,14 +214,14 @@ async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
 
 
 async def load_threads(
-    session: AsyncSession, revision_pks: Sequence[int]
+    session: Session, revision_pks: Sequence[int]
 ) -> dict[int, Thread]:
     """Revision → thread, for those that exist among the ones named."""
     return {s.revision_pk: s.thread for s in await _stored(session, revision_pks)}
 
 
 async def pending_revisions(
-    session: AsyncSession,
+    session: Session,
     *,
     chain_digest: str,
     after: int = 0,
@@ -245,47 +236,52 @@ async def pending_revisions(
         AND NOT EXISTS (SELECT FROM filter_results WHERE revision_id = r.id AND chain_digest = :chain)
         ORDER BY id LIMIT :most
     """
-    values = {"after": after, "chain": chain_digest, "most": limit}
-    return await read_as(session, Revision, query, **values)
+    pending = await session.run(query, after=after, chain=chain_digest, most=limit)
+    return [Revision(*row) for row in pending]
 
 
-async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
+async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:
     """The thread's revisions, oldest first; empty for no such thread."""
     query = """
         SELECT r.id FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id
         WHERE source = :source AND t.thread_id = :thread_id ORDER BY revision
     """
-    return await read_column(session, query, source=source, thread_id=thread_id)
+    return await session.column(query, source=source, thread_id=thread_id)
 
 
 async def latest_fetches(
-    session: AsyncSession, source: str, thread_ids: Sequence[str]
+    session: Session, source: str, thread_ids: Sequence[str]
 ) -> dict[str, int]:
     """Thread → the newest fetch that a revision of it was read from, for those that were harvested."""
     query = f"""
         SELECT thread_id, (SELECT max(fetch_id) FROM thread_revisions WHERE thread_id = threads.id) FROM threads
         {_AMONG} AND EXISTS (SELECT FROM thread_revisions WHERE thread_id = threads.id AND fetch_id IS NOT NULL)
     """
-    return await read_map(session, query, source=source, ids=list(thread_ids))
+    return await session.lookup(query, source=source, ids=list(thread_ids))
 
 
-async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
+async def find_thread(session: Session, source: str, thread_id: str) -> int | None:
     """The number of a thread's row; None for no such thread."""
-    query = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id"
-    named = {"source": source, "thread_id": thread_id}
-    pk: int | None = await read_value(session, query, **named)
+    pk: int | None = await session.value(
+        "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id",
+        source=source,
+        thread_id=thread_id,
+    )
     return pk
 
 
-async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]:
+async def thread_of_case(session: Session, case_id: str) -> tuple[str, str]:
     """Source and thread id of an existing case."""
-    own = "WHERE id = (SELECT thread_id FROM cases WHERE id = :case_id)"
-    [thread] = await find_rows(session, ThreadRow, own, case_id=case_id)
+    [thread] = await session.rows(
+        ThreadRow,
+        "WHERE id = (SELECT thread_id FROM cases WHERE id = :case_id)",
+        case_id=case_id,
+    )
     return thread.source, thread.thread_id
 
 
 async def save_identifiers(
-    session: AsyncSession,
+    session: Session,
     saved: Sequence[SavedThread],
     identifiers_of: Sequence[Sequence[Sequence["Identifier"]]],
 ) -> int:
@@ -310,51 +306,34 @@ async def save_identifiers(
                     "kind": identifier.kind,
                 }
                 rows.append(row)
-    await insert_rows(session, IdentifierRow, rows, skip_known=True)
+    await session.insert_rows(IdentifierRow, rows, skip_known=True)
     return len(rows)
 
 
-async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
+async def count_identifiers(session: Session, revision_pk: int) -> dict[str, int]:
     """Kind → how many the revision's raw text has."""
-    query = "SELECT kind, count(*) FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1"
-    return await read_map(session, query, revision=revision_pk)
+    return await session.lookup(
+        "SELECT kind, count(*) FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1",
+        revision=revision_pk,
+    )
 
 
-async def _stored(
-    session: AsyncSession, revision_pks: Sequence[int]
-) -> list[StoredThread]:
+async def _stored(session: Session, revision_pks: Sequence[int]) -> list[StoredThread]:
     query = """
         SELECT r.id AS revision_pk, r.thread_id AS thread_pk, source, t.thread_id, url, title, language, tags,
             posted_at, posted_at_assumed, messages
         FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = ANY (:pks) ORDER BY r.id
     """
     threads = []
-    for row in await run_sql(session, query, pks=list(revision_pks)):
+    for row in await session.run(query, pks=list(revision_pks)):
         thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
         threads.append(read(StoredThread, row, thread=thread))
     return threads
 
 
-async def _lock_threads(
-    session: AsyncSession, threads: Sequence[Thread], *, is_seen: bool
-) -> list[int]:
-    """The threads' numbers in their order; their rows are made where needed, and locked."""
-    urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
-    rows = []
-    # In one order for everybody: who comes second waits, and sees what was added.
-    for source, thread_id in sorted(urls):
-        url = urls[source, thread_id]
-        rows.append({"source": source, "thread_id": thread_id, "url": url})
-    pks = {}
-    for row in await run_sql(
-        session, _UPSERT_THREADS, rows=Json(rows), is_seen=is_seen
-    ):
-        pks[row.source, row.thread_id] = row.id
-    return [pks[thread.source, thread.thread_id] for thread in threads]
-
-
-def _in_utc(thread: Thread) -> Thread:
-    """The same thread with its dates in UTC, so that one moment given in two zones is one content."""
+def _storable(thread: Thread) -> Thread:
+    """The same thread with its dates in UTC, so that one moment given in two zones is one content. Raises BadInput."""
+    check_storable(thread)
     messages = []
     for message in thread.messages:
         moment = message.posted_at and message.posted_at.astimezone(UTC)
@@ -372,3 +351,68 @@ def message_of(value: dict[str, Any]) -> Message:
         posted_at=datetime.fromisoformat(moment) if moment else None,
         media=tuple(value["media"]),
     )
+
+
+AROUND = 1_000
+"""Characters before and after a part of a message that are read with it, so that no identifier is cut in two."""
+_OPENING = {"messages": 200, "chars": 40_000}
+"""Characters of a thread that decide its language: twice what `dominant_language` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which part of a thread is wanted."""
+
+    first: int = 0  # Number of the first message, from 0
+    count: int = 1  # Messages, at most
+    start: int = 0  # Of each message the first character
+    chars: int = 0  # Characters of each message, at most
+
+
+_THREAD = """
+    SELECT r.thread_id AS thread_pk, t.source, t.thread_id, t.url, left(r.title, :title) AS title, r.language, r.tags,
+        r.posted_at, jsonb_array_length(r.messages) AS total, (
+            SELECT left(string_agg(left(m ->> 'text', :chars), E'\\n' ORDER BY place), :chars)
+            FROM jsonb_array_elements(r.messages) WITH ORDINALITY AS said(m, place) WHERE place <= :messages
+        ) AS opening
+    FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = :pk
+"""
+_MESSAGES = """
+    SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
+    substr(m ->> 'text', :start + 1, :chars) AS text
+    FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)
+    WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place
+"""
+
+
+async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Record:
+    """Load a part of a revision; the database cuts it. Raises MedliveError when there is no such revision.
+
+    It has thread_pk, thread (without messages), total (messages of the thread), opening (the beginning of the whole
+    thread's text) and messages: parts of messages, each with place (the message's number in the thread, from 0),
+    message (with the part's text), before and after (the characters beside it, at most `AROUND`), start (the part's
+    place in the whole text) and length (of that).
+    """
+    excerpts = await session.records(
+        _THREAD, pk=revision_pk, title=TITLE_CHARS_SHOWN, **_OPENING
+    )
+    if not excerpts:
+        raise MedliveError(f"there is no thread revision {revision_pk}")
+    [excerpt] = excerpts
+    excerpt.thread = read(Thread, excerpt, messages=())
+    excerpt.opening = f"{excerpt.title}\n{excerpt.opening or ''}"
+    before = min(window.start, AROUND)
+    end = before + window.chars
+    excerpt.messages = await session.records(
+        _MESSAGES,
+        pk=revision_pk,
+        first=window.first,
+        count=window.count,
+        start=window.start - before,
+        chars=end + AROUND,
+    )
+    for part in excerpt.messages:
+        part.start, text = window.start, part.text
+        part.before, part.after = text[:before], text[end:]
+        part.message = message_of(part.about | {"text": text[before:end]})
+    return excerpt

@@ -24,12 +24,11 @@ from medlive.db.backups import (
     list_takedowns,
     server_version,
 )
-from medlive.db.harvest.archives import list_archives
+from medlive.db.harvest.fetches import list_archives
 from medlive.db.release.snapshots import list_snapshots
+from medlive.db.schema.migrate import head, read_plan
 from medlive.db.schema.migrate import upgrade as migrate
-from medlive.db.schema.revisions import head, read_plan
 from medlive.db.session import Database
-from medlive.db.tables.release import SnapshotState
 from medlive.errors import (
     CheckFailed,
     DatabaseUnavailable,
@@ -102,7 +101,7 @@ async def _write(
                 archives = {a.path: a.bytes for a in await list_archives(session)}
                 erased = await list_takedowns(session)
                 for snapshot in await list_snapshots(session):
-                    if snapshot.state is SnapshotState.FROZEN:
+                    if snapshot.state == "frozen":
                         frozen.append(snapshot.version)
             dump = ("--format=custom", *BARE, f"--file={draft / DUMP}", same)
             await run_program(settings, "pg_dump", await server_version(session), *dump)

@@ -29,8 +29,7 @@ from medlive.db.backups import (
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables.intake import SourceKind
-from medlive.db.tables.release import SnapshotRow, SnapshotState
+from medlive.db.tables.release import SnapshotRow
 from medlive.db.threads.threads import ensure_sources
 from medlive.errors import (
     BadInput,
@@ -182,8 +181,7 @@ async def restore_backup(
             was_lifted = thread in lifted and written_at < about.created_at
             if thread not in erased and not was_lifted:
                 # The source may have been harvested since this backup for the first time.
-                file = SourceKind.FILE
-                await database.ask(ensure_sources, [takedown.source], file)
+                await database.ask(ensure_sources, [takedown.source], "file")
                 await take_down(database, settings, *thread, takedown.reason)
                 erased[thread] = takedown.reason
                 again.append("/".join(thread))
@@ -342,7 +340,7 @@ def _differences(
             yield f"table {table}: expected {expected} rows, got {got}"
     for snapshot in snapshots:
         digest = digests.get(f"snapshots/{folder_name(snapshot.version)}/{SUMS}")
-        is_there = snapshot.state is SnapshotState.FROZEN and digest is not None
+        is_there = snapshot.state == "frozen" and digest is not None
         if is_there and snapshot.sums_digest != f"sha256:{digest}":
             yield f"snapshot {snapshot.version}: its row names other files"
     for name in about.archives:

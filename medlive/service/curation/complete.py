@@ -15,7 +15,6 @@ from medlive.db.curation.cases import (
     SavedCase,
     add_revision,
     apply_review,
-    find_review,
     latest_case,
     lock_thread_case,
     pending_people,
@@ -28,7 +27,7 @@ from medlive.db.release.withdrawals import (
     without_criteria,
 )
 from medlive.db.session import Session
-from medlive.db.tables.release import CaseStatus, ReviewAction
+from medlive.db.tables.release import CaseStatus
 from medlive.errors import LiteratureUnavailable
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
@@ -159,7 +158,6 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
         yield Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL])
 
 
-_VERDICTS = (ReviewAction.APPROVE, ReviewAction.REJECT)
 _EDITED = "curated anew since a person edited it"
 _REINSTATED = "reinstated, and not approved since"
 
@@ -213,9 +211,8 @@ async def _respect_people(
     """Let what people decided about the case stand, or ask them again where its content changed."""
     case_id = case.id
     pending = await pending_people(session, case_id, saved.revision)
-    review = await find_review(session, case_id, saved.revision, _VERDICTS)
-    if review and not pending.is_reinstated:
-        await apply_review(session, case_id, review.action, review.reason)
+    if pending.action and not pending.is_reinstated:
+        await apply_review(session, case_id, pending.action, pending.reason)
         return
     why = held
     if pending.is_rejected or pending.is_reinstated:

@@ -379,20 +379,13 @@ def _digest_for(pipeline: Pipeline, overrules: Sequence[OverruleRow]) -> str:
 
 async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     """Curate one revision and store the decision and its case; None if it was decided before, or is superseded."""
-
-    async def is_decided(session: Session) -> bool:
-        outcome = await curations.latest_outcome(session, revision, digest)
-        if outcome not in (None, Outcome.FAILED):
-            return True
-        return await curations.is_superseded(session, revision)
-
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
         overrules = await overrules_of(session, revision)
         overruled = {o.overruled for o in in_force(overrules)}
         digest = _digest_for(pipeline, overrules)
-        if await is_decided(session):
+        if await curations.is_decided(session, revision, digest):
             return None
     with bound(thread=name):
         started = now()
@@ -424,7 +417,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
-            if await is_decided(session):
+            if await curations.is_decided(session, revision, digest):
                 _log.debug("decided by another process, or superseded")
                 return None
             await save_decision(

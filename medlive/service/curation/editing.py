@@ -250,15 +250,14 @@ async def edit_case(
             await set_status(
                 session, case_id, CaseStatus.HELD, "edited since it was rejected"
             )
-        return await add_review(
-            session,
-            case_id,
-            saved.revision,
-            ReviewAction.EDIT,
-            reason,
+        review = ReviewRow(
+            case_id=case_id,
+            revision=saved.revision,
+            action=ReviewAction.EDIT,
+            reason=reason,
             decided_by=by,
-            act=act,
         )
+        return await add_review(session, review, act)
 
 
 async def redact_case(

@@ -12,20 +12,21 @@ from medlive.db.curation.cases import (
     find_case,
 )
 from medlive.db.curation.curations import list_curations, load_curation
-from medlive.db.curation.funnel import filter_reason_of, filter_verdicts_of
+from medlive.db.curation.funnel import filter_results_of
 from medlive.db.curation.parking import find_parked
 from medlive.db.curation.proofs import load_proof, unproved_since
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
-from medlive.db.mapping import as_dict
+from medlive.db.mapping import Record, as_dict
 from medlive.db.release.snapshots import thread_revisions_of
 from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow, ThreadRow
-from medlive.db.threads.excerpts import Excerpt, Window, load_excerpt
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import (
+    Window,
     count_identifiers,
+    load_excerpt,
     load_thread,
     load_threads,
     revisions_of,
@@ -108,7 +109,8 @@ async def inspect_thread(
         "identifiers": await count_identifiers(session, revision),
     }
     overruled = list(map(as_dict, await overrules_of(session, revision)))
-    filter_reason = await filter_reason_of(session, revision)
+    filtered = await filter_results_of(session, revision)
+    filter_reason = filtered[0].reason if filtered else None
     if any(entry["curation_id"] is None for entry in overruled):
         filter_reason = None
     decisions = await list_curations(session, revision)
@@ -121,7 +123,7 @@ async def inspect_thread(
     return {
         "thread": {"source": source, "thread_id": thread_id, **texts},
         "origin": origin,
-        "filters": await filter_verdicts_of(session, revision),
+        "filters": [v for result in filtered for v in result.verdicts],
         # Why the latest chain rejected it, where nobody has overruled that
         "filter_reason": filter_reason,
         "overruled": overruled,
@@ -168,7 +170,7 @@ async def _decided_as_json(
     }
 
 
-def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
+def _excerpt_as_json(excerpt: Record) -> dict[str, Any]:
     """A part of a thread as the whole is shown, each message with its place in the thread and the part's in it."""
     language = dominant_language(normalise(excerpt.opening))
     shown = []

@@ -15,7 +15,7 @@ from medlive.db.curation.curations import (
     load_curation,
     lock_revision,
 )
-from medlive.db.curation.funnel import filter_reason_of
+from medlive.db.curation.funnel import filter_results_of
 from medlive.db.curation.reviews import (
     add_overrule,
     add_review,
@@ -92,9 +92,14 @@ async def decide_case(
             )
         if action is ReviewAction.APPROVE:
             await _check_no_veto(session, case_id)
-        review = await add_review(
-            session, case_id, case.revision, action, reason, decided_by=by
+        review = ReviewRow(
+            case_id=case_id,
+            revision=case.revision,
+            action=action,
+            reason=reason,
+            decided_by=by,
         )
+        await add_review(session, review)
         await apply_review(session, case_id, action, reason)
         return review
 
@@ -176,15 +181,15 @@ async def drop_element(
                 f"case {case_id} has changed while it was written again",
                 hint="nothing was saved; look at it again",
             )
-        await add_review(
-            session,
-            case_id,
-            case.revision,
-            ReviewAction.DROP_ELEMENT,
-            reason,
+        review = ReviewRow(
+            case_id=case_id,
+            revision=case.revision,
+            action=ReviewAction.DROP_ELEMENT,
             element_id=element_id,
+            reason=reason,
             decided_by=by,
         )
+        await add_review(session, review)
         await save_decision(
             session,
             pipeline,
@@ -255,9 +260,15 @@ async def overrule_rejection(
                 "a confirmed veto is overruled by two people: --by says who you are",
                 hint="[curation] veto_people = 1 is for an installation of one person",
             )
-        done = await add_overrule(
-            session, name, revision, curation_id, rejected_for, reason, by, needed
+        done = OverruleRow(
+            revision_id=revision,
+            curation_id=curation_id,
+            overruled=rejected_for,
+            reason=reason,
+            decided_by=by,
+            people=needed,
         )
+        await add_overrule(session, name, done)
         agreed = done in in_force(await overrules_of(session, revision))
         if agreed:
             await defer_revisions(app, session, [revision])
@@ -275,7 +286,8 @@ async def _find_rejection(
     overruled = {o.curation_id for o in in_force(overrules)}
     decided = await latest_curation(session, revision)
     if decided is None or decided.outcome is Outcome.FAILED:
-        reason = None if decided else await filter_reason_of(session, revision)
+        filtered = await filter_results_of(session, revision)
+        reason = None if decided or not filtered else filtered[0].reason
         number, state = None, "failed" if decided else "waiting"
     else:
         reason, number, state = decided.reason, decided.id, decided.outcome.value
@@ -312,9 +324,10 @@ async def dispute_case(
         number = None
         if criterion_id is not None:
             number = (await find_criterion(session, case_id, criterion_id))[1].id
-        return await open_dispute(
-            session, case_id, reason, criterion_id=number, opened_by=by
+        dispute = DisputeRow(
+            case_id=case_id, criterion_id=number, reason=reason, opened_by=by
         )
+        return await open_dispute(session, dispute)
 
 
 async def resolve_dispute(

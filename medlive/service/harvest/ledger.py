@@ -15,13 +15,12 @@ from typing import TypeGuard, TypeVar
 
 from medlive import __version__
 from medlive.db.batching import Batcher
-from medlive.db.harvest import archives, fetches, frontier, harvests
+from medlive.db.harvest import fetches, frontier, harvests
 from medlive.db.session import Database, Session
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.db.threads.threads import (
     check_storable,
-    mark_gone,
     mark_seen,
     save_identifiers,
     save_threads,
@@ -135,7 +134,7 @@ class PostgresLedger:
         self.counts += sent
         if self._writer:
             await asyncio.to_thread(self._writer.close)
-            await self.database.ask(archives.mark_sealed, self._archive_id)
+            await self.database.ask(fetches.mark_sealed, self._archive_id)
 
     async def _prepare(self, event: HarvestEvent) -> HarvestEvent:
         """Find a thread's identifiers before its batch is saved; one that cannot be stored becomes a problem."""
@@ -228,7 +227,7 @@ class PostgresLedger:
                     operator=self.operator,
                 )
                 self._archive_id = await self.database.ask(
-                    archives.start_archive, self.run.run_id, path, self._writer.size
+                    fetches.start_archive, self.run.run_id, path, self._writer.size
                 )
             return await asyncio.to_thread(
                 self._writer.append, [event.page for event in pages]
@@ -246,11 +245,9 @@ class PostgresLedger:
         places: Sequence[Place],
         counts: Counter[str],
     ) -> None:
-        assert self._writer
         ids = await fetches.save_pages(
             session, self.run.run_id, self.source, pages, self._archive_id, places
         )
-        await archives.grow_archive(session, self._archive_id, self._writer.size)
         counts["pages"] += len(pages)
         for event, fetch_id in zip(pages, ids, strict=True):
             if event.thread_id is not None and event.number == 1:
@@ -263,7 +260,7 @@ class PostgresLedger:
         in_archives = await fetches.forget_pages(
             session, self.source, thread_id, entry.url, after_fetch=began
         )
-        await archives.mark_unswept(session, in_archives)
+        await fetches.mark_unswept(session, in_archives)
         self._first_fetch.pop(thread_id, None)
 
     async def _save_listed(
@@ -296,14 +293,12 @@ class PostgresLedger:
             session, saved, [self._identifiers[i] for i in ids]
         )
         counts.update(thread.status for thread in saved)
-        await mark_seen(
-            session, self.source, [event.thread.thread_id for event in read]
-        )
         # A redirected thread was merged into its target.
-        await mark_gone(
+        await mark_seen(
             session,
             self.source,
-            [event.entry.thread_id for event in read if _is_redirected(event)],
+            [event.thread.thread_id for event in read],
+            gone=[event.entry.thread_id for event in read if _is_redirected(event)],
         )
 
     async def _save_outcomes(
@@ -354,8 +349,7 @@ class PostgresLedger:
                         )
                     settled.append(outcome)
         await frontier.settle(session, self.source, self.run.run_id, settled)
-        await mark_gone(session, self.source, gone)
-        await mark_seen(session, self.source, seen)
+        await mark_seen(session, self.source, seen, gone)
 
 
 def check_harvested(thread: Thread) -> None:

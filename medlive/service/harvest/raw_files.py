@@ -15,7 +15,7 @@ from pathlib import Path
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.harvest import archives
+from medlive.db.harvest import fetches
 from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.intake import ArchiveRow
@@ -41,16 +41,16 @@ def next_name(path: str) -> str:
 async def seal_archives(database: Database, folder: Path, source: str) -> None:
     """Truncate what killed runs wrote without committing, and close their files. Raises ArchiveDamaged."""
     async with database.begin() as session:
-        for archive in await archives.list_archives(session, source, unsealed=True):
+        for archive in await fetches.list_archives(session, source, unsealed=True):
             await asyncio.to_thread(seal, folder / archive.path, archive.bytes)
-            await archives.mark_sealed(session, archive.id)
+            await fetches.mark_sealed(session, archive.id)
 
 
 async def sweep(
     database: Database, folder: Path, source: str
 ) -> tuple[int, list[ArchiveDamaged]]:
     """Rewrite a source's sealed files without erased pages, with its lock held; how many, and the damaged ones."""
-    unswept = await database.ask(archives.list_archives, source, unswept=True)
+    unswept = await database.ask(fetches.list_archives, source, unswept=True)
     damaged = []
     for archive in unswept:
         try:
@@ -62,18 +62,18 @@ async def sweep(
 
 async def _rewrite(database: Database, folder: Path, archive: ArchiveRow) -> None:
     old, name = folder / archive.path, next_name(archive.path)
-    fetches = await database.ask(archives.fetches_in, archive.id)
-    named = {fetch.place for fetch in fetches}
+    kept = await database.ask(fetches.fetches_in, archive.id)
+    named = {fetch.place for fetch in kept}
     if not await asyncio.to_thread(old.parent.is_dir):
         raise ArchiveDamaged(old, "its folder is missing")
     if not named or not await asyncio.to_thread(old.exists):
-        await database.ask(archives.mark_removed, [archive.id])
+        await database.ask(fetches.mark_removed, [archive.id])
         await asyncio.to_thread(old.unlink, missing_ok=True)
         return
     moved, size = await asyncio.to_thread(
         _copy_named, old, folder / name, named, archive.bytes
     )
-    await database.ask(archives.replace_archive, archive.id, name, size, moved)
+    await database.ask(fetches.replace_archive, archive.id, name, size, moved)
     await asyncio.to_thread(old.unlink, missing_ok=True)
 
 
@@ -94,8 +94,8 @@ def _copy_named(
 async def clear_removed(database: Database, folder: Path, source: str) -> int:
     """Delete files marked as removed, and copies without a row; how many. Call it with the lock held."""
     async with database.begin() as session:
-        marked = await archives.list_archives(session, source, removed=True)
-        kept = await archives.list_archives(session, source)
+        marked = await fetches.list_archives(session, source, removed=True)
+        kept = await fetches.list_archives(session, source)
     removed, current = {row.path for row in marked}, {row.path for row in kept}
     stems = set(map(_stem, removed | current)) - {None}
     unnamed = await asyncio.to_thread(_files, folder, source) - current
@@ -130,7 +130,7 @@ async def apply_retention(
     folder = archive_path(settings)
     names = ("files", "bytes", "pages", "swept", "strays", "busy", "damaged")
     counts = dict.fromkeys(names, 0)
-    sources = await database.ask(archives.archived_sources)
+    sources = await database.ask(fetches.archived_sources)
     for source in sources:
         async with advisory_lock(database, f"harvest {source}") as acquired:
             if acquired:
@@ -138,7 +138,7 @@ async def apply_retention(
             else:
                 counts["busy"] += 1
     existing = await asyncio.to_thread(_files, folder)
-    known = await database.ask(archives.list_archives)
+    known = await database.ask(fetches.list_archives)
     stray, now_s = [], time.time()
     for path in existing - {archive.path for archive in known}:
         with suppress(FileNotFoundError):  # Removed by a harvest or a takedown
@@ -164,19 +164,19 @@ async def _retain(
     old: Sequence[ArchiveRow] = []
     if keep := settings.archive.keep_days:
         old = await database.ask(
-            archives.list_archives, source, before=now() - timedelta(days=keep)
+            fetches.list_archives, source, before=now() - timedelta(days=keep)
         )
     counts["files"] += len(old)
     counts["bytes"] += sum(archive.bytes for archive in old)
     numbers = [archive.id for archive in old]
     if dry_run:
         for number in numbers:
-            counts["pages"] += len(await database.ask(archives.fetches_in, number))
-        unswept = await database.ask(archives.list_archives, source, unswept=True)
+            counts["pages"] += len(await database.ask(fetches.fetches_in, number))
+        unswept = await database.ask(fetches.list_archives, source, unswept=True)
         counts["swept"] += sum(archive.id not in numbers for archive in unswept)
         return
     # Rows first: the next run removes what a kill leaves of these files.
-    counts["pages"] += await database.ask(archives.mark_removed, numbers)
+    counts["pages"] += await database.ask(fetches.mark_removed, numbers)
     await asyncio.to_thread(_remove, folder, [archive.path for archive in old])
     try:
         await seal_archives(database, folder, source)

@@ -8,7 +8,7 @@ from typing import Any
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.harvest.harvests import SourceInfo, latest_measures, list_sources
-from medlive.db.history import load_history
+from medlive.db.runs import load_history
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError, UsageError

@@ -13,9 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
-from medlive.db.harvest.archives import fetches_in, list_archives
+from medlive.db.harvest.fetches import fetches_in, list_archives
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables.intake import ArchiveRow, FetchRow, PageKind
+from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.db.threads.takedowns import (
     erase_thread,
     frozen_with,
@@ -174,7 +174,7 @@ async def _find_showing_fetches(
             as_text = page.text.encode("utf-8", "replace")
             bodies = {page.body, as_text}
             shows = bool(pattern and any(map(pattern.search, bodies)))
-            if site and fetch.kind is PageKind.LISTING:
+            if site and fetch.kind == "listing":
                 try:
                     entries = parse_with(page.url, site.parse_listing, page).entries
                     shows |= thread_id in [entry.thread_id for entry in entries]

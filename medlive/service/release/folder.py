@@ -9,7 +9,7 @@ from medlive.config import Settings
 from medlive.db.release import snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database, Session
-from medlive.db.tables.release import SnapshotRow, SnapshotState
+from medlive.db.tables.release import SnapshotRow
 from medlive.errors import CheckFailed
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.digest import digest_bytes
@@ -29,7 +29,7 @@ def build_folder(
     stop: Event | None = None,
     shape: Shape | None = None,
 ) -> FrozenSnapshot:
-    """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set.
+    """Build the folder of a snapshot from its stored rows; blocking. Raises InterruptedError once `stop` is set.
 
     `shape` is that of the frozen manifest where there is one.
     """
@@ -67,7 +67,7 @@ async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
     """The frozen snapshots before a version, oldest first, each with its digest."""
     ancestors = []
     for info in reversed(await snapshots.list_snapshots(session)):
-        if info.state is SnapshotState.FROZEN and info.version < version:
+        if info.state == "frozen" and info.version < version:
             digest = info.sums_digest or ""
             ancestors.append(Ancestor(version=info.version, digest=digest))
     return tuple(ancestors)

@@ -29,18 +29,17 @@ from medlive.db.release.fixing import (
     count_unchecked,
     judge,
     keep_changes,
-    keep_kept_out,
     never_shown,
     save_verdicts,
     unchecked,
 )
-from medlive.db.release.rows import Interrupted, read_snapshots
+from medlive.db.release.rows import read_snapshots
 from medlive.db.release.snapshots import latest_frozen
 from medlive.db.release.weeks import settle_week, week_standing
-from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
+from medlive.db.release.withdrawals import holds_withdrawn
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.people import Act
-from medlive.db.tables.release import SnapshotMemberRow, SnapshotRow, SnapshotState
+from medlive.db.tables.release import SnapshotMemberRow, SnapshotRow
 from medlive.db.threads.takedowns import no_takedown
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
@@ -149,7 +148,7 @@ async def freeze(
                 hint="run this again when it has ended",
             )
         info = await database.ask(snapshots.find_snapshot, version)
-        if info and info.state is SnapshotState.FROZEN:
+        if info and info.state == "frozen":
             if anew:
                 raise UsageError(
                     f"snapshot {version} is frozen", hint="freeze under another week"
@@ -215,7 +214,7 @@ async def _discard_unfinished(
 async def remove_unfrozen(database: Database, settings: Settings) -> None:
     """Remove the folders of unfinished freezes. Raises CheckFailed for one that another freeze made."""
     for info in await database.ask(snapshots.list_snapshots):
-        if info.state is not SnapshotState.FROZEN:
+        if info.state != "frozen":
             await asyncio.to_thread(_remove_unfrozen, settings, info)
 
 
@@ -262,10 +261,8 @@ async def _select(
         ):
             await session.rollback()
             return False
-        await keep_kept_out(session, version)
         await _hold_out(database, session, settings, version, info.parent)
-        reasons = await reasons_for(session, info.parent) if info.parent else {}
-        await keep_changes(session, version, reasons)
+        await keep_changes(session, version, info.parent)
         numbers = await snapshots.count_members(session, version)
         if not numbers.cases:
             hits = await snapshots.load_kept_out(session, version)
@@ -363,17 +360,17 @@ async def _build(
                 raise snapshots.MembersGone(
                     hint="run this command again: it selects the cases again"
                 )
-            return await snapshots.freeze_snapshot(
-                session,
-                version,
+            made = SnapshotRow(
+                version=version,
                 manifest=manifest.as_json(),
                 manifest_digest=digest_text(manifest.text()),
                 sums_digest=built.digest,
                 signature=built.signature,
                 path=str(built.path),
                 publishable=manifest.publishable,
-                why_not=manifest.why_not,
+                why_not=list(manifest.why_not),
             )
+            return await snapshots.freeze_snapshot(session, made)
     except snapshots.MembersGone:
         # It holds what was taken back, and could be published.
         await asyncio.to_thread(_remove_unfrozen, settings, info)
@@ -493,14 +490,14 @@ async def check_cases(
 def _check_page(
     database: Database, page: Sequence[tuple[str, int]], stop: Event
 ) -> list[tuple[str, int, list[GateHit]]]:
-    """Run the gates on these (case, revision) pairs; blocking. Raises Interrupted once `stop` is set."""
+    """Run the gates on these (case, revision) pairs; blocking. Raises InterruptedError once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
     scan, lint = standard_scanner(), standard_linter()
     verdicts = []
     for case in cases:
         if stop.is_set():
-            raise Interrupted
+            raise InterruptedError
         hits = [*row_hits(case), *content_hits(case, scan, lint)]
         verdicts.append((case.case_id, case.revision, hits))
     return verdicts

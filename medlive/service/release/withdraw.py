@@ -8,9 +8,9 @@ from pathlib import Path
 
 from medlive.config import Settings
 from medlive.curation.identified import by_id
-from medlive.db.audit.details import list_memberships
 from medlive.db.curation import cases
 from medlive.db.release import withdrawals
+from medlive.db.release.snapshots import list_memberships
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus, WithdrawalRow
 from medlive.db.threads.takedowns import find_takedown
@@ -333,17 +333,15 @@ async def _withdraw(
             new_revision = saved.revision
     elif status is not CaseStatus.WITHDRAWN:
         await cases.set_status(session, case_id, CaseStatus.WITHDRAWN, reason)
-    made = await withdrawals.add_withdrawal(
-        session,
+    made = WithdrawalRow(
         case_id=case_id,
         revision=revision,
-        criterion=criterion,
         new_revision=new_revision,
         kind=kind,
         reason=reason,
         withdrawn_by=by,
     )
-    return made, False
+    return await withdrawals.add_withdrawal(session, made, criterion), False
 
 
 async def load_latest_case(session: Session, case_id: str) -> cases.StoredCase:

@@ -3,10 +3,10 @@
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.audit_log import record
-from medlive.db.history import Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.jobs import queued_locks
 from medlive.db.release.snapshots import find_snapshot
 from medlive.db.release.weeks import end_wait
+from medlive.db.runs import Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError

@@ -20,10 +20,9 @@ from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db.audit_log import latest_act
 from medlive.db.curation.literature import PostgresAnswers
-from medlive.db.history import forget_ahead, runs_of_week
-from medlive.db.jobs import Queue, count_open, count_servers
+from medlive.db.jobs import Queue, count_servers, count_waiting
 from medlive.db.release.weeks import load_waits
-from medlive.db.runs import SCHEDULER_LOCK, recorded_run
+from medlive.db.runs import SCHEDULER_LOCK, forget_ahead, recorded_run, runs_of_week
 from medlive.db.session import (
     Connection,
     Database,
@@ -353,7 +352,7 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
             )
         )
         async with database.begin() as session:
-            jobs = await count_open(session, Queue.CURATE)
+            jobs = (await count_waiting(session, Queue.CURATE)).open
             workers = await count_servers(session, Queue.CURATE)
         curated = None
         if jobs and not workers:

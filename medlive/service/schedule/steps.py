@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeGuard
 
 from medlive.clock import CLOCK_BOUND, iso_week, week_bounds
 from medlive.config import ScheduleSection, Settings, WeeklyTime
-from medlive.db.history import History, Run, load_history
 from medlive.db.jobs import Queue
 from medlive.db.release.weeks import (
     StepWait,
@@ -22,7 +21,7 @@ from medlive.db.release.weeks import (
     save_wait,
     week_standing,
 )
-from medlive.db.runs import CURATE, PRUNE, SCHEDULER
+from medlive.db.runs import CURATE, PRUNE, SCHEDULER, History, Run, load_history
 from medlive.db.session import Database, Session, read_clock
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError

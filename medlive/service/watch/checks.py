@@ -10,7 +10,7 @@ from medlive.db import watch
 from medlive.db.mapping import Record
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
-from medlive.db.tables.watch import OpenProblemRow, Severity
+from medlive.db.tables.work import OpenProblemRow, Severity
 from medlive.guard.printable import printable
 from medlive.service.schedule.steps import (
     BACKUP,

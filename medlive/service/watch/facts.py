@@ -15,15 +15,12 @@ from medlive.db import watch
 from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
 from medlive.db.harvest.harvests import SourceInfo, list_sources
-from medlive.db.history import History, load_history
+from medlive.db.jobs import find_lost, waiting_workers
 from medlive.db.mapping import Record
 from medlive.db.release.snapshots import latest_frozen, load_fixed
-from medlive.db.runs import is_scheduler_active
+from medlive.db.runs import History, load_history
 from medlive.db.session import Database, read_clock
-from medlive.db.tables.watch import ObservationRow, OutboxRow
-from medlive.db.tables.work import WorkerRow
-from medlive.db.waits import find_lost
-from medlive.db.workers import waiting_workers
+from medlive.db.tables.work import ObservationRow, OutboxRow, WorkerRow
 from medlive.errors import IndexMissing, MedliveError
 from medlive.instance.paths import archive_path, index_path
 from medlive.llm.circuit import Opening, circuit_key, circuit_name
@@ -104,7 +101,7 @@ async def read_facts(
     due_at = clock() if clock else moment
     steps = await read_states(database, settings, due_at)
     async with database.begin() as session:
-        decisions, partial = await health.latest_decisions(session), None
+        progress, partial = await health.read_progress(session, moment - WEEK), None
         if newest := await latest_frozen(session):
             fixed = await load_fixed(session, newest.version)
             if fixed and fixed.partial:
@@ -113,16 +110,16 @@ async def read_facts(
         return Facts(
             settings=settings,
             moment=moment,
-            in_use=await health.is_in_use(session),
-            scheduler_active=await is_scheduler_active(session),
+            in_use=progress.in_use,
+            scheduler_active=progress.scheduler_active,
             history=await load_history(session, due_at),
             steps=steps,
             workers=await health.workers_by_queue(session),
             queues=await health.queue_health(session),
             waiting_workers=await waiting_workers(session),
             lost_threads=len(await find_lost(session)),
-            decided_at=decisions[0] if decisions else None,
-            decided=await health.count_decided(session, moment - WEEK),
+            decided_at=progress.decided_at,
+            decided=progress.decided,
             failed_jobs=await health.failed_jobs(session),
             failed_threads=await health.failed_threads(session),
             sources=await list_sources(session),

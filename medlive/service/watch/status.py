@@ -10,14 +10,11 @@ from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
 from medlive.db.audit.spending import Spent, mean_thread_cost, spending
-from medlive.db.audit.standing import count_stages
-from medlive.db.curation.by_paper import outcomes_by_paper
-from medlive.db.curation.funnel import STAGES, funnel
+from medlive.db.curation.funnel import funnel, outcomes_by_paper
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.proofs import proofs_made
 from medlive.db.curation.replies import count_answers
-from medlive.db.history import Run, runs_of_week
-from medlive.db.jobs import Queue, count_open
+from medlive.db.jobs import Queue, count_waiting
 from medlive.db.release.snapshots import (
     find_snapshot,
     load_fixed,
@@ -25,8 +22,8 @@ from medlive.db.release.snapshots import (
     load_manifest,
 )
 from medlive.db.release.weeks import week_standing
+from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
-from medlive.db.waits import count_waiting
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
@@ -124,10 +121,9 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         failures = await failed_threads(session, most=20)
         parked = await count_parked(session)
         queued = await count_waiting(session, Queue.CURATE)
-        waiting = await count_open(session, Queue.CURATE)
         mean = await mean_thread_cost(session)
         week = await read_spending(
-            session, settings.budget, waiting=waiting, usd_a_thread=mean
+            session, settings.budget, waiting=queued.open, usd_a_thread=mean
         )
     section, index = settings.evidence, index_path(settings)
     retriever = describe_retriever(index, encoder_settings(settings), section.retriever)
@@ -183,9 +179,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
     since, until = week_bounds(week)
     async with open_database(settings) as database, database.begin() as session:
         harvests, steps = await runs_of_week(session, week)
-        counts = sorted(
-            await count_stages(session, week), key=lambda row: STAGES.index(row[0])
-        )
+        counts = await funnel(session, week)
         total = await _spent(session, since, until)
         by_paper = await outcomes_by_paper(session, since, until)
         proofs = await proofs_made(session, since, until)
@@ -213,7 +207,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         "standing": asdict(standing)
         | {"whole": standing.whole, "in_short": standing.in_short},
         "threads": [
-            {"stage": stage, "outcome": outcome, "reason": reason, "count": n}
+            {"stage": stage, "outcome": outcome, "reason": reason or "", "count": n}
             for stage, outcome, reason, n in counts
         ],
         "cost": total and vars(total),
@@ -238,7 +232,7 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
     kept_out = await load_kept_out(session, week)
     manifest = await load_manifest(session, week) or {}
     return {
-        "state": info.state.value,
+        "state": info.state,
         "frozen_at": info.frozen_at,
         "cases": info.cases,
         "criteria": info.criteria,

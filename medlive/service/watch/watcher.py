@@ -9,7 +9,7 @@ from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db import watch
 from medlive.db.session import Database, Session, read_clock
-from medlive.db.tables.watch import OpenProblemRow, Severity
+from medlive.db.tables.work import OpenProblemRow, Severity
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
 from medlive.service.watch.checks import ENDS_AFTER, find_problems
 from medlive.service.watch.facts import (

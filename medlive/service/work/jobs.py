@@ -26,8 +26,11 @@ from medlive.db.jobs import (
     announce_serving,
     count_servers,
     defer_alone,
+    find_lost,
+    forget_failures,
     hurry,
     queued_locks,
+    take_turn,
 )
 from medlive.db.release.weeks import note_queued
 from medlive.db.session import (
@@ -37,7 +40,6 @@ from medlive.db.session import (
     lock_connection,
     translate,
 )
-from medlive.db.waits import find_lost, forget_failures, take_turn
 from medlive.errors import DatabaseUnavailable
 from medlive.service.work.admission import CURATE as CURATE
 from medlive.service.work.admission import PROVE as PROVE

@@ -21,9 +21,8 @@ from procrastinate.utils import utcnow
 from procrastinate.worker import Worker
 
 from medlive.db.adapters import to_stored
-from medlive.db.jobs import UNCOUNT_ATTEMPT
+from medlive.db.jobs import FORGET_REPLACED, SAVE_FAILURE, UNCOUNT_ATTEMPT
 from medlive.db.session import Database, NameLocks, translate
-from medlive.db.waits import FORGET_REPLACED, SAVE_FAILURE
 from medlive.errors import DatabaseUnavailable, describe
 from medlive.logs import bound
 from medlive.service.database import RETRY_S

@@ -15,11 +15,10 @@ from functools import partial
 from typing import Any
 
 from medlive.config import Settings
-from medlive.db.jobs import Queue
+from medlive.db.jobs import Queue, add_worker, remove_worker, report_worker
 from medlive.db.runs import recorded_run
 from medlive.db.session import check_room
 from medlive.db.tables.work import WorkerState
-from medlive.db.workers import add_worker, remove_worker, report_worker
 from medlive.errors import (
     CircuitOpen,
     ConfigError,
@@ -177,7 +176,7 @@ class Monitor:
         for queue, pause in [*readiness.pauses.items()]:
             await self._end_pause(queue, pause.obstacle)
         reason = None if self.stop.is_set() else readiness.describe()
-        state = WorkerState.STOPPING if self.stop.is_set() else WorkerState.WORKING
+        state: WorkerState = "stopping" if self.stop.is_set() else "working"
         async with self.jobs.database.begin() as session:
             if self.number is None:
                 self.number = await add_worker(
@@ -186,7 +185,7 @@ class Monitor:
             await report_worker(
                 session,
                 self.number,
-                WorkerState.WAITING if reason else state,
+                "waiting" if reason else state,
                 reason,
                 sorted(readiness.pauses),
             )

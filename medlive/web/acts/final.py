@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.db.audit.details import list_memberships
 from medlive.db.curation.cases import case_of_thread, find_case, latest_case
+from medlive.db.release.snapshots import list_memberships
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.takedowns import find_takedown, frozen_with
 from medlive.db.threads.threads import find_thread, revisions_of

@@ -13,15 +13,12 @@ from starlette.datastructures import QueryParams
 
 from medlive.curation.model import Reason
 from medlive.db.accounts import Account
-from medlive.db.audit.details import (
-    CaseRevision,
-    find_replies,
-    list_memberships,
-    list_revisions,
-)
 from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
+from medlive.db.curation.cases import CaseRevision, list_revisions
+from medlive.db.curation.replies import find_replies
 from medlive.db.mapping import Record
+from medlive.db.release.snapshots import list_memberships
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.rubric.model import Criterion, Origin

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import HTTPException, Query, Request
 
-from medlive.db.threads.excerpts import Window
+from medlive.db.threads.threads import Window
 from medlive.guard.bounds import MESSAGE_CHARS_SHOWN, MESSAGES_SHOWN
 
 _MOST = 10_000_000

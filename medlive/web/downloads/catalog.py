@@ -11,7 +11,7 @@ from fastapi import Depends, HTTPException
 
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.release.withdrawals import must_not_be_given_out
-from medlive.db.tables.release import SnapshotRow, SnapshotState
+from medlive.db.tables.release import SnapshotRow
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS
@@ -77,7 +77,7 @@ async def load_catalog(site: SiteOf) -> Catalog:
         withdrawn = await must_not_be_given_out(session)
     frozen = []
     for info in infos:
-        if info.state is SnapshotState.FROZEN and (info.publishable or site.preview):
+        if info.state == "frozen" and (info.publishable or site.preview):
             frozen.append(info)
     return await asyncio.to_thread(_read_catalog, site.snapshots, frozen, withdrawn)
 

@@ -259,7 +259,7 @@ async def export(
     writer.writerow(
         ["item", "rater", *(["met", "blinding"] if is_check else ["rating"])]
     )
-    blinding = [study.blinding.value] if is_check else []
+    blinding = [study.blinding] if is_check else []
     for row in ratings:
         if row.rater in people:
             # An empty cell is a rating that was not given.

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from medlive.clock import iso_week
 from medlive.config import ScheduleSection, WeeklyTime
-from medlive.db.history import HarvestHistory, History, Run
 from medlive.db.release.weeks import WeekStanding
+from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
 from medlive.service.schedule.scheduler import _Runner
