@@ -18,13 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from medlive.errors import BadInput
 from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, read_table
 from medlive.grader.rated import verdict_id
-from medlive.integrity.digest import digest_bytes, digest_json
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.log import read_bytes, some
+from medlive.statistics.raters import Codes, agreed_codes, code_of
 
 _MET: Final = ["true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"]
 _NOT_MET: Final = (
@@ -62,16 +65,34 @@ class HumanRatings:
     """Ratings by people; raters are in order of first appearance."""
 
     name: str
-    """The file's name; of several, all of them, with their folders where two have the same."""
+    """The file's name; of several, all of them."""
     digest: str
+    """Of the files, one after the other."""
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
     """By criterion and rater; None: the rater could not decide."""
     scores: Mapping[str, Mapping[str, float]]
     """By case and rater, 0 to 1."""
-    lines: Mapping[Place | str, str]
-    """Where a criterion, or a case with a score, first appears: "line 7", with the file if there are several."""
     notes: tuple[str, ...] = ()
+    adjudicator: str | None = None
+    """The rater who decides where others differ, and counts for nothing else."""
+
+    def codes(self, places: Sequence[Place], raters: Sequence[str]) -> Codes:
+        """The verdicts of raters (places x raters)."""
+        codes = np.empty((len(places), len(raters)), dtype=np.int_)
+        for row, place in enumerate(places):
+            by_rater = self.verdicts[place]
+            codes[row] = [code_of(by_rater.get(rater)) for rater in raters]
+        return codes
+
+    def decisions(self, places: Sequence[Place]) -> Codes:
+        """The adjudicator's verdicts (places)."""
+        return self.codes(places, [self.adjudicator or ""])[:, 0]
+
+    def agreed(self, places: Sequence[Place]) -> Codes:
+        """The adjudicator's verdicts, else what two raters or more agree on (places)."""
+        codes = self.codes(places, self.raters)
+        return agreed_codes(codes, self.decisions(places))
 
 
 def items_of(
@@ -115,20 +136,19 @@ def read_humans(
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    files = _read_files(paths)
+    names, contents = [path.name for path in paths], list(map(read_bytes, paths))
     raters: dict[str, None] = {}
     verdicts: dict[Any, dict[str, Any]] = {}
     scores: dict[Any, dict[str, Any]] = {}
-    lines: dict[Place | str, str] = {}
     faults: list[str] = []
     foreign: list[str] = []
     notes: list[str] = []
     undecided = 0
-    for name, data in files.items():
+    for name, data in zip(names, contents, strict=True):
         text, chinese = decode_text(data, name)
         notes += ["not valid UTF-8, read as GB18030"] * chinese
         for line, rating in _ratings_of(text, name, items):
-            where = line if len(files) == 1 else f"{name} {line}"
+            where = line if len(names) == 1 else f"{name} {line}"
             if isinstance(rating, str):
                 faults.append(f"{where}: {rating}")
             elif rating.about is None:
@@ -140,8 +160,7 @@ def read_humans(
                 if fault := _add(of_kind, rating):
                     faults.append(f"{where}: {fault}")
                 raters[rating.rater] = None
-                lines.setdefault(rating.about, where)
-    name = ", ".join(files)
+    name = ", ".join(names)
     if faults:
         raise BadInput(f"{name}: {list_faults(faults)}", hint=FORMAT_HINT)
     if not raters:
@@ -153,26 +172,14 @@ def read_humans(
             )
         raise BadInput(f"{name} {why}", hint=hint)
     notes += _remarks(foreign, undecided, verdicts)
-    digests = list(map(digest_bytes, files.values()))
     return HumanRatings(
         name=name,
-        digest=digests[0] if len(digests) == 1 else digest_json(digests),
+        digest=digest_bytes(b"".join(contents)),
         raters=tuple(raters),
         verdicts=verdicts,
         scores=scores,
-        lines=lines,
         notes=tuple(notes),
     )
-
-
-def _read_files(paths: Sequence[Path]) -> dict[str, bytes]:
-    """The files by name, with their folders where two have the same."""
-    names = [path.name for path in paths]
-    files = {}
-    for path in paths:
-        name = path.name if names.count(path.name) == 1 else str(path)
-        files[name] = read_bytes(path)
-    return files
 
 
 def _add(
@@ -246,10 +253,7 @@ def _row_ratings(
     if isinstance(values, str):
         raise ValueError(values)
     names = ("rater", "item", "case_id", "criterion_id")
-    rater, item, case_id, criterion = map(
-        _name,
-        map(values.get, names),
-    )
+    rater, item, case_id, criterion = map(_name, map(values.get, names))
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
@@ -281,12 +285,13 @@ def _met(value: object) -> bool | None:
 
 
 def _score(value: object, out_of: object) -> float | None:
-    if _is_empty(value):
+    number, most = _number(value), _number(out_of)
+    if number is None:
         return None
-    most = 1.0 if _is_empty(out_of) else _number(out_of)
+    if most is None:
+        most = 1.0
     if not 0 < most < math.inf:
         raise ValueError(f"out_of must be a number above 0, found {str(out_of)[:40]!r}")
-    number = _number(value)
     if not 0 <= number <= most:
         message = (
             f"score must be a number from 0 to {most:g}, found {str(value)[:40]!r}"
@@ -297,17 +302,14 @@ def _score(value: object, out_of: object) -> float | None:
     return number / most
 
 
-def _is_empty(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
-def _number(value: object) -> float:
-    """The value as a number, NaN if it is not one."""
-    if isinstance(value, bool):
-        return math.nan
+def _number(value: object) -> float | None:
+    """The value as a number, None if it is empty, NaN if it is not a number."""
+    text = "" if value is None else str(value).strip()
+    if not text:
+        return None
     try:
         # Tables with semicolons may use decimal commas.
-        return float(str(value).strip().replace(",", "."))
+        return float(text.replace(",", "."))
     except ValueError:
         return math.nan
 

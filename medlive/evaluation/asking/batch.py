@@ -7,6 +7,7 @@ read in any order, in parts, and twice. Grading by batch is in `grading.batch`.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -27,9 +28,10 @@ _URL: Final = "/v1/chat/completions"
 MOST_REQUESTS: Final = 50_000
 MOST_BYTES: Final = 190 * 1024 * 1024
 """Of a file; OpenAI takes 50,000 requests and 200 MB."""
-_NOTES: Final = 20
 
 Row = Mapping[str, Any]
+Call = tuple[Sequence[object], Row, Row]
+"""What a call's name is made of, how the log remembers it, and its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +58,24 @@ class BatchRead:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
 class BatchLog:
-    """What `batches.jsonl` contains."""
+    """`batches.jsonl`, open for writing: the calls, by custom_id, and which of their results were read."""
 
-    asked: dict[str, Row] = field(default_factory=dict)
-    """Calls for verdicts, by custom_id."""
-    questions: dict[str, Row] = field(default_factory=dict)
-    """Calls for answers."""
-    judges: dict[str, Row] = field(default_factory=dict)
-    results: set[tuple[str, str]] = field(default_factory=set)
-    """(custom_id, digest of the result line)."""
-    answered: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
+    def __init__(self, path: Path, writer: LogWriter) -> None:
+        self._writer = writer
+        self.questions: dict[str, Row] = {}
+        """Calls for answers."""
+        self.asked: dict[str, Row] = {}
+        """Calls for verdicts."""
+        self.judges: dict[str, Row] = {}
+        self.results: dict[str, set[str]] = {}
+        """The digests of the result lines of a call."""
+        self.notes: list[str] = []
+        for _ in values_of(path, self._put, self.notes):
+            pass
 
-    def add(self, row: Row) -> None:
-        """Add a row. Raises KeyError or TypeError if it is invalid."""
+    def _put(self, row: Row) -> None:
+        """Raises KeyError or TypeError for an invalid row."""
         match row["kind"]:
             case "judge":
                 self.judges[row["judge"]] = row
@@ -80,36 +84,41 @@ class BatchLog:
             case "question":
                 self.questions[row["custom_id"]] = row
             case "read":
-                self.results.add((row["custom_id"], row["digest"]))
-                self.answered.add(row["custom_id"])
+                self.results.setdefault(row["custom_id"], set()).add(row["digest"])
 
-    def custom_id(self, *call: object) -> str:
+    def add(self, row: Row) -> None:
+        """Write a row, and remember it."""
+        self._writer.add(row)
+        self._put(row)
+
+    def custom_id(self, identity: Sequence[object]) -> str:
         """The name of a call that has no result yet: 64 hexadecimal digits."""
-        names = (digest_json([*call, attempt]).partition(":")[2] for attempt in count())
-        return next(name for name in names if name not in self.answered)
+        for attempt in count():
+            name = digest_json([*identity, attempt]).partition(":")[2]
+            if name not in self.results:
+                break
+        return name
 
 
-def read_batch_log(run_dir: Path) -> BatchLog:
-    """Read the batches of a run."""
-    log = BatchLog()
-    for _ in values_of(run_dir / BATCHES, log.add, log.notes):
-        pass
-    return log
+@contextmanager
+def open_batches(run_dir: Path) -> Iterator[BatchLog]:
+    """Open the batches of a run. Raises Locked where another process writes them."""
+    with open_log(run_dir / BATCHES) as writer:
+        yield BatchLog(run_dir / BATCHES, writer)
 
 
 def write_calls(
+    log: BatchLog,
+    calls: Iterable[Call],
     out: Path,
-    calls: Iterable[tuple[str, Row]],
-    most_requests: int = MOST_REQUESTS,
-    most_bytes: int = MOST_BYTES,
-) -> tuple[tuple[Path, ...], int]:
-    """Write calls (custom_id, body) in OpenAI's batch format to `out`, or to numbered files if there are many.
+) -> BatchWritten:
+    """Write calls in OpenAI's batch format to `out`, or to numbered files if there are many.
 
-    Returns the files and the number of calls. Raises BadInput if a file cannot be written.
+    Raises BadInput if a file cannot be written.
     """
     files: list[Path] = []
     lines: list[bytes] = []
-    size = requests = 0
+    size = requests = criteria = waiting = 0
 
     def save(path: Path) -> None:
         files.append(path)
@@ -120,7 +129,12 @@ def write_calls(
 
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        for custom_id, body in calls:
+        for identity, about, body in calls:
+            custom_id = log.custom_id(identity)
+            if custom_id in log.asked or custom_id in log.questions:
+                waiting += 1
+            else:
+                log.add({**about, "custom_id": custom_id})
             row = {
                 "custom_id": custom_id,
                 "method": "POST",
@@ -129,14 +143,16 @@ def write_calls(
             }
             # As the live client writes it: a lone surrogate has no UTF-8 form.
             line = canonical_json(row).encode("utf-8", "replace") + b"\n"
-            if lines and (len(lines) >= most_requests or size + len(line) > most_bytes):
+            if lines and (len(lines) == MOST_REQUESTS or size + len(line) > MOST_BYTES):
                 save(part())
                 lines, size = [], 0
             lines.append(line)
-            size, requests = size + len(line), requests + 1
+            size += len(line)
+            requests += 1
+            criteria += len(about.get("criteria", ()))
         if lines:
             save(part() if files else out)
-    return tuple(files), requests
+    return BatchWritten(tuple(files), requests, criteria, waiting)
 
 
 def reply_of(result: Row, price: Price | None) -> Reply:
@@ -160,8 +176,8 @@ def _message(error: object) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _parse_result(line: bytes) -> Row:
-    """A line of a result file. Raises ValueError with what is to be said of it."""
+def _parse_result(line: bytes, calls: Mapping[str, Row]) -> tuple[Row, Row]:
+    """A line of a result file, and its call. Raises ValueError if it is not a result, LookupError without a call."""
     try:
         row: Row = json.loads(line)
         custom_id = row["custom_id"]
@@ -171,78 +187,59 @@ def _parse_result(line: bytes) -> Row:
         raise ValueError("not a result: it is a call, as it was handed in")
     if not isinstance(custom_id, str):
         raise ValueError("not a result")
-    return row
+    if custom_id not in calls:
+        raise LookupError(f"no call of this run is named {custom_id[:80]!r}")
+    return row, calls[custom_id]
 
 
-def _lines_of(files: Sequence[Path]) -> Iterator[tuple[Path, int, bytes]]:
+def _lines_of(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
     for path in files:
         for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
             if line.strip():
-                yield path, number, line
+                yield f"{path.name}:{number}", line
 
 
 def read_results(
     files: Sequence[Path],
-    asked: Mapping[str, Row],
+    calls: Mapping[str, Row],
     log: BatchLog,
-    written: LogWriter,
     take: Callable[[Row, Row, bool], Iterable[str]],
-    open_of: Callable[[Row], Iterable[object]],
+    open_of: Callable[[Row], set[str]],
 ) -> BatchRead:
     """Read result files, of results and of errors, of these calls, by custom_id.
 
     `take` takes the result of a call, which may have been read before, and returns what it counts as; `open_of`
-    says what of a call has no verdict or answer yet. What was read is marked in `written`.
+    says what of a call has no verdict or answer yet. What was read is marked in the log.
     """
     read = BatchRead(notes=list(log.notes))
-    for path, number, line in _lines_of(files):
-        where = f"{path.name}:{number}"
+    for where, line in _lines_of(files):
         try:
-            result = _parse_result(line)
-        except ValueError as exc:
-            read.counts["damaged"] += 1
+            result, call = _parse_result(line, calls)
+        except (ValueError, LookupError) as exc:
+            kind = "damaged" if isinstance(exc, ValueError) else "unknown"
+            read.counts[kind] += 1
             read.notes.append(f"{where}: {exc}")
             continue
-        custom_id = result["custom_id"]
-        if (call := asked.get(custom_id)) is None:
-            read.counts["unknown"] += 1
-            read.notes.append(
-                f"{where}: no call of this run is named {custom_id[:80]!r}"
-            )
-            continue
-        digest = digest_bytes(line.strip())
-        again = (custom_id, digest) in log.results
-        if not again and custom_id in log.answered:
+        custom_id, digest = result["custom_id"], digest_bytes(line.strip())
+        earlier = log.results.get(custom_id, ())
+        again = digest in earlier
+        if earlier and not again:
             read.counts["duplicates"] += 1
             read.notes.append(f"{where}: a second result for {custom_id[:12]}…")
         read.counts.update(take(result, call, again))
         if not again:
             # Last: were the log full now, or the process killed, the result would be passed over for good.
-            row = {
-                "kind": "read",
-                "custom_id": custom_id,
-                "digest": digest,
-            }
-            written.add(row)
-            log.add(row)
-    without = set[object]()
-    for custom_id, call in asked.items():
-        left = set(open_of(call))
+            log.add({"kind": "read", "custom_id": custom_id, "digest": digest})
+    without = set[str]()
+    for custom_id, call in calls.items():
+        left = open_of(call)
         without |= left
-        read.counts["missing"] += bool(left) and custom_id not in log.answered
+        read.counts["missing"] += bool(left) and custom_id not in log.results
     read.counts["open"] = len(without)
-    if (more := len(read.notes) - _NOTES) > 0:
-        read.notes = [*read.notes[:_NOTES], f"and {more} more notes"]
     return read
 
 
-def write_answers(
-    run_dir: Path,
-    out: Path,
-    *,
-    most_requests: int = MOST_REQUESTS,
-    most_bytes: int = MOST_BYTES,
-) -> BatchWritten:
+def write_answers(run_dir: Path, out: Path) -> BatchWritten:
     """Write the questions that have no answer yet, as `eval run` would ask them: `run.json` says how.
 
     A question that goes on from one without an answer waits for it.
@@ -264,25 +261,18 @@ def write_answers(
         )
     snippets, model = run.snippets(), info.asked_as or info.model
     known = {case.case_id: case for case in run.cases}
-    with open_log(run_dir / RESPONSES), open_log(run_dir / BATCHES) as written:
-        log = read_batch_log(run_dir)
+    with open_log(run_dir / RESPONSES), open_batches(run_dir) as log:
         answers, _ = run.answers()
-
-        def calls() -> Iterator[tuple[str, Row]]:
-            for case in unanswered(run):
-                asked = in_context(case, known, answers)
-                if asked is None:
-                    continue
-                custom_id = log.custom_id(
-                    info.template.digest, model, info.parameters, asked.row()
-                )
-                if custom_id not in log.questions:
-                    row = {"custom_id": custom_id, "case_id": case.case_id}
-                    written.add(row | {"kind": "question"})
-                messages = prompt.messages(asked, snippets.get(case.case_id, ()))
-                yield custom_id, chat_body(model, messages, info.parameters)
-
-        return BatchWritten(*write_calls(out, calls(), most_requests, most_bytes))
+        calls: list[Call] = []
+        for case in unanswered(run):
+            asked = in_context(case, known, answers)
+            if asked is None:
+                continue
+            messages = prompt.messages(asked, snippets.get(case.case_id, ()))
+            identity = [prompt.digest, model, info.parameters, asked.row()]
+            about = {"kind": "question", "case_id": case.case_id}
+            calls.append((identity, about, chat_body(model, messages, info.parameters)))
+        return write_calls(log, calls, out)
 
 
 def read_answers(
@@ -298,11 +288,7 @@ def read_answers(
     """
     run = open_run(run_dir)
     price = (prices or {}).get(run.info.asked_as or run.info.model)
-    with (
-        open_log(run_dir / RESPONSES) as answers,
-        open_log(run_dir / BATCHES) as written,
-    ):
-        log = read_batch_log(run_dir)
+    with open_log(run_dir / RESPONSES) as answers, open_batches(run_dir) as log:
         if not log.questions:
             raise BadInput(
                 f"no batch of questions was written of {run_dir}",
@@ -310,11 +296,7 @@ def read_answers(
             )
         left = {case.case_id: case for case in unanswered(run)}
 
-        def take(
-            result: Row,
-            call: Row,
-            again: bool,
-        ) -> list[str]:
+        def take(result: Row, call: Row, again: bool) -> list[str]:
             case = left.get(call["case_id"])
             if again or case is None:
                 return ["again"]
@@ -327,11 +309,7 @@ def read_answers(
                 del left[case.case_id]
             return [answer.state]
 
-        return read_results(
-            files,
-            log.questions,
-            log,
-            written,
-            take,
-            lambda call: {call["case_id"]} & left.keys(),
-        )
+        def open_of(call: Row) -> set[str]:
+            return {call["case_id"]} & left.keys()
+
+        return read_results(files, log.questions, log, take, open_of)

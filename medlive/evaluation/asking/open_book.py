@@ -12,8 +12,10 @@ from typing import Final
 
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.runs.folder import EvidenceUse
 from medlive.evaluation.runs.templates import Evidence, Snippet
-from medlive.evidence.passage import Hit, IndexIdentity, Query, Retriever
+from medlive.evidence.passage import Hit, Query, Retriever
+from medlive.integrity.digest import digest_bytes
 
 WIDEST: Final = 1000
 """The most passages that are looked through for a case."""
@@ -39,8 +41,8 @@ class OpenBook:
     async def look_up(
         self,
         cases: Iterable[EvaluationCase],
-    ) -> tuple[Evidence, IndexIdentity]:
-        """The `top_k` best passages for each case's query, each dated on or before the case's day, and their index.
+    ) -> tuple[Evidence, EvidenceUse]:
+        """The `top_k` best passages for each case's query, each dated on or before the case's day, and their origin.
 
         A Chinese query is searched as it stands: a lexical side finds Chinese passages, an encoder that reads no
         Chinese stands back. A case whose day is not known has none. Raises what opening and searching the index raise.
@@ -89,4 +91,15 @@ class OpenBook:
             by_case[case.case_id] = tuple(snippets)
             if not snippets:
                 why[case.case_id] = NOTHING if day_of(case) else NO_DAY
-        return Evidence(by_case, why), retriever.identity
+        evidence, identity = Evidence(by_case, why), retriever.identity
+        return evidence, EvidenceUse(
+            index=self.index,
+            retriever=identity.retriever,
+            index_digest=identity.index_digest,
+            corpora=dict(identity.corpora),
+            top_k=self.top_k,
+            undated=self.undated,
+            rows=digest_bytes(evidence.data()),
+            snippets=sum(map(len, by_case.values())),
+            closed=len(why),
+        )

@@ -24,7 +24,6 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import (
     IMPORTED,
     RESPONSES,
-    EvidenceUse,
     ModelUse,
     RunFolder,
     TemplateUse,
@@ -40,7 +39,6 @@ from medlive.evaluation.runs.templates import (
     Snippet,
     load_template,
 )
-from medlive.integrity.digest import digest_bytes
 from medlive.integrity.log import open_log
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
@@ -133,25 +131,22 @@ async def run_model(
             answers[case.case_id] = answer
             return 1
 
-        stopped, total, done = None, len(run.cases), len(run.cases) - len(todo)
-        # By how many cases come before them, those that begin by themselves first.
-        depths: dict[str | None, int] = {}
-        for case in run.cases:
-            depths[case.case_id] = depths.get(case.after, -1) + 1
-        by_depth: dict[int, list[EvaluationCase]] = {0: []}
-        for case in todo:
-            by_depth.setdefault(depths[case.case_id], []).append(case)
-        for _, turn in sorted(by_depth.items()):
-            if stopped is None:
-                stopped = await work_through(
-                    turn,
-                    ask,
-                    concurrency,
-                    done=done,
-                    total=total,
-                    progress=progress,
-                )
-            done += len(turn)
+        stopped, total, left = None, len(run.cases), todo
+        while stopped is None:
+            # A case that goes on from another has its turn after that one's.
+            waiting = {case.case_id for case in left}
+            turn = [case for case in left if case.after not in waiting]
+            stopped = await work_through(
+                turn,
+                ask,
+                concurrency,
+                done=total - len(left),
+                total=total,
+                progress=progress,
+            )
+            left = [case for case in left if case.after in waiting]
+            if not left:
+                break
     result, book = summarise(run, asked=caller.calls), run.info.evidence
     notes = [*result.notes, *moved]
     if book and book.closed:
@@ -249,14 +244,13 @@ async def begin_run(
             if open_book
             else f"{named} needs an index of evidence"
         )
-    pinned = TemplateUse(
-        name=prompt.name,
-        digest=prompt.digest,
-    )
-    if open_book is None:
-        return create_run(out, cases, use, pinned, created_at)
-    if (out / "run.json").exists():
-        run = create_run(out, cases, use, pinned, created_at)
+    pinned = TemplateUse.model_validate(prompt)
+    evidence = None
+    if open_book is not None and not (out / "run.json").exists():
+        check_folder(out)
+        evidence = await open_book.look_up(cases.cases)
+    run = create_run(out, cases, use, pinned, created_at, evidence)
+    if open_book is not None:
         for name in ("index", "top_k", "undated"):
             was, now = getattr(run.info.evidence, name, None), getattr(open_book, name)
             if was != now:
@@ -264,22 +258,7 @@ async def begin_run(
                     f"{run.path} is another run: the {name} of its evidence is {was!r}, not {now!r}",
                     hint="give each way of looking up its own folder",
                 )
-        return run
-    check_folder(out)
-    evidence, identity = await open_book.look_up(cases.cases)
-    data = evidence.data()
-    book = EvidenceUse(
-        index=open_book.index,
-        retriever=identity.retriever,
-        index_digest=identity.index_digest,
-        corpora=dict(identity.corpora),
-        top_k=open_book.top_k,
-        undated=open_book.undated,
-        rows=digest_bytes(data),
-        snippets=sum(len(snippets_of) for snippets_of in evidence.by_case.values()),
-        closed=len(evidence.why),
-    )
-    return create_run(out, cases, use, pinned, created_at, (book, data))
+    return run
 
 
 def unanswered(run: RunFolder) -> list[EvaluationCase]:

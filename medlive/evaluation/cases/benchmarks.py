@@ -6,7 +6,6 @@ other scores than its authors'.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -464,36 +463,3 @@ READERS: Final[Mapping[str, Reader]] = {
     "jsonl": Reader(),
 }
 """A new format is a reader here, and how its files begin in `format_of`."""
-
-
-# --- people's verdicts
-
-
-def gradings_of(
-    cases: Sequence[EvaluationCase],
-    verdicts: Mapping[Place, Mapping[str, bool | None]],
-) -> dict[str, list[Row]]:
-    """People's verdicts by rater as LiveMedBench's gradings; of three raters and more their majority, last.
-
-    Verdicts on what is not a criterion of the cases are kept, for `import_run` to name.
-    """
-    texts: dict[Place, str] = {}
-    for case in cases:
-        for criterion in case.criteria:
-            texts[case.case_id, criterion.id] = criterion.criterion
-    raters = dict.fromkeys(chain.from_iterable(verdicts.values()))
-    by_rater: dict[str, dict[str, Row]] = {name: {} for name in (*raters, "majority")}
-    for place, ratings in verdicts.items():
-        known = {rater: met for rater, met in ratings.items() if met is not None}
-        yes = sum(known.values())
-        if len(raters) > 2 and 2 * yes != len(known):
-            known["majority"] = 2 * yes > len(known)
-        for rater, met in known.items():
-            entry = {"criterion": texts.get(place), "score": met}
-            by_rater[rater].setdefault(place[0], {})[place[1]] = entry
-    gradings: dict[str, list[Row]] = {}
-    for rater, by_case in by_rater.items():
-        for case_id, evaluations in by_case.items():
-            grading = {"case_id": case_id, "evaluations": evaluations}
-            gradings.setdefault(rater, []).append(grading)
-    return gradings

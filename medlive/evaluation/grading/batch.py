@@ -5,19 +5,18 @@ as the next file; a reply that held no verdict is returned with what is wrong wi
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from medlive.errors import BadInput
 from medlive.evaluation.asking.batch import (
     BATCHES,
-    MOST_BYTES,
-    MOST_REQUESTS,
     BatchRead,
     BatchWritten,
+    Call,
     Row,
-    read_batch_log,
+    open_batches,
     read_results,
     reply_of,
     write_calls,
@@ -27,8 +26,6 @@ from medlive.evaluation.grading.grade import (
     Work,
     make_grades,
     open_work,
-    read_record,
-    settles,
 )
 from medlive.evaluation.model import Grade, gradable, grade_keys, kind_of
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
@@ -47,8 +44,6 @@ def write_batch(
     *,
     shape: JsonMode = JsonMode.SCHEMA,
     mode: Mode = Mode.RUBRIC,
-    most_requests: int = MOST_REQUESTS,
-    most_bytes: int = MOST_BYTES,
 ) -> BatchWritten:
     """Write the calls that are left to make, in OpenAI's batch format, to `out` or to numbered files beside it.
 
@@ -58,44 +53,28 @@ def write_batch(
     run = open_run(run_dir)
     judge = Judge(identity, mode)
     answers, _ = run.answers()
-    criteria = waiting = 0
-    with open_log(run_dir / GRADES), open_log(run_dir / BATCHES) as written:
-        record = read_record(run_dir / GRADES, judge.digest)
-        known = read_batch_log(run_dir)
-        if judge.digest not in known.judges:
-            about = {
-                "kind": "judge",
-                "judge": judge.digest,
-                "mode": mode,
-            }
-            written.add(about | identity.as_json())
 
-        def calls() -> Iterator[tuple[str, Row]]:
-            nonlocal criteria, waiting
-            for work in open_work(run.cases, answers, judge, record):
-                keys = grade_keys(work.case, work.answer, judge.digest, work.criteria)
-                case_id, names = work.case.case_id, list(keys)
-                custom_id = known.custom_id(case_id, names, list(keys.values()))
-                if custom_id in known.asked:
-                    waiting += 1
-                else:
-                    row = {
-                        "kind": "asked",
-                        "custom_id": custom_id,
-                        "judge": judge.digest,
-                        "case_id": case_id,
-                        "criteria": names,
-                        "keys": list(keys.values()),
-                    }
-                    written.add(row)
-                criteria += len(keys)
-                request = judge.request(work.call)
-                messages, sent = render(request), response_format(shape, request)
-                body = chat_body(identity.model, messages, identity.parameters, sent)
-                yield custom_id, body
+    def call_of(work: Work) -> Call:
+        keys = grade_keys(work.case, work.answer, judge.digest, work.criteria)
+        row = {
+            "kind": "asked",
+            "judge": judge.digest,
+            "case_id": work.case.case_id,
+            "criteria": list(keys),
+            "keys": list(keys.values()),
+        }
+        request = judge.request(work.call)
+        messages, sent = render(request), response_format(shape, request)
+        body = chat_body(identity.model, messages, identity.parameters, sent)
+        return [row["case_id"], row["criteria"], row["keys"]], row, body
 
-        files, requests = write_calls(out, calls(), most_requests, most_bytes)
-    return BatchWritten(files, requests, criteria, waiting)
+    with open_log(run_dir / GRADES), open_batches(run_dir) as log:
+        if judge.digest not in log.judges:
+            about = {"kind": "judge", "judge": judge.digest, "mode": mode}
+            log.add(about | identity.as_json())
+        record = Record(judge, run_dir / GRADES)
+        calls = map(call_of, open_work(run.cases, answers, record))
+        return write_calls(log, calls, out)
 
 
 def read_batch(
@@ -113,15 +92,14 @@ def read_batch(
     that cannot be read and for a run that no batch was written of.
     """
     run = open_run(run_dir)
-    with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
-        known = read_batch_log(run_dir)
-        if not known.asked:
+    with open_log(run_dir / GRADES) as grades, open_batches(run_dir) as log:
+        if not log.asked:
             raise BadInput(
                 f"no batch was written of {run_dir}",
                 hint="medlive eval batch write makes one",
             )
-        judges: dict[str, Judge] = {}
-        for digest, row in known.judges.items():
+        records: dict[str, Record] = {}
+        for digest, row in log.judges.items():
             identity = EngineIdentity(
                 engine=row["engine"],
                 model=row["model"],
@@ -130,17 +108,17 @@ def read_batch(
             )
             judge = Judge(identity, Mode(row["mode"]))
             if judge.digest == digest:
-                judges[digest] = judge
+                records[digest] = Record(judge, run_dir / GRADES)
             else:
-                known.notes.append(
+                log.notes.append(
                     f"{BATCHES}: calls of another version's prompt cannot be read"
                 )
-        asked = {}
-        for name, call in known.asked.items():
-            if call.get("judge") in judges:
-                asked[name] = call
-        results = _Results(run, judges, log, prices or {})
-        read = read_results(files, asked, known, written, results.take, results.open_of)
+        calls = {}
+        for name, call in log.asked.items():
+            if call.get("judge") in records:
+                calls[name] = call
+        results = _Results(run, records, grades, prices or {})
+        read = read_results(files, calls, log, results.take, results.open_of)
     read.reasons = results.reasons
     if stale := read.counts["stale"]:
         read.notes.append(
@@ -155,17 +133,14 @@ class _Results:
     def __init__(
         self,
         run: RunFolder,
-        judges: Mapping[str, Judge],
+        records: Mapping[str, Record],
         log: LogWriter,
         prices: Mapping[str, Price],
     ) -> None:
         self._asked = {}
         for case, answer in gradable(run.cases, run.answers()[0]):
             self._asked[case.case_id] = case, answer
-        self._judges, self._log, self._prices = judges, log, prices
-        self._records: dict[str, Record] = {}
-        for digest in judges:
-            self._records[digest] = read_record(run.path / GRADES, digest)
+        self._records, self._log, self._prices = records, log, prices
         self.reasons: Counter[str] = Counter()
         """Why criteria are ungraded."""
 
@@ -184,41 +159,30 @@ class _Results:
         """The keys of a call's criteria without a settled verdict."""
         if self._work_of(call) is None:
             return set()
-        judge, record = self._judges[call["judge"]], self._records[call["judge"]]
-        return {k for k in call["keys"] if not settles(judge, record.latest.get(k))}
+        record = self._records[call["judge"]]
+        return {key for key in call["keys"] if not record.settles(key)}
 
-    def take(
-        self,
-        result: Row,
-        call: Row,
-        again: bool,
-    ) -> list[str]:
+    def take(self, result: Row, call: Row, again: bool) -> list[str]:
         """Log the grades of one result; what became of each."""
-        judge, work = self._judges[call["judge"]], self._work_of(call)
+        record, work = self._records[call["judge"]], self._work_of(call)
         if work is None:
             return ["again" if again else "stale"]
         left = self.open_of(call)
-        grades = self._grades(judge, work, result) if left else []
+        grades = self._grades(record.judge, work, result) if left else []
         kinds: list[str] = []
         for grade in grades:
             # Of a second reading only a verdict is new.
             if grade.key not in left or (again and grade.met is None):
                 continue
-            usage = {} if kinds else grades[0].usage
-            taken = replace(grade, usage=usage)
+            taken = replace(grade, usage={} if kinds else grades[0].usage)
             self._log.add(taken.row())
-            self._records[judge.digest].put(taken)
+            record.put(taken)
             if grade.met is None:
                 self.reasons[kind_of(grade.reason)] += 1
             kinds.append(_KINDS[grade.met])
         return kinds or ["again"]
 
-    def _grades(
-        self,
-        judge: Judge,
-        work: Work,
-        result: Row,
-    ) -> list[Grade]:
+    def _grades(self, judge: Judge, work: Work, result: Row) -> list[Grade]:
         """What a result says of a call's criteria."""
         verdicts = Verdicts(judge, work.call)
         reply = fault = None
@@ -236,8 +200,4 @@ class _Results:
         return make_grades(work, verdicts, asked, "batch")
 
 
-_KINDS = {
-    True: "met",
-    False: "not_met",
-    None: "ungraded",
-}
+_KINDS = {True: "met", False: "not_met", None: "ungraded"}

@@ -131,6 +131,10 @@ class JudgeReplies:
         """What is on record about a question, usable or not."""
         return self._latest.get(self.key(question))
 
+    def row(self, question: Question) -> QuestionRow:
+        """What is on record about a question that has a reply. Raises KeyError where there is nothing."""
+        return self._latest[self.key(question)]
+
     def get(
         self,
         question: Question,
@@ -154,8 +158,7 @@ class JudgeReplies:
         """The replies to questions; None while one is missing."""
         replies = []
         for question in questions:
-            reply = self.get(question, kind)
-            if reply is None:
+            if (reply := self.get(question, kind)) is None:
                 return None
             replies.append(reply)
         return replies
@@ -163,6 +166,14 @@ class JudgeReplies:
     def settled(self, question: Question) -> bool:
         """Whether a question has a reply that counts."""
         return self.get(question, question.reply) is not None
+
+    def why_open(self, question: Question) -> str:
+        """Why a question has no reply that counts."""
+        if (finding := self.find(question)) is None:
+            return "not asked yet"
+        if finding.value is None:
+            return kind_of(finding.reason)
+        return "another model answered, or the record does not hold"
 
     def fullest(self, questions: Collection[Question]) -> "JudgeReplies":
         """The judge with the most replies to these questions, of equals the one that wrote last."""
@@ -245,10 +256,8 @@ async def ask_questions(
                 reason=answer.reason,
                 raw=last.text[:MOST_RAW] if last else "",
                 grader=last.model if last else "",
-                engine=who.engine,
-                model=who.model,
-                parameters=dict(who.parameters),
                 usage=answer.usage,
+                **who.as_json(),
             )
             log.add(finding.row())
             findings.put(finding)
@@ -273,7 +282,7 @@ async def ask_questions(
     reasons: Counter[str] = Counter()
     for question in questions.values():
         if not findings.settled(question):
-            reasons[why_open(findings.find(question))] += 1
+            reasons[findings.why_open(question)] += 1
     return QuestionsAsked(
         path=path,
         judge=who.model,
@@ -298,10 +307,8 @@ def plan_questions(
     which are not there yet are not counted."""
     findings, _ = read_findings(path, identity)
     questions = _unique(source, findings).values()
-    calls = []
-    for question in questions:
-        if not findings.settled(question):
-            calls.append((sent_text(question.request), 1))
+    open_questions = [q for q in questions if not findings.settled(q)]
+    calls = [(sent_text(question.request), 1) for question in open_questions]
     about = {"questions": len(questions), "answered": len(questions) - len(calls)}
     return plan_calls(
         calls,
@@ -339,12 +346,3 @@ def read_findings(
 def _unique(source: Source, findings: JudgeReplies) -> dict[str, Question]:
     """The questions by key: what two runs have in common is asked once."""
     return {findings.key(question): question for question in source(findings)}
-
-
-def why_open(finding: QuestionRow | None) -> str:
-    """Why a question has no reply that counts."""
-    if finding is None:
-        return "not asked yet"
-    if finding.value is None:
-        return kind_of(finding.reason)
-    return "another model answered, or the record does not hold"
