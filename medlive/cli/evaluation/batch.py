@@ -26,13 +26,14 @@ from medlive.cli.output import (
     wait_for,
 )
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.asking.batch import (
+from medlive.evaluation.grading.batch import (
     BatchRead,
     BatchWritten,
     read_answers,
+    read_batch,
     write_answers,
+    write_batch,
 )
-from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.grader.judge import Mode
 from medlive.llm.wire import JsonMode
 

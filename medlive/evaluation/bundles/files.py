@@ -20,7 +20,6 @@ from medlive.evaluation.model import LogRow
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, leaves, write_whole
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.guard.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
-from medlive.guard.printable import printable
 from medlive.integrity.checks import Faults
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import (
@@ -129,7 +128,7 @@ def differences(expected: bytes, data: bytes) -> Iterator[tuple[str, str, str]]:
     for place in sorted(want.keys() | got.keys()):
         values = repr(want.get(place)), repr(got.get(place))
         if values[0] != values[1]:
-            yield (printable(place), *values)
+            yield (place, *values)
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:
@@ -200,7 +199,7 @@ def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:
                 return files, faults
             for entry in packed.infolist():
                 if entry.filename not in _KNOWN:
-                    faults.add(printable(entry.filename)[:200], _ONLY, "another name")
+                    faults.add(entry.filename[:200], _ONLY, "another name")
                 elif entry.filename in files:
                     faults.add(entry.filename, "one entry with that name", "more")
                 elif entry.compress_type != zipfile.ZIP_STORED:

@@ -117,7 +117,8 @@ class Verification(Inspection):
         return self.files[name]
 
     def add_note(self, text: str) -> None:
-        """Add a note to the current step, which may still pass."""
+        """Add a note to the current step, which may still pass; unprintable characters are escaped."""
+        text = printable(text)
         self.note = f"{self.note}; {text}" if self.note else text
 
     def require_run(self) -> GradedRun:
@@ -191,7 +192,7 @@ def check_contents(state: Verification, out: Faults) -> None:
         out.add(RUN, "parameters that may be published", exc.message[:200])
     canary = info.canary
     if canary != canary_of_cases(run):
-        out.add(BUNDLE, "the canary of its snapshot", printable(str(canary))[:60])
+        out.add(BUNDLE, "the canary of its snapshot", str(canary)[:60])
     readings = state.files.get(READINGS, b"")
     try:
         rows = state.rows = BundledRows(
@@ -205,7 +206,7 @@ def check_contents(state: Verification, out: Faults) -> None:
     for name in sorted(_names_in(run, rows)):
         # Names are printed in tables and on terminals.
         if not name.strip() or printable(name) != name:
-            out.add(RUN, "printable names", printable(name)[:100])
+            out.add(RUN, "printable names", name[:100])
 
 
 def _public_rows(
@@ -245,17 +246,17 @@ def check_snapshot(state: Verification, out: Faults) -> None:
         try:
             cases = select(cases, _SELECTION.validate_python(use.selection))
         except (MedliveError, ValueError) as exc:
-            out.add(RUN, "a selection of cases", printable(str(exc))[:200])
+            out.add(RUN, "a selection of cases", str(exc)[:200])
             return
     for name in _SAME_CASES:
         want, got = getattr(use, name), getattr(cases, name)
         if want != got:
-            what = f"{name} {printable(str(want))[:100]}, as {RUN} says"
+            what = f"{name} {str(want)[:100]}, as {RUN} says"
             out.add(cases.name, what, str(got))
     if out.count:
         return
     if len(cases) < total:
-        part = printable(str(use.selection))[:200]
+        part = str(use.selection)[:200]
         state.add_note(f"{len(cases)} of its {total} cases, by {part}")
     run, rows = _require(state.run_info, RUN), _require(state.rows, RESPONSES)
     state.snapshots_folder = cases.snapshots
@@ -269,7 +270,7 @@ def _load_cases(
 ) -> CaseSet | None:
     """Load the cases from the given place, or by the snapshot's version. Raises Skip if there are none."""
     if place is None:
-        named = printable(use.name)[:100]
+        named = use.name[:100]
         if use.origin != "snapshot":
             raise Skip(f"the cases are of the file {named!r}, not given", allowed=True)
         if week_end(use.name) is None:
@@ -355,9 +356,9 @@ def check_rows(state: Verification, out: Faults) -> None:
     own = {"", info.model, info.asked_as}
     others = [answer.model for answer in rows.answers if answer.model not in own]
     if others:
-        listed = printable(", ".join(sorted(set(others))[:3]))[:200]
+        listed = ", ".join(sorted(set(others))[:3])[:200]
         state.add_note(
-            f"{len(others)} answers are by the model {listed} instead of {printable(info.model)[:60]}"
+            f"{len(others)} answers are by the model {listed} instead of {info.model[:60]}"
         )
 
 
@@ -387,9 +388,9 @@ def check_grader(state: Verification, out: Faults) -> None:
     expected = [getattr(pinned, name) for name in names]
     for grade in _require(state.rows, GRADES).grades:
         if (got := [getattr(grade, name) for name in names]) != expected:
-            out.add(GRADES, "the same grader in every row", printable(str(got))[:200])
+            out.add(GRADES, "the same grader in every row", str(got)[:200])
         if grade.met is not None and not _gave(pinned.model, grade.grader):
-            name = printable(grade.grader)[:100] or "an unnamed model"
+            name = grade.grader[:100] or "an unnamed model"
             what = f"verdicts by the pinned grader {pinned.model[:100]}"
             out.add(GRADES, what, f"verdicts by {name}")
     if not out.count and pinned.engine not in (IMPORTED, SETTLED):
@@ -432,7 +433,7 @@ def check_errata(state: Verification, out: Faults) -> None:
         if case_id not in known.cases:
             undue.append(f"criterion {criterion_id} of {case_id}")
     for what in sorted(undue):
-        got = f"{printable(what)[:180]} left out without an erratum"
+        got = f"{what[:180]} left out without an erratum"
         out.add(BUNDLE, "the errata of the snapshot", got)
     late_cases, late = set(known.cases) - cases, set(known.criteria) - criteria
     if late_cases or late:
@@ -476,7 +477,7 @@ def _add_version(state: Verification, out: Faults) -> None:
 
 def _versions(info: BundleInfo) -> tuple[str, str]:
     """What the bundle was made with, and what verifies it."""
-    made = f"medlive {printable(info.code_version)[:40]}, numpy {printable(info.numpy)[:40]}"
+    made = f"medlive {info.code_version[:40]}, numpy {info.numpy[:40]}"
     return made, f"medlive {code_version()}, numpy {np.__version__}"
 
 

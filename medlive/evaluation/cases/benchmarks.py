@@ -28,15 +28,13 @@ from medlive.evaluation.model import (
     Turn,
     conversation,
 )
-from medlive.evaluation.tables import csv_rows, decode_text, read_table
+from medlive.evaluation.tables import Rows, csv_rows, decode_text, read_table
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
 Row = dict[str, Any]
-Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
-"""Each row of a file with its place, or instead of it why it is none."""
 
 KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
 _MUST_HAVE: Final = "Must_have"
@@ -254,7 +252,7 @@ def answer_rows(
 
 
 def _text_of(path: Path) -> str:
-    return decode_text(read_bytes(path), path.name)[0]
+    return decode_text(read_bytes(path), path.name)
 
 
 def _is_json(text: str) -> bool:

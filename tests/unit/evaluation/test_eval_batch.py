@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.asking import batch
-from medlive.evaluation.asking.batch import (
+from medlive.evaluation.asking.run import begin_run, import_answers, run_model
+from medlive.evaluation.grading import batch
+from medlive.evaluation.grading.batch import (
     BATCHES,
     BatchRead,
     read_answers,
+    read_batch,
     write_answers,
+    write_batch,
 )
-from medlive.evaluation.asking.run import begin_run, import_answers, run_model
-from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.runs.templates import load_template
