@@ -5,7 +5,7 @@ without the index.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -69,7 +69,7 @@ class OpenBook:
                         return kept[: self.top_k]
                     k = min(WIDEST, k * 6)
 
-        by_case: dict[str, tuple[Snippet, ...]] = {}
+        by_case: dict[str, Sequence[Snippet]] = {}
         why: dict[str, str] = {}
         hits = await asyncio.gather(*map(search, chosen))
         for case, case_hits in zip(chosen, hits, strict=True):

@@ -8,9 +8,9 @@ five times).
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -157,8 +157,8 @@ async def grade_run(
     another process grades the same folder, ConfigError when every reply comes from another model or none of the
     first can be read, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
     """
-    judge = Judge(engine.identity, mode)
-    asker = open_asker(engine, max_retries, concurrency, budget)
+    asker = VerdictAsker(engine, mode, concurrency, max_retries, budget)
+    judge = asker.judge
     run = open_run(run_dir)
     answers, notes = run.answers()
     keys: list[str] = []
@@ -171,13 +171,15 @@ async def grade_run(
         reused = sum(map(record.settles, keys))
         asker.readable = reused > 0
 
-        def keep(work: Work, grade: Grade) -> None:
-            log.add(grade.row())
-            record.put(grade)
+        async def ask(work: Work) -> int:
+            for grade in await asker.grade(work):
+                log.add(grade.row())
+                record.put(grade)
+            return len(work.criteria)
 
         stopped = await work_through(
             open_work(run.cases, answers, record),
-            partial(ask_work, judge, asker, keep),
+            ask,
             concurrency,
             done=reused,
             total=len(keys),
@@ -205,20 +207,6 @@ async def grade_run(
         stopped=stopped,
         silence=asker.silence,
     )
-
-
-async def ask_work(
-    judge: Judge,
-    asker: Asker,
-    keep: Callable[[Work, Grade], None],
-    work: Work,
-) -> int:
-    """Ask for a call's verdicts and hand each to `keep`; how many criteria the call has."""
-    verdicts = Verdicts(judge, work.call)
-    asked = await asker.ask(judge.request(work.call), verdicts.read)
-    for grade in make_grades(work, verdicts, asked):
-        keep(work, grade)
-    return len(work.criteria)
 
 
 def make_grades(
@@ -265,21 +253,32 @@ def make_grades(
     return grades
 
 
-def open_asker(
-    engine: Engine,
-    repairs: int,
-    concurrency: int,
-    budget: Budget | None = None,
-) -> Asker:
-    """Asks the grader."""
-    return Asker(
-        engine,
-        "grader",
-        repairs=repairs,
-        concurrency=concurrency,
-        allow_unpinned=False,
-        budget=budget,
-    )
+class VerdictAsker(Asker):
+    """Asks one judge for verdicts."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        mode: Mode,
+        concurrency: int,
+        repairs: int = 1,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(
+            engine,
+            "grader",
+            repairs=repairs,
+            concurrency=concurrency,
+            allow_unpinned=False,
+            budget=budget,
+        )
+        self.judge = Judge(engine.identity, mode)
+
+    async def grade(self, work: Work) -> list[Grade]:
+        """A call's verdicts, as rows of the log. Raises as `ask`."""
+        verdicts = Verdicts(self.judge, work.call)
+        asked = await self.ask(self.judge.request(work.call), verdicts.read)
+        return make_grades(work, verdicts, asked)
 
 
 async def grade_answer(
@@ -295,18 +294,11 @@ async def grade_answer(
     """
     if not answer.gradable:
         return ()
-    judge = Judge(engine.identity, mode)
-    grades: dict[str, Grade] = {}
-    asker = open_asker(engine, 1, len(case.criteria))
-
-    def keep(_: Work, grade: Grade) -> None:
-        grades[grade.criterion_id] = grade
-
+    asker = VerdictAsker(engine, mode, len(case.criteria))
     calls = []
-    for part in judge.parts(case.criteria):
-        calls.append(ask_work(judge, asker, keep, Work(case, answer, part)))
-    await asyncio.gather(*calls)
-    return tuple(grades[criterion.id] for criterion in case.criteria)
+    for part in asker.judge.parts(case.criteria):
+        calls.append(asker.grade(Work(case, answer, part)))
+    return tuple(chain.from_iterable(await asyncio.gather(*calls)))
 
 
 async def repeat_run(
@@ -328,17 +320,19 @@ async def repeat_run(
     if repeats < 2:
         raise UsageError("--repeats must be at least two rounds")
     run = open_run(run_dir)
-    judge = Judge(engine.identity, mode)
-    asker = open_asker(engine, max_retries, concurrency, budget)
+    asker = VerdictAsker(engine, mode, concurrency, max_retries, budget)
+    judge = asker.judge
     with open_log(run.path / REPEATS) as log:
 
-        def keep(work: Work, grade: Grade) -> None:
-            log.add({**grade.row(), "round": work.round // _A_ROUND})
+        async def ask(work: Work) -> int:
+            for grade in await asker.grade(work):
+                log.add({**grade.row(), "round": work.round // _A_ROUND})
+            return len(work.criteria)
 
         todo = list(later_rounds(run, judge, repeats, []))
         stopped = await work_through(
             todo,
-            partial(ask_work, judge, asker, keep),
+            ask,
             concurrency,
             done=0,
             total=sum(len(work.criteria) for work in todo),
