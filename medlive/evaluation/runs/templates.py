@@ -85,7 +85,7 @@ class Evidence:
                 raise BadInput(
                     f"{EVIDENCE}:{number}: not a snippet: {str(exc)[:120]}"
                 ) from exc
-        return cls(by_case, why)
+        return cls({name: tuple(own) for name, own in by_case.items()}, why)
 
 
 AS_IS: Final = "as-is"
