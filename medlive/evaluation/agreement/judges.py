@@ -21,7 +21,6 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
 from medlive.evaluation.scoring.refusals import unpublishable_reasons
-from medlive.integrity.log import some
 from medlive.statistics.bootstrap import (
     Draws,
     Estimate,
@@ -151,15 +150,12 @@ def compare_judges(
 
 def _unpublishable(models: Gradings) -> list[str]:
     """Why figures of these gradings must not be published, where `eval score` would refuse them."""
-    reasons: dict[str, dict[str, None]] = {}
+    notes: dict[str, None] = {}
     for model, by_judge in models.items():
         for run in by_judge.values():
             for why in unpublishable_reasons(run):
-                reasons.setdefault(why, {})[model] = None
-    notes = []
-    for why, labels in reasons.items():
-        notes.append(f"{some(list(labels))}: not publishable: {why}")
-    return notes
+                notes[f"{model}: not publishable: {why}"] = None
+    return list(notes)
 
 
 def _ranks(
@@ -225,8 +221,8 @@ def gradings(
 
 def is_judge(grader: Grader, wanted: str) -> bool:
     """Whether a grader is meant by a digest, its beginning, or a model's name."""
-    return (
-        grader.judge.startswith((wanted, f"sha256:{wanted}")) or grader.model == wanted
+    return wanted == grader.model or grader.judge.startswith(
+        (wanted, f"sha256:{wanted}")
     )
 
 

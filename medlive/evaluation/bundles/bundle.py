@@ -110,6 +110,14 @@ class BundledRows(NamedTuple):
     harm: list[HarmRow]
     """The readings in the order of the cases, then the controls."""
 
+    def public(self) -> "BundledRows":
+        """The rows without what must not be published."""
+        return BundledRows(
+            list(map(public_row, self.answers)),
+            list(map(public_row, self.grades)),
+            list(map(public_row, self.harm)),
+        )
+
     def logs(self) -> dict[str, Sequence[LogRow]]:
         """The rows by their file."""
         return {RESPONSES: self.answers, GRADES: self.grades, READINGS: self.harm}
@@ -168,7 +176,7 @@ def make_bundle(
     )
     bundled = bundled_run(info, run.cases, rows)
     evidence = run.run.evidence()
-    files = run_files(bundled, evidence.data() if evidence else None)
+    files = run_files(info, rows, evidence.data() if evidence else None)
     files[SCORES] = encode_figures(bundle_scores(bundled, about))
     files[BUNDLE] = encode_document(about.model_dump(mode="json"))
     files[SUMS] = checksums(files)
@@ -189,7 +197,7 @@ def bundled_rows(run: GradedRun) -> BundledRows:
     rows = BundledRows([], [], [])
     for case in run.cases:
         if case.case_id in run.answers:
-            rows.answers.append(public_row(run.answers[case.case_id]))
+            rows.answers.append(run.answers[case.case_id])
         grades = run.grades.get(case.case_id, {})
         for criterion in case.criteria:
             if criterion.id in grades:
@@ -199,12 +207,12 @@ def bundled_rows(run: GradedRun) -> BundledRows:
                     case_id=case.case_id,
                     criterion_id=criterion.id,
                 )
-                rows.grades.append(public_row(grade))
+                rows.grades.append(grade)
         if (reading := run.harm_of(case.case_id)) is not None:
-            rows.harm.append(public_row(replace(reading, case_id=case.case_id)))
+            rows.harm.append(replace(reading, case_id=case.case_id))
     if run.harm is not None:
-        rows.harm.extend(map(public_row, run.harm.controls))
-    return rows
+        rows.harm.extend(run.harm.controls)
+    return rows.public()
 
 
 def bundled_run(
@@ -238,20 +246,21 @@ def bundled_run(
     )
 
 
-def run_files(run: GradedRun, evidence: bytes | None) -> dict[str, bytes]:
+def run_files(
+    info: RunInfo,
+    rows: BundledRows,
+    evidence: bytes | None,
+) -> dict[str, bytes]:
     """The files of a run's folder that a bundle holds, by name; all but the cases."""
-    rows = bundled_rows(run)
-    canary = canary_of_cases(run.info)
-    files = {
-        RESPONSES: encode_rows(rows.answers, canary),
-        GRADES: encode_rows(rows.grades, canary),
-    }
-    if rows.harm:
-        files[READINGS] = encode_rows(rows.harm, canary)
+    canary = canary_of_cases(info)
+    files = {}
+    for name, log in rows.logs().items():
+        if log or name != READINGS:
+            files[name] = encode_rows(log, canary)
     if evidence is not None:
         files[EVIDENCE] = evidence
     # Last, since it makes a folder a run.
-    files[RUN] = encode_document(run.info.model_dump(mode="json"))
+    files[RUN] = encode_document(info.model_dump(mode="json"))
     return files
 
 

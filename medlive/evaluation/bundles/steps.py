@@ -15,13 +15,12 @@ from medlive.evaluation.bundles.bundle import (
     UNTRUSTED_COMMENT,
     BundledRows,
     BundleInfo,
-    Row,
     bundle_scores,
     bundled_rows,
     bundled_run,
     canary_of_cases,
     public_info,
-    public_row,
+    run_files,
 )
 from medlive.evaluation.bundles.files import (
     ALWAYS,
@@ -31,6 +30,7 @@ from medlive.evaluation.bundles.files import (
     Shape,
     checksums,
     differences,
+    encode_document,
     encode_figures,
     parse_document,
     parse_rows,
@@ -146,7 +146,7 @@ def _parse(
     except ValidationError as exc:
         out.add(name, "its schema", first_fault(exc)[:250])
     except ValueError as exc:
-        out.add(name, "a document in canonical form", str(exc)[:200])
+        out.add(name, "a document", str(exc)[:200])
     return None
 
 
@@ -186,40 +186,27 @@ def check_contents(state: Verification, out: Faults) -> None:
     if run is None:
         return
     try:
-        if public_info(run) != run:
-            out.add(RUN, "no endpoint or path of the machine that made it", "one")
+        rows = state.rows = BundledRows(
+            parse_rows(state.read(RESPONSES), RESPONSES, Answer),
+            parse_rows(state.read(GRADES), GRADES, Grade),
+            parse_rows(state.files.get(READINGS, b""), READINGS, HarmRow),
+        )
+        public = run_files(public_info(run), rows.public(), None)
+    except ValueError as exc:
+        out.add(".", "rows of answers, grades and readings", str(exc)[:200])
+        return
     except UsageError as exc:
         out.add(RUN, "parameters that may be published", exc.message[:200])
-    canary = info.canary
-    if canary != canary_of_cases(run):
-        out.add(BUNDLE, "the canary of its snapshot", str(canary)[:60])
-    readings = state.files.get(READINGS, b"")
-    try:
-        rows = state.rows = BundledRows(
-            _public_rows(state.read(RESPONSES), RESPONSES, Answer, canary),
-            _public_rows(state.read(GRADES), GRADES, Grade, canary),
-            _public_rows(readings, READINGS, HarmRow, canary),
-        )
-    except ValueError as exc:
-        out.add(".", "rows of answers and grades in canonical form", str(exc)[:200])
         return
+    about = info.model_copy(update={"canary": canary_of_cases(run)})
+    public[BUNDLE] = encode_document(about.model_dump(mode="json"))
+    for name, data in public.items():
+        if state.files[name] != data:
+            out.add(name, "the one form in which medlive publishes it", "another")
     for name in sorted(_names_in(run, rows)):
         # Names are printed in tables and on terminals.
         if not name.strip() or printable(name) != name:
             out.add(RUN, "printable names", name[:100])
-
-
-def _public_rows(
-    data: bytes,
-    name: str,
-    kind: type[Row],
-    canary: str | None,
-) -> list[Row]:
-    """The rows of a log. Raises ValueError where they may not be published, and as `parse_rows`."""
-    rows = parse_rows(data, name, kind, canary)
-    if list(map(public_row, rows)) != rows:
-        raise ValueError(f"{name}: rows that may not be published")
-    return rows
 
 
 def _names_in(run: RunInfo, rows: BundledRows) -> set[str]:

@@ -264,30 +264,25 @@ async def ask_questions(
             return 1
 
         while stopped is None:
-            questions, todo = _unique(source, findings), list[Question]()
-            for key, question in questions.items():
-                if key not in asked and not findings.settled(question):
-                    todo.append(question)
+            left, total = _open(source, findings)
+            todo = [question for key, question in left.items() if key not in asked]
             if not todo:
                 break
             stopped = await work_through(
                 todo,
                 ask,
                 concurrency,
-                done=len(questions) - len(todo),
-                total=len(questions),
+                done=total - len(todo),
+                total=total,
                 progress=progress,
             )
-    questions = _unique(source, findings)
-    reasons: Counter[str] = Counter()
-    for question in questions.values():
-        if not findings.settled(question):
-            reasons[findings.why_open(question)] += 1
+    left, total = _open(source, findings)
+    reasons = Counter(map(findings.why_open, left.values()))
     return QuestionsAsked(
         path=path,
         judge=who.model,
-        questions=len(questions),
-        left=reasons.total(),
+        questions=total,
+        left=len(left),
         calls=asker.calls,
         reasons=dict(reasons.most_common()),
         notes=tuple(notes),
@@ -306,13 +301,10 @@ def plan_questions(
     """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
     which are not there yet are not counted."""
     findings, _ = read_findings(path, identity)
-    questions = _unique(source, findings).values()
-    open_questions = [q for q in questions if not findings.settled(q)]
-    calls = [(sent_text(question.request), 1) for question in open_questions]
-    about = {"questions": len(questions), "answered": len(questions) - len(calls)}
+    left, total = _open(source, findings)
     return plan_calls(
-        calls,
-        about=about,
+        [(sent_text(question.request), 1) for question in left.values()],
+        about={"questions": total, "answered": total - len(left)},
         price=price,
         output_tokens=OUTPUT_A_QUESTION,
     )
@@ -343,6 +335,12 @@ def read_findings(
     return own, notes
 
 
-def _unique(source: Source, findings: JudgeReplies) -> dict[str, Question]:
-    """The questions by key: what two runs have in common is asked once."""
-    return {findings.key(question): question for question in source(findings)}
+def _open(source: Source, findings: JudgeReplies) -> tuple[dict[str, Question], int]:
+    """The questions without a reply that counts, by key, and how many there are in all: what two runs have in common
+    is one."""
+    questions = {findings.key(question): question for question in source(findings)}
+    left = {}
+    for key, question in questions.items():
+        if not findings.settled(question):
+            left[key] = question
+    return left, len(questions)
