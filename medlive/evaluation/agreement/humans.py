@@ -29,43 +29,15 @@ from medlive.integrity.digest import digest_bytes
 from medlive.integrity.log import read_bytes, some
 from medlive.statistics.raters import Codes, agreed_codes, code_of
 
-_MET: Final = [
-    "true",
-    "1",
-    "1.0",
-    "yes",
-    "y",
-    "met",
-    "entailment",
-    "是",
-    "满足",
-    "符合",
-    "达到",
-]
-_NOT_MET: Final = (
-    "not met",
-    *[
-        "neutral",
-        "contradiction",
-        "false",
-        "0",
-        "0.0",
-        "no",
-        "n",
-        "not_met",
-        "unmet",
-        "否",
-        "不满足",
-        "不符合",
-        "未满足",
-        "未达到",
-    ],
-)
+_MET: Final = ["true", "1", "1.0", "yes", "y", "met", "entailment"]
+_NOT_MET: Final = ["false", "0", "0.0", "no", "n", "not met", "not_met", "unmet"]
 _WORDS: Final[Mapping[str, bool | None]] = {
-    **dict.fromkeys(_MET, True),
-    **dict.fromkeys(_NOT_MET, False),
-    **dict.fromkeys(("", "null", "none"), None),
+    **dict.fromkeys([*_MET, "是", "满足", "符合", "达到"], True),
+    **dict.fromkeys([*_NOT_MET, "neutral", "contradiction"], False),
+    **dict.fromkeys(["否", "不满足", "不符合", "未满足", "未达到"], False),
+    **dict.fromkeys(["", "null", "none"], None),
 }
+"""People's verdicts, spelt small, and K-QA's labels."""
 T = TypeVar("T")
 
 

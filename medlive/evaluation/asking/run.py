@@ -109,7 +109,7 @@ async def run_model(
     caller = Caller(concurrency, budget)
     with open_log(out / RESPONSES) as log:
         todo = unanswered(run)
-        moved = name_endpoint(run, use.endpoint) if todo else []
+        remarks = name_endpoint(run, use.endpoint) if todo else []
         answers, _ = run.answers()
         cases_by_id = {case.case_id: case for case in run.cases}
 
@@ -147,18 +147,12 @@ async def run_model(
             left = [case for case in left if case.after in waiting]
             if not left:
                 break
-    result, book = summarise(run, asked=caller.calls), run.info.evidence
-    notes = [*result.notes, *moved]
-    if book and book.closed:
-        notes.append(
+    if (book := run.info.evidence) and book.closed:
+        remarks.append(
             f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"
         )
-    return replace(
-        result,
-        notes=tuple(notes),
-        stopped=stopped,
-        silence=caller.silence,
-    )
+    result = summarise(run, caller.calls, remarks)
+    return replace(result, stopped=stopped, silence=caller.silence)
 
 
 async def plan_run(
@@ -291,8 +285,9 @@ def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
     )
 
 
-def summarise(run: RunFolder, asked: int = 0) -> RunResult:
-    """How the answers on record stand; in the notes why some failed, and which other model the endpoint named."""
+def summarise(run: RunFolder, asked: int, more: Iterable[str]) -> RunResult:
+    """How the answers on record stand; in the notes why some failed, which other model the endpoint named, and
+    `more`."""
     by_case, notes = run.answers()
     states = dict.fromkeys(AnswerState, 0)
     reasons: Counter[str] = Counter()
@@ -322,7 +317,7 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
             f"{waiting} questions go on from an answer that is not there, and were not asked"
         )
     answers = list(by_case.values())
-    notes += [*note_thinking(answers), *_note_models(run, answers)]
+    notes += [*note_thinking(answers), *_note_models(run, answers), *more]
     answered = states[AnswerState.OK] + states[AnswerState.TRUNCATED]
     return RunResult(
         path=run.path,
@@ -405,5 +400,4 @@ def import_answers(
                 log.add(answer.row())
                 known[answer.case_id] = answer
                 added += 1
-    result = summarise(run, asked=added)
-    return replace(result, notes=(*result.notes, *unknown))
+    return summarise(run, added, unknown)
