@@ -202,7 +202,7 @@ def check_contents(state: Verification, out: Faults) -> None:
     public[BUNDLE] = encode_document(about.model_dump(mode="json"))
     for name, data in public.items():
         if state.files[name] != data:
-            out.add(name, "the one form in which medlive publishes it", "another")
+            out.add(name, "the one form of a published bundle", "another")
     for name in sorted(_names_in(run, rows)):
         # Names are printed in tables and on terminals.
         if not name.strip() or printable(name) != name:
