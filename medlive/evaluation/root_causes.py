@@ -266,11 +266,7 @@ class AuditTable:
         cases, bottom = self.run.info.cases, self.bottom
         return {
             "model": self.run.label,
-            "cases": {
-                "name": cases.name,
-                "digest": cases.digest,
-                "count": cases.count,
-            },
+            "cases": cases.model_dump(include={"name", "digest", "count"}),
             "grader": None if self.run.grader is None else self.run.grader.judge,
             "auditor": auditor,
             "metric": bottom.metric,

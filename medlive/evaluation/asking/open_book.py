@@ -4,8 +4,7 @@ The snippets are looked up once and lie in the run's folder (`evidence.jsonl`): 
 without the index.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -16,6 +15,7 @@ from medlive.evaluation.runs.folder import EvidenceUse
 from medlive.evaluation.runs.templates import Evidence, Snippet
 from medlive.evidence.passage import Hit, Query, Retriever
 from medlive.integrity.digest import digest_bytes
+from medlive.llm.pool import for_each
 
 WIDEST: Final = 1000
 """The most passages that are looked through for a case."""
@@ -40,7 +40,7 @@ class OpenBook:
 
     async def look_up(
         self,
-        cases: Iterable[EvaluationCase],
+        cases: Sequence[EvaluationCase],
     ) -> tuple[Evidence, EvidenceUse]:
         """The `top_k` best passages for each case's query, each dated on or before the case's day, and their origin.
 
@@ -48,33 +48,33 @@ class OpenBook:
         Chinese stands back. A case whose day is not known has none. Raises what opening and searching the index raise.
         """
         retriever = await self.open()
-        chosen = list(cases)
-        turn = asyncio.Semaphore(AT_ONCE)
+        chosen: dict[str, list[Hit]] = {}
 
-        async def search(case: EvaluationCase) -> list[Hit]:
+        async def search(case: EvaluationCase) -> None:
             day, text = day_of(case), case.query.strip() or case.narrative.strip()
+            chosen[case.case_id] = []
             if day is None or not text:
-                return []
+                return
             last, k = date.fromisoformat(day), self.top_k
-            async with turn:
-                # A retriever lets undated passages through: more are asked for until enough of them have a date.
-                while True:
-                    (hits,) = await retriever.search([Query(text)], k=k, not_after=last)
-                    kept = []
-                    for hit in hits:
-                        dated = hit.passage.published
-                        if dated <= last if dated else self.undated:
-                            kept.append(hit)
-                    if len(kept) >= self.top_k or len(hits) < k or k >= WIDEST:
-                        return kept[: self.top_k]
-                    k = min(WIDEST, k * 6)
+            # A retriever lets undated passages through: more are asked for until enough of them have a date.
+            while True:
+                (hits,) = await retriever.search([Query(text)], k=k, not_after=last)
+                kept = []
+                for hit in hits:
+                    dated = hit.passage.published
+                    if dated <= last if dated else self.undated:
+                        kept.append(hit)
+                if len(kept) >= self.top_k or len(hits) < k or k >= WIDEST:
+                    break
+                k = min(WIDEST, k * 6)
+            chosen[case.case_id] = kept[: self.top_k]
 
         by_case: dict[str, Sequence[Snippet]] = {}
         why: dict[str, str] = {}
-        hits = await asyncio.gather(*map(search, chosen))
-        for case, case_hits in zip(chosen, hits, strict=True):
+        await for_each(cases, search, AT_ONCE)
+        for case in cases:
             snippets = []
-            for rank, hit in enumerate(case_hits, start=1):
+            for rank, hit in enumerate(chosen[case.case_id], start=1):
                 passage = hit.passage
                 snippet = Snippet(
                     case_id=case.case_id,
