@@ -45,36 +45,6 @@ def decode_text(data: bytes, name: str) -> str:
     )
 
 
-def add_rows(
-    path: Path,
-    needed: Sequence[str],
-    add: Callable[[str, Mapping[str, Any]], None],
-    hint: str,
-    rows_of: "Callable[[str, str, Sequence[str], str], Rows] | None" = None,
-) -> None:
-    """Give each row of a file with its place to `add`, which raises ValueError for an invalid one.
-
-    `rows_of` reads the file instead of `read_table`.
-
-    Raises:
-        BadInput: If the file cannot be read, or rows are invalid, which it names.
-    """
-    faults: list[str] = []
-    text = decode_text(read_bytes(path), path.name)
-    for place, row in (rows_of or read_table)(text, path.name, needed, hint):
-        try:
-            if isinstance(row, str):
-                raise ValueError(row)
-            add(place, row)
-        except ValueError as exc:
-            faults.append(f"{place}: {exc}")
-    if faults:
-        more = len(faults) - MOST_FAULTS
-        listed = "; ".join(faults[:MOST_FAULTS])
-        more_faults = f"; and {more} more" if more > 0 else ""
-        raise BadInput(f"{path.name}: {listed}{more_faults}", hint=hint)
-
-
 def read_table(
     text: str,
     name: str,
@@ -109,6 +79,36 @@ def read_table(
             yield place, entry
         elif entry is not _NOTHING:
             yield place, f"expected an object, found a {type(entry).__name__}"
+
+
+def add_rows(
+    path: Path,
+    needed: Sequence[str],
+    add: Callable[[str, Mapping[str, Any]], None],
+    hint: str,
+    rows_of: Callable[[str, str, Sequence[str], str], Rows] = read_table,
+) -> None:
+    """Give each row of a file with its place to `add`, which raises ValueError for an invalid one.
+
+    `rows_of` reads the rows of a text of that name, with the needed columns and the hint.
+
+    Raises:
+        BadInput: If the file cannot be read, or rows are invalid, which it names.
+    """
+    faults: list[str] = []
+    text = decode_text(read_bytes(path), path.name)
+    for place, row in rows_of(text, path.name, needed, hint):
+        try:
+            if isinstance(row, str):
+                raise ValueError(row)
+            add(place, row)
+        except ValueError as exc:
+            faults.append(f"{place}: {exc}")
+    if faults:
+        listed = faults[:MOST_FAULTS]
+        if (more := len(faults) - MOST_FAULTS) > 0:
+            listed.append(f"and {more} more")
+        raise BadInput(f"{path.name}: {'; '.join(listed)}", hint=hint)
 
 
 _NOTHING: Final = object()

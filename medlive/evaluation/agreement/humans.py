@@ -123,11 +123,11 @@ class _Ratings:
             else:
                 what = f"criterion {place[1]!r} of case {place[0]!r}"
                 self._add(self.verdicts.setdefault(place, {}), rater, met, what)
-        given = row.get("score")
+        written = row.get("score")
         # A column that is empty beside a verdict is not a score that could not be given.
-        no_score = given in (None, "") if has_verdict else "score" not in row
+        no_score = written in (None, "") if has_verdict else "score" not in row
         if case_id and not no_score:
-            score = _score(given, row.get("out_of"))
+            score = _score(written, row.get("out_of"))
             self.undecided += score is None
             if score is not None:
                 by_rater = self.scores.setdefault(case_id, {})
