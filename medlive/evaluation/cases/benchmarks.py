@@ -38,8 +38,6 @@ Row = dict[str, Any]
 
 KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
 _MUST_HAVE: Final = "Must_have"
-IDEAL: Final = "ideal_completion"
-"""The field of HealthBench's cases that holds a physician's own answer."""
 
 
 Format = Literal["livemedbench", "healthbench", "kqa", "jsonl"]
@@ -127,7 +125,7 @@ class _CaseRow(_Part):
                 tags=tuple(row.tags),
             )
             criteria.append(criterion)
-        ideal = (self.ideal_completions_data or {}).get(IDEAL)
+        ideal = (self.ideal_completions_data or {}).get("ideal_completion")
         return EvaluationCase(
             case_id=self.case_id,
             language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
@@ -230,21 +228,16 @@ def _check_place(row: _CaseRow, earlier: Collection[str]) -> None:
         raise ValueError(f"after: no case {row.after!r} before it")
 
 
-def answer_rows(
-    path: Path,
-    format_: str,
-    field: str,
-) -> list[Row] | None:
+def answer_rows(path: Path, format_: str) -> list[Row] | None:
     """The answers of a file in a benchmark's own format, as LiveMedBench's responses; None: it has no own format.
 
     HealthBench's are the rows of `…_allresults.json` (simple-evals), with their verdicts as LiveMedBench's
-    `evaluations`; with `field` "ideal_completion" the physicians' own answers in the file of cases. Raises
-    BadInput for a file that is not of the format.
+    `evaluations`. Raises BadInput for a file that is not of the format.
     """
     read = READERS[format_].answers
     if read is None:
         return None
-    rows = read(_text_of(path), path.name, field)
+    rows = read(_text_of(path), path.name)
     answers = [row for row in rows if row["response"] is not None]
     if not answers:
         raise BadInput(f"{path.name} has no answer in {format_}'s format")
@@ -305,9 +298,8 @@ def _without(raw: Mapping[str, Any], *names: str) -> Row:
 def healthbench_answers(
     text: str,
     name: str,
-    field: str,
 ) -> Iterator[Row]:
-    """Of each row of results the last message of its completion, or the ideal one, and its verdicts."""
+    """Of each row of results the last message of its completion, and its verdicts."""
     for row in _valid(json_rows(text, name), name):
         # simple-evals' file is one object, with a row for each example.
         examples: Sequence[object] = [row]
@@ -318,9 +310,6 @@ def healthbench_answers(
             if not isinstance(example, dict):
                 raise BadInput(f"{name}: expected an object for each example")
             completion = example.get("completion")
-            if field == IDEAL:
-                ideal = example.get("ideal_completions_data")
-                completion = ideal.get(IDEAL) if isinstance(ideal, dict) else None
             if isinstance(completion, list) and completion:
                 completion = completion[-1]
             if isinstance(completion, dict):
@@ -419,7 +408,6 @@ def _kqa_statement(text: object, category: str) -> Row:
 def kqa_answers(
     text: str,
     name: str,
-    _: str,
 ) -> Iterator[Row]:
     """The answers; of the table the last of each question."""
     answers: dict[str, object] = {}
@@ -443,8 +431,8 @@ class Reader(NamedTuple):
     """The rows of a file of cases, by its text and name."""
     case: Callable[[Mapping[str, Any]], Row] = dict
     """A row in medlive's fields, or in other names of them. Raises ValueError."""
-    answers: Callable[[str, str, str], Iterable[Row]] | None = None
-    """The answers of a file, by its text, name and the field that is wanted; None: LiveMedBench's form."""
+    answers: Callable[[str, str], Iterable[Row]] | None = None
+    """The answers of a file, by its text and name; None: LiveMedBench's form."""
 
 
 READERS: Final[Mapping[str, Reader]] = {

@@ -80,7 +80,7 @@ def import_run(
     for responses to none of the cases that come without grades; UsageError for a template that is not there.
     Importing the same files again adds nothing.
     """
-    rows = answer_rows(responses, format_, response_field)
+    rows = answer_rows(responses, format_)
     answers, notes = read_responses(
         responses,
         model,
@@ -100,7 +100,7 @@ def import_run(
     if people is not None:
         by_rater = _people_verdicts(people, f"{grades}")
     elif grades is not None:
-        gradings = answer_rows(grades, format_, "")
+        gradings = answer_rows(grades, format_)
         if gradings is None:
             gradings = read_grade_entries(grades, torn)
         by_rater[""] = _file_verdicts(cases.cases, gradings, faults)
