@@ -198,14 +198,9 @@ async def plan_run(
         limit = use.parameters.get(name)
         if isinstance(limit, int) and limit > 0:
             output_tokens = min(output_tokens, limit)
-    about = {
-        "cases": len(cases),
-        "answered": len(cases) - len(calls),
-        "characters": sum(len(text) for text, _ in calls),
-    }
     return plan_calls(
         calls,
-        about=about,
+        about={"cases": len(cases), "answered": len(cases) - len(calls)},
         price=price,
         output_tokens=output_tokens,
     )
