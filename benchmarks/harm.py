@@ -369,8 +369,8 @@ def score(args: argparse.Namespace) -> int:
             _identity(judges["checker"]),
         )
         readings = {}
-        for row, (reading, _) in zip(rows, results, strict=True):
-            readings[row.item.id] = reading
+        for row, result in zip(rows, results, strict=True):
+            readings[row.item.id] = result.reading
         tables[folder.name] = table(rows, readings)
         if args.misses:
             show_misses(rows, readings)

@@ -12,7 +12,8 @@ from pydantic import StrictBool, TypeAdapter, ValidationError
 
 from medlive.errors import EndpointUnavailable, first_fault
 from medlive.grader.judge import Mode
-from medlive.integrity.digest import digest_json, digest_text
+from medlive.integrity.digest import digest_bytes, digest_json, digest_text
+from medlive.integrity.log import lines_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -217,6 +218,20 @@ class CaseSet:
 
     def __len__(self) -> int:
         return len(self.cases)
+
+    @property
+    def count(self) -> int:
+        """How many cases."""
+        return len(self.cases)
+
+    @property
+    def rows(self) -> str:
+        """The digest of the cases alone, as a run's folder holds them."""
+        return digest_bytes(self.data())
+
+    def data(self) -> bytes:
+        """`cases.jsonl`."""
+        return lines_of(case.row() for case in self.cases)
 
 
 class AnswerState(StrEnum):

@@ -15,12 +15,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import Field, StringConstraints
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.questions import (
-    Question,
-    Source,
-    read_findings,
-    why_open,
-)
+from medlive.evaluation.grading.questions import Question, Source, read_findings
 from medlive.evaluation.model import Answer
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
@@ -271,11 +266,7 @@ class AuditTable:
         cases, bottom = self.run.info.cases, self.bottom
         return {
             "model": self.run.label,
-            "cases": {
-                "name": cases.name,
-                "digest": cases.digest,
-                "count": cases.count,
-            },
+            "cases": cases.model_dump(include={"name", "digest", "count"}),
             "grader": None if self.run.grader is None else self.run.grader.judge,
             "auditor": auditor,
             "metric": bottom.metric,
@@ -332,11 +323,12 @@ def load_audit(
     findings: list[NamedCause] = []
     reasons: Counter[str] = Counter()
     for candidate, question in zip(chosen.candidates, questions, strict=True):
-        reply, kept = record.get(question, AuditReply), record.find(question)
-        if reply is None or kept is None:
-            reasons[why_open(kept)] += 1
+        reply = record.get(question, AuditReply)
+        if reply is None:
+            reasons[record.why_open(question)] += 1
         else:
-            findings.append(NamedCause(candidate, reply, kept.grader))
+            answered_by = record.row(question).grader
+            findings.append(NamedCause(candidate, reply, answered_by))
     who = record.identity
     if strange := sorted({f.answered_by for f in findings} - {who.model}):
         notes.append(f"audited by {', '.join(strange)}, not by the pinned model")

@@ -16,12 +16,14 @@ FORMAT_HINT: Final = (
     "one row for each rating: case_id, criterion_id, rater, met, "
     "or case_id, rater, score; see docs/meta.md"
 )
+Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
+"""Each row of a file with its place, or instead of it why it is none."""
 MOST_FAULTS: Final = 5
 """How many faults an error message lists; the others are counted."""
 
 
-def decode_text(data: bytes, name: str) -> tuple[str, bool]:
-    """A file's text, and whether it is GB18030, as spreadsheets on Chinese systems save it.
+def decode_text(data: bytes, name: str) -> str:
+    """A file's text, in UTF-8, UTF-16, or GB18030, as spreadsheets on Chinese systems save it.
 
     GB18030 never treats a delimiter or line end as part of a character, so columns stay intact even if another
     encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, or in no such encoding.
@@ -36,41 +38,11 @@ def decode_text(data: bytes, name: str) -> tuple[str, bool]:
             text = data.decode(encoding)
             if not text.strip():
                 raise BadInput(f"{name} is empty")
-            return text, encoding == "gb18030"
+            return text
     raise BadInput(
         f"{name} is not text in UTF-8",
         hint='unpack it, or save it as UTF-8; a sheet as "CSV UTF-8"',
     )
-
-
-def list_faults(faults: Sequence[str]) -> str:
-    """The first faults and the number of others, for an error message."""
-    more = len(faults) - MOST_FAULTS
-    return "; ".join(faults[:MOST_FAULTS]) + (f"; and {more} more" if more > 0 else "")
-
-
-def add_rows(
-    path: Path,
-    needed: Sequence[str],
-    add: Callable[[str, Mapping[str, Any]], None],
-    hint: str,
-) -> None:
-    """Give each row of a file with its place to `add`, which raises ValueError for an invalid one.
-
-    Raises:
-        BadInput: If the file cannot be read, or rows are invalid, which it names.
-    """
-    faults: list[str] = []
-    text, _ = decode_text(read_bytes(path), path.name)
-    for place, row in read_table(text, path.name, needed, hint):
-        try:
-            if isinstance(row, str):
-                raise ValueError(row)
-            add(place, row)
-        except ValueError as exc:
-            faults.append(f"{place}: {exc}")
-    if faults:
-        raise BadInput(f"{path.name}: {list_faults(faults)}", hint=hint)
 
 
 def read_table(
@@ -78,7 +50,7 @@ def read_table(
     name: str,
     needed: Sequence[str],
     hint: str = FORMAT_HINT,
-) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+) -> Rows:
     """Read CSV, JSON Lines, or JSON: an array, an object with an array `ratings`, or one object.
 
     Yields each row with its place ("line 7", or "entry 7" of an array), or instead of a row why it is invalid.
@@ -107,6 +79,36 @@ def read_table(
             yield place, entry
         elif entry is not _NOTHING:
             yield place, f"expected an object, found a {type(entry).__name__}"
+
+
+def add_rows(
+    path: Path,
+    needed: Sequence[str],
+    add: Callable[[str, Mapping[str, Any]], None],
+    hint: str,
+    rows_of: Callable[[str, str, Sequence[str], str], Rows] = read_table,
+) -> None:
+    """Give each row of a file with its place to `add`, which raises ValueError for an invalid one.
+
+    `rows_of` reads the rows of a text of that name, with the needed columns and the hint.
+
+    Raises:
+        BadInput: If the file cannot be read, or rows are invalid, which it names.
+    """
+    faults: list[str] = []
+    text = decode_text(read_bytes(path), path.name)
+    for place, row in rows_of(text, path.name, needed, hint):
+        try:
+            if isinstance(row, str):
+                raise ValueError(row)
+            add(place, row)
+        except ValueError as exc:
+            faults.append(f"{place}: {exc}")
+    if faults:
+        listed = faults[:MOST_FAULTS]
+        if (more := len(faults) - MOST_FAULTS) > 0:
+            listed.append(f"and {more} more")
+        raise BadInput(f"{path.name}: {'; '.join(listed)}", hint=hint)
 
 
 _NOTHING: Final = object()

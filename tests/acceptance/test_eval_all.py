@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from medlive.__main__ import run
-from medlive.evaluation.runs.spending import run_logs, spent_of
+from medlive.evaluation.asking.plan import run_logs, spent_of
 from medlive.llm.engine import Reply, Request
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve

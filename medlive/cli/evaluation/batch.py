@@ -17,19 +17,28 @@ from medlive.cli.evaluation.options import (
     reason_notes,
 )
 from medlive.cli.options import Commands, ReplaceOption, one_of, read_settings
-from medlive.cli.output import Result, counted, new_file, table_of, wait_for
+from medlive.cli.output import (
+    Result,
+    counted,
+    first_of,
+    new_file,
+    table_of,
+    wait_for,
+)
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.asking.batch import (
+from medlive.evaluation.grading.batch import (
     BatchRead,
     BatchWritten,
     read_answers,
+    read_batch,
     write_answers,
+    write_batch,
 )
-from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.grader.judge import Mode
 from medlive.llm.wire import JsonMode
 
 AnswersOption = Annotated[bool, Option(help="The model's answers instead of verdicts.")]
+_NOTES = 20
 _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
 
 app = Commands(help="Ask and grade through an endpoint's batch API.")
@@ -48,8 +57,6 @@ def write(
     mode: ModeOption = Mode.RUBRIC,
     shape: Annotated[str | None, Option(help="schema, object or none.")] = None,
     allow_unpinned: UnpinnedOption = False,
-    max_requests: Annotated[int, Option(min=1)] = 50_000,
-    max_bytes: Annotated[int, Option(min=1)] = 190 * 2**20,
 ) -> Result:
     """Write the calls that grading would make now as a batch file; nothing is sent.
 
@@ -61,15 +68,12 @@ def write(
         base_url: The grader's endpoint.
         api_key_env: The variable [OPENAI_API_KEY].
         shape: How JSON is asked for [as the role; schema].
-        max_requests: Most requests in a file.
-        max_bytes: Most bytes of a file.
     """
     # Parts of another batch beside it would be handed in with it.
     parts = f"{escape(out.stem)}-[0-9][0-9][0-9]{escape(out.suffix)}"
     earlier = [out, *out.parent.glob(parts)]
     for path in earlier:
         new_file(path, replace)
-    limits = {"most_requests": max_requests, "most_bytes": max_bytes}
     by = Grading(
         grader=grader,
         base_url=base_url,
@@ -91,10 +95,9 @@ def write(
                 out,
                 shape=asked or json_mode,
                 mode=mode,
-                **limits,
             )
 
-    done = write_answers(run_dir, out, **limits) if answers else wait_for(work())
+    done = write_answers(run_dir, out) if answers else wait_for(work())
     for path in set(earlier).difference(done.files):
         path.unlink(missing_ok=True)
     return _describe_written(done)
@@ -155,7 +158,7 @@ def _describe_read(
     """What was read; the failure where something is open, or for lines that are no results."""
     counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
     reasons = dict(done.reasons.most_common())
-    notes = [*done.notes, *reason_notes("ungraded", reasons)]
+    notes = [*first_of(done.notes, _NOTES), *reason_notes("ungraded", reasons)]
     refused = 0
     for reason, n in reasons.items():
         if "response_format" in reason or "json_schema" in reason:

@@ -32,10 +32,9 @@ from medlive.cli.output import (
 )
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles import verify
-from medlive.evaluation.bundles.bundle import make_bundle
+from medlive.evaluation.bundles.bundle import find_secret, make_bundle
 from medlive.evaluation.bundles.files import write_bundle
 from medlive.evaluation.bundles.leaderboard import Leaderboard, Ranking, rank_bundles
-from medlive.evaluation.bundles.public import find_secret
 from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import in_words

@@ -25,11 +25,14 @@ from medlive.errors import ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading import harm as harm_readings
 from medlive.evaluation.grading.direct import direct_work
-from medlive.evaluation.grading.grade import GradeResult, grade_run
+from medlive.evaluation.grading.grade import (
+    GradeResult,
+    grade_run,
+    plan_grading,
+    repeat_run,
+)
 from medlive.evaluation.grading.harm import HarmResult
-from medlive.evaluation.grading.plan import plan_grading
 from medlive.evaluation.grading.questions import ask_questions, plan_questions
-from medlive.evaluation.grading.repeats import repeat_run
 from medlive.evaluation.model import CallsMade, EvaluationCase
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.grader.judge import Judge, Mode

@@ -31,10 +31,9 @@ from medlive.errors import (
     MedliveError,
     UsageError,
 )
-from medlive.evaluation.asking.plan import Plan
+from medlive.evaluation.asking.plan import Plan, run_logs, spent_of
 from medlive.evaluation.model import CallsMade
 from medlive.evaluation.runs.folder import check_parameters
-from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric

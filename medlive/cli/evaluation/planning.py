@@ -16,7 +16,7 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.output import Result, counted, table_of
 from medlive.errors import UsageError
-from medlive.evaluation.runs.spending import cost_per_case
+from medlive.evaluation.asking.plan import cost_per_case
 from medlive.evaluation.scoring.ability import plan_link
 from medlive.evaluation.scoring.refusals import marked
 

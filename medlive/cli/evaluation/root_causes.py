@@ -29,7 +29,7 @@ from medlive.evaluation.grading.questions import (
     ask_questions,
     plan_questions,
 )
-from medlive.evaluation.idle import PenaltyUse, count_penalties
+from medlive.evaluation.penalties import PenaltyUse, count_penalties
 from medlive.evaluation.root_causes import (
     AuditTable,
     RootCause,

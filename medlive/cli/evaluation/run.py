@@ -48,7 +48,7 @@ from medlive.evaluation.asking import run as asking_run
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.asking.run import RunResult
-from medlive.evaluation.cases.benchmarks import Format, gradings_of
+from medlive.evaluation.cases.benchmarks import Format
 from medlive.evaluation.cases.load import in_own_words, load_cases
 from medlive.evaluation.cases.selection import Selection, select
 from medlive.evaluation.grading.imports import export_run, import_run, left_out
@@ -371,12 +371,12 @@ def import_(
         raise UsageError("--model is missing", hint="name the model that answered")
     case_set = select(load_set(cases, unverified, format_), selection)
     form = "livemedbench" if case_set.origin == "snapshot" else case_set.origin
-    judge = ratings = None
+    judge = people = None
     if grader:
         identity = grader_identity(read_settings().roles.grader, grader)
         judge = Judge(identity, mode)
     if grades and form not in ("livemedbench", "healthbench"):
-        ratings = gradings_of(case_set.cases, read_humans(grades).verdicts)
+        people = read_humans(grades).verdicts
     imported = import_run(
         case_set,
         responses,
@@ -391,7 +391,7 @@ def import_(
         place=_place(cases),
         response_field=response_field,
         format_=form,
-        ratings=ratings,
+        people=people,
     )
     anew = "with the same" if template else "after an import into a new folder with"
     return _with_note(

@@ -16,45 +16,29 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeVar
+
+import numpy as np
 
 from medlive.errors import BadInput
 from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
-from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, read_table
+from medlive.evaluation.tables import FORMAT_HINT, Rows, add_rows, read_table
 from medlive.grader.rated import verdict_id
-from medlive.integrity.digest import digest_bytes, digest_json
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.log import read_bytes, some
+from medlive.statistics.raters import Codes, agreed_codes, code_of
 
-_MET: Final = ["true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"]
-_NOT_MET: Final = (
-    "not met",
-    *[
-        "false",
-        "0",
-        "0.0",
-        "no",
-        "n",
-        "not_met",
-        "unmet",
-        "否",
-        "不满足",
-        "不符合",
-        "未满足",
-        "未达到",
-    ],
-)
+_MET: Final = ["true", "1", "1.0", "yes", "y", "met", "entailment"]
+_NOT_MET: Final = ["false", "0", "0.0", "no", "n", "not met", "not_met", "unmet"]
 _WORDS: Final[Mapping[str, bool | None]] = {
-    **dict.fromkeys(_MET, True),
-    **dict.fromkeys(_NOT_MET, False),
-    **dict.fromkeys(("", "null", "none"), None),
+    **dict.fromkeys([*_MET, "是", "满足", "符合", "达到"], True),
+    **dict.fromkeys([*_NOT_MET, "neutral", "contradiction"], False),
+    **dict.fromkeys(["否", "不满足", "不符合", "未满足", "未达到"], False),
+    **dict.fromkeys(["", "null", "none"], None),
 }
-_KQA_LABELS: Final[Mapping[str, bool | None]] = {
-    "Entailment": True,
-    "Neutral": False,
-    "Contradiction": False,
-    "": None,
-}
+"""People's verdicts, spelt small, and K-QA's labels."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +46,34 @@ class HumanRatings:
     """Ratings by people; raters are in order of first appearance."""
 
     name: str
-    """The file's name; of several, all of them, with their folders where two have the same."""
+    """The file's name; of several, all of them."""
     digest: str
+    """Of the files, one after the other."""
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
     """By criterion and rater; None: the rater could not decide."""
     scores: Mapping[str, Mapping[str, float]]
     """By case and rater, 0 to 1."""
-    lines: Mapping[Place | str, str]
-    """Where a criterion, or a case with a score, first appears: "line 7", with the file if there are several."""
     notes: tuple[str, ...] = ()
+    adjudicator: str | None = None
+    """The rater who decides where others differ, and counts for nothing else."""
+
+    def codes(self, places: Sequence[Place], raters: Sequence[str]) -> Codes:
+        """The verdicts of raters (places x raters)."""
+        codes = np.empty((len(places), len(raters)), dtype=np.int_)
+        for row, place in enumerate(places):
+            by_rater = self.verdicts[place]
+            codes[row] = [code_of(by_rater.get(rater)) for rater in raters]
+        return codes
+
+    def decisions(self, places: Sequence[Place]) -> Codes:
+        """The adjudicator's verdicts (places)."""
+        return self.codes(places, [self.adjudicator or ""])[:, 0]
+
+    def agreed(self, places: Sequence[Place]) -> Codes:
+        """The adjudicator's verdicts, else what two raters or more agree on (places)."""
+        codes = self.codes(places, self.raters)
+        return agreed_codes(codes, self.decisions(places))
 
 
 def items_of(
@@ -93,14 +95,74 @@ def items_of(
     return items
 
 
-class _Rating(NamedTuple):
-    """What a rater said."""
+class _Ratings:
+    """What files of ratings hold."""
 
-    about: Place | str | None
-    """A criterion, or a case whose whole answer is scored; None: an item that is not one of the run's."""
-    rater: str
-    value: bool | float | None
-    """None: the rater could not decide."""
+    def __init__(self, items: Mapping[str, Place] | None) -> None:
+        self._items = items
+        self.raters: dict[str, None] = {}
+        self.verdicts: dict[Place, dict[str, bool | None]] = {}
+        self.scores: dict[str, dict[str, float]] = {}
+        self.foreign: list[str] = []
+        """Rows about items that are not the run's."""
+        self.undecided = 0
+        """Scores that raters could not give."""
+
+    def add_row(self, where: str, row: Mapping[str, Any]) -> None:
+        """Add the ratings of a row. Raises ValueError if it is invalid, or contradicts an earlier one."""
+        names = ("rater", "item", "case_id", "criterion_id")
+        rater, item, case_id, criterion = map(_name, map(row.get, names))
+        if not rater or not (case_id or item):
+            raise ValueError("case_id (or item) and rater are required")
+        has_verdict = "met" in row and bool(item or (case_id and criterion))
+        if has_verdict:
+            met = _met(row["met"])
+            place = self._place_of(item) if item else (case_id, criterion)
+            if place is None:
+                self.foreign.append(where)
+            else:
+                what = f"criterion {place[1]!r} of case {place[0]!r}"
+                self._add(self.verdicts.setdefault(place, {}), rater, met, what)
+        written = row.get("score")
+        # A column that is empty beside a verdict is not a score that could not be given.
+        no_score = written in (None, "") if has_verdict else "score" not in row
+        if case_id and not no_score:
+            score = _score(written, row.get("out_of"))
+            self.undecided += score is None
+            if score is not None:
+                by_rater = self.scores.setdefault(case_id, {})
+                self._add(by_rater, rater, score, f"case {case_id!r}")
+        elif not has_verdict:
+            raise ValueError("expected criterion_id and met, or score")
+
+    def _place_of(self, item: str) -> Place | None:
+        """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
+        if self._items is None:
+            what = f"item {item[:40]!r}"
+            raise ValueError(f"{what} can only be read together with its run")
+        return self._items.get(item)
+
+    def _add(self, by_rater: dict[str, T], rater: str, value: T, what: str) -> None:
+        """Add a rating; a decision replaces "could not decide"."""
+        self.raters[rater] = None
+        earlier = by_rater.get(rater)
+        if earlier is None:
+            by_rater[rater] = value
+        elif value not in (None, earlier):
+            raise ValueError(f"{rater!r} on {what} contradicts an earlier rating")
+
+    def remarks(self) -> Iterator[str]:
+        """What does not count."""
+        if self.foreign:
+            yield (
+                f"{len(self.foreign)} items belong to another run, or to changed answers or criteria; left out "
+                f"({some(self.foreign)})"
+            )
+        undecided = self.undecided
+        for by_rater in self.verdicts.values():
+            undecided += list(by_rater.values()).count(None)
+        if undecided:
+            yield f"{undecided} ratings have no decision and count neither as met nor as not met"
 
 
 def read_humans(
@@ -115,154 +177,49 @@ def read_humans(
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    files = _read_files(paths)
-    raters: dict[str, None] = {}
-    verdicts: dict[Any, dict[str, Any]] = {}
-    scores: dict[Any, dict[str, Any]] = {}
-    lines: dict[Place | str, str] = {}
-    faults: list[str] = []
-    foreign: list[str] = []
-    notes: list[str] = []
-    undecided = 0
-    for name, data in files.items():
-        text, chinese = decode_text(data, name)
-        notes += ["not valid UTF-8, read as GB18030"] * chinese
-        for line, rating in _ratings_of(text, name, items):
-            where = line if len(files) == 1 else f"{name} {line}"
-            if isinstance(rating, str):
-                faults.append(f"{where}: {rating}")
-            elif rating.about is None:
-                foreign.append(where)
-            elif isinstance(rating.about, str) and rating.value is None:
-                undecided += 1
-            else:
-                of_kind = scores if isinstance(rating.about, str) else verdicts
-                if fault := _add(of_kind, rating):
-                    faults.append(f"{where}: {fault}")
-                raters[rating.rater] = None
-                lines.setdefault(rating.about, where)
-    name = ", ".join(files)
-    if faults:
-        raise BadInput(f"{name}: {list_faults(faults)}", hint=FORMAT_HINT)
-    if not raters:
+    ratings = _Ratings(items)
+    for path in paths:
+        needed = ("case_id|item", "rater")
+        add_rows(path, needed, ratings.add_row, FORMAT_HINT, _rows_of)
+    name = ", ".join(path.name for path in paths)
+    if not ratings.raters:
         why, hint = "has no ratings", FORMAT_HINT
-        if foreign:
+        if ratings.foreign:
             why = "matches no current answer or criterion of the run"
             hint = (
                 "name the run that was rated; its answers or criteria may have changed"
             )
         raise BadInput(f"{name} {why}", hint=hint)
-    notes += _remarks(foreign, undecided, verdicts)
-    digests = list(map(digest_bytes, files.values()))
     return HumanRatings(
         name=name,
-        digest=digests[0] if len(digests) == 1 else digest_json(digests),
-        raters=tuple(raters),
-        verdicts=verdicts,
-        scores=scores,
-        lines=lines,
-        notes=tuple(notes),
+        digest=digest_bytes(b"".join(map(read_bytes, paths))),
+        raters=tuple(ratings.raters),
+        verdicts=ratings.verdicts,
+        scores=ratings.scores,
+        notes=tuple(ratings.remarks()),
     )
 
 
-def _read_files(paths: Sequence[Path]) -> dict[str, bytes]:
-    """The files by name, with their folders where two have the same."""
-    names = [path.name for path in paths]
-    files = {}
-    for path in paths:
-        name = path.name if names.count(path.name) == 1 else str(path)
-        files[name] = read_bytes(path)
-    return files
+def _rows_of(text: str, name: str, needed: Sequence[str], hint: str) -> Rows:
+    """The rows of a table; of K-QA's, whether an answer entails a statement by each physician.
 
-
-def _add(
-    ratings: dict[Any, dict[str, Any]],
-    rating: _Rating,
-) -> str:
-    """Add a rating; return what is wrong where it contradicts the rater's earlier one, else ""."""
-    by_rater = ratings.setdefault(rating.about, {})
-    earlier = by_rater.get(rating.rater)
-    if earlier is None:
-        by_rater[rating.rater] = rating.value
-    if earlier is None or rating.value in (None, earlier):
-        return ""
-    what = f"case {rating.about!r}"
-    if isinstance(rating.about, tuple):
-        case_id, criterion = rating.about
-        what = f"criterion {criterion!r} of case {case_id!r}"
-    return f"{rating.rater!r} on {what} contradicts an earlier rating"
-
-
-def _remarks(
-    foreign: list[str],
-    undecided: int,
-    verdicts: Mapping[Place, Mapping[str, Any]],
-) -> Iterator[str]:
-    """What does not count."""
-    if foreign:
-        yield (
-            f"{len(foreign)} items belong to another run, or to changed answers or criteria; left out "
-            f"({some(foreign)})"
-        )
-    for ratings in verdicts.values():
-        undecided += list(ratings.values()).count(None)
-    if undecided:
-        yield f"{undecided} ratings have no decision and count neither as met nor as not met"
-
-
-def _ratings_of(
-    text: str,
-    name: str,
-    items: Mapping[str, Place] | None,
-) -> Iterator[tuple[str, _Rating | str]]:
-    """Each rating of a file, or what is wrong with it, with its line. Raises BadInput where none can be read."""
-    head = text.split("\n", 1)[0]
-    if all(column in head for column in (*KQA_COLUMNS, "label_0")):
-        yield from _kqa_ratings(text, name)
+    Entailment is met; Neutral and Contradiction are not met; an empty label is no decision. Raters are the columns
+    `label_0`, `label_1` …; `majority_label` is not a rater.
+    """
+    head = text.partition("\n")[0]
+    if not all(column in head for column in (*KQA_COLUMNS, "label_0")):
+        yield from read_table(text, name, needed, hint)
         return
-    for line, values in read_table(text, name, ("case_id|item", "rater")):
-        try:
-            for rating in _row_ratings(values, items):
-                yield line, rating
-        except ValueError as exc:
-            yield line, str(exc)
-
-
-def _place_of(
-    item: str,
-    items: Mapping[str, Place] | None,
-) -> Place | None:
-    """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
-    if items is None:
-        raise ValueError(f"item {item[:40]!r} can only be read together with its run")
-    return items.get(item)
-
-
-def _row_ratings(
-    values: Mapping[str, Any] | str,
-    items: Mapping[str, Place] | None,
-) -> Iterator[_Rating]:
-    """The ratings of a row. Raises ValueError if it is invalid."""
-    if isinstance(values, str):
-        raise ValueError(values)
-    names = ("rater", "item", "case_id", "criterion_id")
-    rater, item, case_id, criterion = map(
-        _name,
-        map(values.get, names),
-    )
-    if not rater or not (case_id or item):
-        raise ValueError("case_id (or item) and rater are required")
-    has_verdict = "met" in values and bool(item or (case_id and criterion))
-    if has_verdict:
-        about = _place_of(item, items) if item else (case_id, criterion)
-        yield _Rating(about, rater, _met(values["met"]))
-    score = values.get("score")
-    # A column that is empty beside a verdict is not a score that could not be given.
-    no_score = "score" not in values or (has_verdict and score in (None, ""))
-    if case_id and not no_score:
-        yield _Rating(case_id, rater, _score(score, values.get("out_of")))
-    elif not has_verdict:
-        raise ValueError("expected criterion_id and met, or score")
+    for line, (case_id, criterion_id), row in kqa_rows(text, name):
+        for column, label in row.items():
+            if column.startswith("label_"):
+                rating = {
+                    "case_id": case_id,
+                    "criterion_id": criterion_id,
+                    "rater": column,
+                    "met": label,
+                }
+                yield f"line {line}", rating
 
 
 def _name(value: object) -> str:
@@ -281,12 +238,13 @@ def _met(value: object) -> bool | None:
 
 
 def _score(value: object, out_of: object) -> float | None:
-    if _is_empty(value):
+    number, most = _number(value), _number(out_of)
+    if number is None:
         return None
-    most = 1.0 if _is_empty(out_of) else _number(out_of)
+    if most is None:
+        most = 1.0
     if not 0 < most < math.inf:
         raise ValueError(f"out_of must be a number above 0, found {str(out_of)[:40]!r}")
-    number = _number(value)
     if not 0 <= number <= most:
         message = (
             f"score must be a number from 0 to {most:g}, found {str(value)[:40]!r}"
@@ -297,37 +255,13 @@ def _score(value: object, out_of: object) -> float | None:
     return number / most
 
 
-def _is_empty(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
-def _number(value: object) -> float:
-    """The value as a number, NaN if it is not one."""
-    if isinstance(value, bool):
-        return math.nan
+def _number(value: object) -> float | None:
+    """The value as a number, None if it is empty, NaN if it is not a number."""
+    text = "" if value is None else str(value).strip()
+    if not text:
+        return None
     try:
         # Tables with semicolons may use decimal commas.
-        return float(str(value).strip().replace(",", "."))
+        return float(text.replace(",", "."))
     except ValueError:
         return math.nan
-
-
-def _kqa_ratings(
-    text: str,
-    name: str,
-) -> Iterator[tuple[str, _Rating | str]]:
-    """The ratings of physicians on whether an answer entails a statement.
-
-    Entailment is met; Neutral and Contradiction are not met; an empty label is no decision. Raters are the columns
-    `label_0`, `label_1` …; `majority_label` is not a rater.
-    """
-    for line, place, row in kqa_rows(text, name):
-        for column, label in row.items():
-            if not column.startswith("label_"):
-                continue
-            if label.strip() in _KQA_LABELS:
-                met = _KQA_LABELS[label.strip()]
-                yield f"line {line}", _Rating(place, column, met)
-            else:
-                fault = f"{column}: {label[:40]!r} is not a K-QA label"
-                yield f"line {line}", fault

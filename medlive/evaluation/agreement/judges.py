@@ -5,7 +5,7 @@ A run that two judges graded is a dual judge (seed 001 §4.1); docs/protocols.md
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, Final, Unpack
@@ -15,18 +15,18 @@ import numpy as np
 from medlive.errors import UsageError
 from medlive.evaluation.model import (
     EvaluationCase,
+    EvaluationCriterion,
     cluster_numbers,
 )
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
 from medlive.evaluation.scoring.refusals import unpublishable_reasons
-from medlive.integrity.log import some
 from medlive.statistics.bootstrap import (
     Draws,
     Estimate,
     Floats,
+    bootstrap_means,
     mean_estimate,
-    weight_chunks,
     with_interval,
 )
 from medlive.statistics.correlation import LEAST, correlate, kendall, spearman
@@ -150,15 +150,12 @@ def compare_judges(
 
 def _unpublishable(models: Gradings) -> list[str]:
     """Why figures of these gradings must not be published, where `eval score` would refuse them."""
-    reasons: dict[str, dict[str, None]] = {}
+    notes: dict[str, None] = {}
     for model, by_judge in models.items():
         for run in by_judge.values():
             for why in unpublishable_reasons(run):
-                reasons.setdefault(why, {})[model] = None
-    notes = []
-    for why, labels in reasons.items():
-        notes.append(f"{some(list(labels))}: not publishable: {why}")
-    return notes
+                notes[f"{model}: not publishable: {why}"] = None
+    return list(notes)
 
 
 def _ranks(
@@ -174,12 +171,7 @@ def _ranks(
     values, clusters = _common_scores(models, judges)
     for judge, own in zip(judges, values, strict=True):
         for model, column in zip(models, own.T, strict=True):
-            mean = mean_estimate(column, clusters=clusters, **draws)
-            score = replace(
-                mean,
-                clusters=len(np.unique(clusters)),
-                why=mean.why if mean.n else "no item",
-            )
+            score = mean_estimate(column, clusters=clusters, **draws)
             scores.append({"model": model, "judge": judge, "score": score})
     if len(models) > 1:
         for first, second in combinations(range(len(judges)), 2):
@@ -229,8 +221,8 @@ def gradings(
 
 def is_judge(grader: Grader, wanted: str) -> bool:
     """Whether a grader is meant by a digest, its beginning, or a model's name."""
-    return (
-        grader.judge.startswith((wanted, f"sha256:{wanted}")) or grader.model == wanted
+    return wanted == grader.model or grader.judge.startswith(
+        (wanted, f"sha256:{wanted}")
     )
 
 
@@ -241,31 +233,29 @@ def _by_group(
     **draws: Unpack[Draws],
 ) -> Iterator[GroupAgreement]:
     """The agreement on all criteria, by sign and by axis; a case's criteria are drawn together over all models."""
-    points: list[float] = []
-    axes: list[str] = []
     cases: list[EvaluationCase] = []
-    codes: list[tuple[int, int]] = []
-    for run, other in pairs:
-        for case in comparable(run, other):
-            met = run.verdicts(case.case_id)
-            met_by_other = other.verdicts(case.case_id)
+    criteria: list[EvaluationCriterion] = []
+    codes: list[list[int]] = []
+    for pair in pairs:
+        for case in comparable(*pair):
+            verdicts = [run.verdicts(case.case_id) for run in pair]
             for criterion in case.criteria:
-                points.append(criterion.points)
-                axes.append(criterion.axis or "")
                 cases.append(case)
-                code = code_of(met.get(criterion.id))
-                codes.append((code, code_of(met_by_other.get(criterion.id))))
+                criteria.append(criterion)
+                codes.append([code_of(met.get(criterion.id)) for met in verdicts])
     if not cases:
         return
     a, b = np.array(codes).T
     clusters = _clusters(cases)
+    points = np.array([criterion.points for criterion in criteria])
+    axes = np.array([criterion.axis or "" for criterion in criteria])
     groups = {
         "all": np.full(len(points), True),
-        "positive": np.greater(points, 0),
-        "negative": np.less(points, 0),
+        "positive": points > 0,
+        "negative": points < 0,
     }
-    for axis in sorted(set(axes) - {""}):
-        groups[axis] = np.equal(axes, axis)
+    for axis in sorted(set(axes.tolist()) - {""}):
+        groups[axis] = axes == axis
     for group, kept in groups.items():
         if not kept.any():
             continue
@@ -325,17 +315,12 @@ def _common_scores(
     for by_judge in models.values():
         runs = [by_judge[judge] for judge in judges]
         for run in runs:
-            scores = run.whole_scores()
-            columns.append(scores)
-            shared.append(set(scores))
+            columns.append(run.whole_scores())
             shared.append({case.case_id for case in comparable(runs[0], run)})
-    common = set.intersection(*shared)
+    common = set.intersection(*shared, *map(set, columns))
     cases = [case for case in runs[0].cases if case.case_id in common]
-    values = np.empty((len(models), len(judges), len(cases)))
-    for row, scores in zip(
-        values.reshape(len(columns), len(cases)), columns, strict=True
-    ):
-        row[:] = [scores[case.case_id] for case in cases]
+    rows = [[scores[case.case_id] for case in cases] for scores in columns]
+    values = np.array(rows, float).reshape(len(models), len(judges), len(cases))
     return np.ascontiguousarray(values.transpose(1, 2, 0)), _clusters(cases)
 
 
@@ -349,29 +334,16 @@ def compare_ranks(
 ) -> RankAgreement:
     """Compare two judges' scores, (2 x cases x models)."""
     n = values.shape[1]
-    k = len(np.unique(clusters))
     if not n:
         none = Estimate(None, clusters=0, why="no common case")
-        return RankAgreement(
-            *names,
-            models=len(models),
-            cases=0,
-            shift=none,
-            mean_absolute_difference=none,
-            spearman=none,
-            kendall=none,
-            reversed=(),
-            top={},
-        )
+        figures = (none, none, none, none)
+        return RankAgreement(*names, len(models), 0, *figures, reversed=(), top={})
+    k = len(np.unique(clusters))
+    how: Draws = {"draws": draws, "seed": seed}
+    flat = np.concatenate(list(values), axis=1)
     # Rounded, so that the order of a sum does not part equal means.
     means = values.mean(axis=1).round(12)
-    flat = np.concatenate(
-        [*values, np.ones((n, 1))],
-        axis=1,
-    )
-    chunks = weight_chunks(clusters, draws, seed)
-    sums = np.concatenate([weights @ flat for weights in chunks])
-    drawn = (sums[:, :-1] / sums[:, -1:]).round(12)
+    drawn = bootstrap_means(flat, clusters=clusters, **how).round(12)
     drawn = drawn.reshape(-1, 2, len(models))
 
     def figure(statistic: Callable[[Floats, Floats], float | None]) -> Estimate:
@@ -380,17 +352,9 @@ def compare_ranks(
             why = "a judge scores all models the same"
             if len(models) < LEAST:
                 why = f"{len(models)} models are too few"
-            return Estimate(
-                None,
-                n=len(models),
-                clusters=k,
-                why=why,
-            )
-        of_draws = np.array(
-            [statistic(*pair) for pair in drawn],
-            dtype=np.float64,
-        )
-        return with_interval(value, of_draws, len(models), k)
+            return Estimate(None, n=len(models), clusters=k, why=why)
+        of_draws = [statistic(*pair) for pair in drawn]
+        return with_interval(value, np.array(of_draws, float), len(models), k)
 
     def best(scores: Floats, size: int) -> set[int]:
         """The best models, equal scores in the order of their names."""
@@ -399,8 +363,7 @@ def compare_ranks(
 
     changed = []
     for first, second in combinations(range(len(models)), 2):
-        gaps = means[:, second] - means[:, first]
-        order = np.sign(gaps)
+        order = np.sign(means[:, second] - means[:, first])
         if order[0] != order[1]:
             changed.append((models[first], models[second]))
     top = {}
@@ -412,7 +375,7 @@ def compare_ranks(
         *names,
         models=len(models),
         cases=n,
-        shift=mean_of(shift, clusters, draws=draws, seed=seed),
+        shift=mean_of(shift, clusters, **how),
         mean_absolute_difference=figure(lambda a, b: float(np.abs(a - b).mean())),
         spearman=figure(spearman),
         kendall=figure(kendall),

@@ -4,7 +4,8 @@ docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -12,11 +13,10 @@ import numpy as np
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, items_of, read_humans
-from medlive.evaluation.agreement.stability import Repeated, repeated
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
-from medlive.evaluation.grading.repeats import REPEATS, read_rounds
-from medlive.evaluation.model import clusters_by_case
+from medlive.evaluation.grading.grade import REPEATS, later_grades
+from medlive.evaluation.model import clusters_by_case, grade_keys
 from medlive.evaluation.runs.folder import SETTLED
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
@@ -30,13 +30,16 @@ from medlive.statistics.raters import (
     NOT_MET,
     Codes,
     Reliability,
-    agreed_codes,
     code_of,
+    equal_and_ac1,
     mean_of,
     reliability,
 )
 
 DRAWS: Final = 1000
+Rounds = Mapping[Place, tuple[bool | None, ...]]
+"""One grader's verdicts on every criterion of a run, a verdict a round. The first is the one that counts; None is a
+round without one, which is invalid and not "not met"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,28 @@ class RatedCoverage:
     cases_scored_by_people: int
     people_scores: str
     """"given" by people for whole cases, or "derived" from their verdicts by Equation 1; "none"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The stability of one grader over its rounds."""
+
+    judge: str
+    rounds: int
+    criteria: int
+    """With a verdict in at least two rounds."""
+    unanimous: int
+    """Of these, those of which every verdict is the same."""
+    invalid: int
+    """Rounds of a criterion without a verdict."""
+    met: tuple[float | None, ...]
+    """The share met in each round, of its verdicts; None where it has none."""
+    equal: Estimate
+    """The mean over criteria of the share of equal pairs of rounds."""
+    ac1: Estimate
+    """With the rounds as raters."""
+    score_range: Estimate
+    """The mean of highest minus lowest score over the rounds, for cases fully graded in every round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +171,8 @@ def meta_run(
     levels: list[CaseLevel] = []
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
-        scores, origin = _people_scores(run, people, adjudicator)
-        counts, criteria = _criteria(
-            run,
-            people,
-            adjudicator,
-            notes,
-            **how,
-        )
+        scores, origin = _people_scores(run, people)
+        counts, criteria = _criteria(run, people, notes, **how)
         coverage = RatedCoverage(
             **counts,
             cases_scored_by_people=len(scores),
@@ -169,15 +188,11 @@ def meta_run(
             "file": people.name,
             "digest": people.digest,
             "raters": people.raters,
-            "adjudicator": adjudicator,
+            "adjudicator": people.adjudicator,
         }
     again = None
     if (run_dir / REPEATS).exists():
-        again = repeated(
-            run,
-            read_rounds(run_dir, grader.judge, notes),
-            **how,
-        )
+        again = repeated(run, read_rounds(run, notes), **how)
     if people is None and again is None:
         raise UsageError(
             f"{run_dir} has no ratings and one round of its grader: nothing to compare",
@@ -218,21 +233,17 @@ def read_people(
                 "an adjudicator needs a file of human ratings", hint="add --human FILE"
             )
         return None
-    people = read_humans(
-        *files,
-        items=items_of(run.cases, run.answers),
-    )
+    people = read_humans(*files, items=items_of(run.cases, run.answers))
     if adjudicator not in (None, *people.raters):
         raise UsageError(
             f"{people.name} has no ratings by {adjudicator!r}; its raters are {', '.join(people.raters)}"
         )
-    return people
+    return replace(people, adjudicator=adjudicator)
 
 
 def _criteria(
     run: GradedRun,
     people: HumanRatings,
-    adjudicator: str | None,
     notes: list[str],
     **draws: Unpack[Draws],
 ) -> tuple[dict[str, int], Reliability | None]:
@@ -242,16 +253,24 @@ def _criteria(
         known += [(case.case_id, criterion.id) for criterion in case.criteria]
     _note_unknown(run, people, set(known), notes)
     places = _rated_places(run, people, known, notes)
-    decided_by = set[str]().union(*people.verdicts.values()) - {adjudicator}
-    raters = tuple(rater for rater in people.raters if rater in decided_by)
-    codes = codes_of(people, places, raters)
-    decisions = codes_of(people, places, [adjudicator or ""])[:, 0]
-    grader = np.array(
-        [_grader_code(run, place) for place in places],
-        dtype=np.int_,
-    )
+    decided_by = set[str]().union(*people.verdicts.values()) - {people.adjudicator}
+    raters = [rater for rater in people.raters if rater in decided_by]
+    codes = people.codes(places, raters)
+    grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
     cases = [case_id for case_id, _ in places]
-    counts = {"criteria": len(known), **_counts(codes, grader, decisions, cases)}
+    ratings = (codes >= MET).sum(axis=1)
+    is_rated = ratings > 0
+    kinds = {
+        "rated": is_rated,
+        "rated_twice": ratings > 1,
+        "graded": (grader >= MET) & (grader <= NOT_MET),
+        "invalid": grader == INVALID,
+        "ungraded": grader == ABSENT,
+        "adjudicated": people.decisions(places) >= MET,
+    }
+    counts = {kind: int((is_kind & is_rated).sum()) for kind, is_kind in kinds.items()}
+    counts["criteria"] = len(known)
+    counts["cases_rated"] = len(set(compress(cases, is_rated)))
     if not counts["rated"]:
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
@@ -263,7 +282,7 @@ def _criteria(
         cases=cases,
         clusters=_clusters(run, cases),
         grader_name=run.known_grader.name,
-        agreed=None if adjudicator is None else agreed_codes(codes, decisions),
+        agreed=None if people.adjudicator is None else people.agreed(places),
         **draws,
     )
     return counts, figures
@@ -286,45 +305,6 @@ def _rated_places(
     return places
 
 
-def _counts(
-    codes: Codes,
-    grader: Codes,
-    decisions: Codes,
-    cases: Sequence[str],
-) -> dict[str, int]:
-    ratings = (codes >= MET).sum(axis=1)
-    is_rated = ratings > 0
-    kinds = {
-        "rated": is_rated,
-        "rated_twice": ratings > 1,
-        "graded": (grader >= MET) & (grader <= NOT_MET),
-        "invalid": grader == INVALID,
-        "ungraded": grader == ABSENT,
-        "adjudicated": decisions >= MET,
-    }
-    rated_cases = {case for case, rated in zip(cases, is_rated, strict=True) if rated}
-    counts = {"cases_rated": len(rated_cases)}
-    for kind, is_kind in kinds.items():
-        counts[kind] = int((is_kind & is_rated).sum())
-    return counts
-
-
-def codes_of(
-    people: HumanRatings,
-    places: Sequence[Place],
-    raters: Sequence[str],
-) -> Codes:
-    """The verdicts of raters (places x raters)."""
-    codes = np.empty(
-        (len(places), len(raters)),
-        dtype=np.int_,
-    )
-    for row, place in enumerate(places):
-        by_rater = people.verdicts[place]
-        codes[row] = [code_of(by_rater.get(rater)) for rater in raters]
-    return codes
-
-
 def _note_unknown(
     run: GradedRun,
     people: HumanRatings,
@@ -333,12 +313,8 @@ def _note_unknown(
 ) -> None:
     """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
     ids = {case.case_id for case in run.cases}
-    cases = []
-    for case_id in people.scores.keys() - ids:
-        cases.append(f"{case_id!r} ({people.lines[case_id]})")
-    criteria = []
-    for place in people.verdicts.keys() - known:
-        criteria.append(f"{'/'.join(place)!r} ({people.lines[place]})")
+    cases = people.scores.keys() - ids
+    criteria = {"/".join(place) for place in people.verdicts.keys() - known}
     if len(cases) + len(criteria) == len(people.scores) + len(people.verdicts):
         raise BadInput(
             f"{people.name} has no ratings for this run",
@@ -362,27 +338,25 @@ def _grader_code(run: GradedRun, place: Place) -> int:
 def _people_scores(
     run: GradedRun,
     people: HumanRatings,
-    adjudicator: str | None,
 ) -> tuple[dict[str, float], str]:
     """People's mean score of each case, in the run's order and whether they are "given" or "derived".
 
     The scores are those that people gave, or if there are none, Equation 1 from the verdicts of those who decided
     every criterion of a case. The adjudicator is left out.
     """
+    raters = [rater for rater in people.raters if rater != people.adjudicator]
     by_case: dict[str, list[float]] = {case.case_id: [] for case in run.cases}
     for case_id, scores in by_case.items():
-        by_rater = dict(people.scores.get(case_id, {}))
-        by_rater.pop(adjudicator or "", None)
-        scores += by_rater.values()
+        by_rater = people.scores.get(case_id, {})
+        scores += [by_rater[rater] for rater in raters if rater in by_rater]
     origin = "given"
     if not any(by_case.values()):
         origin = "derived"
-        for rater in people.raters:
+        for rater in raters:
             met: dict[str, dict[str, bool | None]] = {}
             for (case_id, criterion_id), by_raters in people.verdicts.items():
                 met.setdefault(case_id, {})[criterion_id] = by_raters.get(rater)
-            derived = {} if rater == adjudicator else run.whole_scores(met)
-            for case_id, score in derived.items():
+            for case_id, score in run.whole_scores(met).items():
                 by_case[case_id].append(score)
     means = {}
     for case_id, scores in by_case.items():
@@ -425,3 +399,64 @@ def _clusters(run: GradedRun, case_ids: Iterable[str]) -> Codes:
     """The cluster of each of these cases, which are drawn together."""
     clusters = clusters_by_case(run.run.cases)
     return np.array([clusters[case_id] for case_id in case_ids], dtype=np.int_)
+
+
+def read_rounds(run: GradedRun, notes: list[str]) -> Rounds:
+    """The rounds of the run's grader: verdicts about the answers and criteria as they are now.
+
+    Damaged lines are listed in `notes`.
+    """
+    judge = run.known_grader.judge
+    later = later_grades(run.run.path, judge, notes)
+    n = max((round_ for _, round_ in later), default=1)
+    rounds: dict[Place, tuple[bool | None, ...]] = {}
+    for case, answer in run.answered():
+        keys = grade_keys(case, answer, judge)
+        for criterion_id, met in run.verdicts(case.case_id).items():
+            verdicts = [met]
+            for round_ in range(2, n + 1):
+                grade = later.get((keys[criterion_id], round_))
+                verdicts.append(grade.met if grade else None)
+            rounds[case.case_id, criterion_id] = tuple(verdicts)
+    return rounds
+
+
+def repeated(
+    run: GradedRun,
+    rounds: Rounds,
+    **draws: Unpack[Draws],
+) -> Repeated | None:
+    """Compute the stability of the run's grader, whose rounds these are; None if it graded only once."""
+    n = max(map(len, rounds.values()), default=0)
+    if n < 2:
+        return None
+    scores = []
+    for number in range(n):
+        met: dict[str, dict[str, bool | None]] = {}
+        for (case_id, criterion_id), verdicts in rounds.items():
+            met.setdefault(case_id, {})[criterion_id] = verdicts[number]
+        scores.append(run.whole_scores(met))
+    codes = np.array([list(map(code_of, verdicts)) for verdicts in rounds.values()])
+    decided = (codes >= MET).sum(axis=1)
+    met_rounds = (codes == MET).sum(axis=1)
+    several = decided >= 2
+    unanimous = (met_rounds == decided) | (met_rounds == 0)
+    shares: list[float | None] = []
+    for column in codes.T:
+        graded = column[column >= MET]
+        shares.append(float((graded == MET).mean()) if len(graded) else None)
+    clusters = _clusters(run, [case_id for case_id, _ in rounds])
+    equal, ac1 = equal_and_ac1(codes, 2, clusters, "criteria with two rounds", **draws)
+    whole = sorted(set.intersection(*map(set, scores)))
+    ranges = [np.ptp([own[case_id] for own in scores]) for case_id in whole]
+    return Repeated(
+        judge=run.known_grader.judge,
+        rounds=n,
+        criteria=int(several.sum()),
+        unanimous=int((several & unanimous).sum()),
+        invalid=int((codes == ABSENT).sum()),
+        met=tuple(shares),
+        equal=equal,
+        ac1=ac1,
+        score_range=mean_of(np.array(ranges), _clusters(run, whole), **draws),
+    )

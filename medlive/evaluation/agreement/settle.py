@@ -13,7 +13,7 @@ from typing import Final
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, items_of
 from medlive.evaluation.agreement.judges import gradings
-from medlive.evaluation.agreement.meta import codes_of, read_people
+from medlive.evaluation.agreement.meta import read_people
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.model import Grade, grade_keys
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
@@ -22,7 +22,7 @@ from medlive.grader.judge import Mode
 from medlive.grader.rated import CheckedVerdict, GraderSheet
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log
-from medlive.statistics.raters import ABSENT, MET, agreed_codes
+from medlive.statistics.raters import ABSENT, MET
 
 UNSETTLED: Final = "the judges do not agree, and people have not settled it"
 
@@ -73,17 +73,16 @@ def settle(
     name = f"{SETTLED}: {' / '.join(names)}"
     judge = digest_json([SETTLED, *(grader.judge for grader in graders)])
     ratings = read_people(human, adjudicator, first)
-    by_people = _settled_by(ratings, adjudicator) if ratings else {}
+    by_people = _settled_by(ratings) if ratings else {}
     rows: list[Grade] = []
     unsettled: list[Place] = []
     agreed = overruled = 0
     for case, answer in first.answered():
         keys = grade_keys(case, answer, judge)
+        own = [run.grades.get(case.case_id, {}) for run in (first, second)]
         for criterion in case.criteria:
             place = case.case_id, criterion.id
-            grades = []
-            for run in (first, second):
-                grades.append(run.grades.get(case.case_id, {}).get(criterion.id))
+            grades = [by_criterion.get(criterion.id) for by_criterion in own]
             people = by_people.get(place)
             verdicts = [grade.met if grade else None for grade in grades]
             met = people
@@ -121,10 +120,10 @@ def _row(
     judge: str,
 ) -> Grade:
     """What is settled of a criterion, with the words of a judge who says the same, as a row of the run's grades."""
-    like = None
-    for grade in reversed(grades):
-        if grade is not None and met is not None and grade.met is met:
-            like = grade
+    alike = [
+        grade for grade in grades if grade and met is not None and grade.met is met
+    ]
+    like = alike[0] if alike else None
     return Grade(
         *place,
         key=key,
@@ -198,19 +197,11 @@ def read_sheet(
     )
 
 
-def _settled_by(
-    ratings: HumanRatings,
-    adjudicator: str | None,
-) -> dict[Place, bool]:
+def _settled_by(ratings: HumanRatings) -> dict[Place, bool]:
     """The criteria that people settled: by the adjudicator, else by two raters or more who agree."""
     places = list(ratings.verdicts)
-    decisions = codes_of(ratings, places, [adjudicator or ""])[:, 0]
-    codes = agreed_codes(
-        codes_of(ratings, places, ratings.raters),
-        decisions,
-    )
     settled = {}
-    for place, code in zip(places, codes.tolist(), strict=True):
+    for place, code in zip(places, ratings.agreed(places).tolist(), strict=True):
         if code != ABSENT:
             settled[place] = bool(code == MET)
     return settled

@@ -4,16 +4,18 @@ The snippets are looked up once and lie in the run's folder (`evidence.jsonl`): 
 without the index.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.runs.folder import EvidenceUse
 from medlive.evaluation.runs.templates import Evidence, Snippet
-from medlive.evidence.passage import Hit, IndexIdentity, Query, Retriever
+from medlive.evidence.passage import Hit, Query, Retriever
+from medlive.integrity.digest import digest_bytes
+from medlive.llm.pool import for_each
 
 WIDEST: Final = 1000
 """The most passages that are looked through for a case."""
@@ -38,41 +40,41 @@ class OpenBook:
 
     async def look_up(
         self,
-        cases: Iterable[EvaluationCase],
-    ) -> tuple[Evidence, IndexIdentity]:
-        """The `top_k` best passages for each case's query, each dated on or before the case's day, and their index.
+        cases: Sequence[EvaluationCase],
+    ) -> tuple[Evidence, EvidenceUse]:
+        """The `top_k` best passages for each case's query, each dated on or before the case's day, and their origin.
 
         A Chinese query is searched as it stands: a lexical side finds Chinese passages, an encoder that reads no
         Chinese stands back. A case whose day is not known has none. Raises what opening and searching the index raise.
         """
         retriever = await self.open()
-        chosen = list(cases)
-        turn = asyncio.Semaphore(AT_ONCE)
+        chosen: dict[str, list[Hit]] = {}
 
-        async def search(case: EvaluationCase) -> list[Hit]:
+        async def search(case: EvaluationCase) -> None:
             day, text = day_of(case), case.query.strip() or case.narrative.strip()
+            chosen[case.case_id] = []
             if day is None or not text:
-                return []
+                return
             last, k = date.fromisoformat(day), self.top_k
-            async with turn:
-                # A retriever lets undated passages through: more are asked for until enough of them have a date.
-                while True:
-                    (hits,) = await retriever.search([Query(text)], k=k, not_after=last)
-                    kept = []
-                    for hit in hits:
-                        dated = hit.passage.published
-                        if dated <= last if dated else self.undated:
-                            kept.append(hit)
-                    if len(kept) >= self.top_k or len(hits) < k or k >= WIDEST:
-                        return kept[: self.top_k]
-                    k = min(WIDEST, k * 6)
+            # A retriever lets undated passages through: more are asked for until enough of them have a date.
+            while True:
+                (hits,) = await retriever.search([Query(text)], k=k, not_after=last)
+                kept = []
+                for hit in hits:
+                    dated = hit.passage.published
+                    if dated <= last if dated else self.undated:
+                        kept.append(hit)
+                if len(kept) >= self.top_k or len(hits) < k or k >= WIDEST:
+                    break
+                k = min(WIDEST, k * 6)
+            chosen[case.case_id] = kept[: self.top_k]
 
-        by_case: dict[str, tuple[Snippet, ...]] = {}
+        by_case: dict[str, Sequence[Snippet]] = {}
         why: dict[str, str] = {}
-        hits = await asyncio.gather(*map(search, chosen))
-        for case, case_hits in zip(chosen, hits, strict=True):
+        await for_each(cases, search, AT_ONCE)
+        for case in cases:
             snippets = []
-            for rank, hit in enumerate(case_hits, start=1):
+            for rank, hit in enumerate(chosen[case.case_id], start=1):
                 passage = hit.passage
                 snippet = Snippet(
                     case_id=case.case_id,
@@ -89,4 +91,15 @@ class OpenBook:
             by_case[case.case_id] = tuple(snippets)
             if not snippets:
                 why[case.case_id] = NOTHING if day_of(case) else NO_DAY
-        return Evidence(by_case, why), retriever.identity
+        evidence, identity = Evidence(by_case, why), retriever.identity
+        return evidence, EvidenceUse(
+            index=self.index,
+            retriever=identity.retriever,
+            index_digest=identity.index_digest,
+            corpora=dict(identity.corpora),
+            top_k=self.top_k,
+            undated=self.undated,
+            rows=digest_bytes(evidence.data()),
+            snippets=sum(map(len, by_case.values())),
+            closed=len(why),
+        )

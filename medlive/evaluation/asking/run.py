@@ -24,7 +24,6 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import (
     IMPORTED,
     RESPONSES,
-    EvidenceUse,
     ModelUse,
     RunFolder,
     TemplateUse,
@@ -40,7 +39,6 @@ from medlive.evaluation.runs.templates import (
     Snippet,
     load_template,
 )
-from medlive.integrity.digest import digest_bytes
 from medlive.integrity.log import open_log
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
@@ -111,7 +109,7 @@ async def run_model(
     caller = Caller(concurrency, budget)
     with open_log(out / RESPONSES) as log:
         todo = unanswered(run)
-        moved = name_endpoint(run, use.endpoint) if todo else []
+        remarks = name_endpoint(run, use.endpoint) if todo else []
         answers, _ = run.answers()
         cases_by_id = {case.case_id: case for case in run.cases}
 
@@ -133,37 +131,28 @@ async def run_model(
             answers[case.case_id] = answer
             return 1
 
-        stopped, total, done = None, len(run.cases), len(run.cases) - len(todo)
-        # By how many cases come before them, those that begin by themselves first.
-        depths: dict[str | None, int] = {}
-        for case in run.cases:
-            depths[case.case_id] = depths.get(case.after, -1) + 1
-        by_depth: dict[int, list[EvaluationCase]] = {0: []}
-        for case in todo:
-            by_depth.setdefault(depths[case.case_id], []).append(case)
-        for _, turn in sorted(by_depth.items()):
-            if stopped is None:
-                stopped = await work_through(
-                    turn,
-                    ask,
-                    concurrency,
-                    done=done,
-                    total=total,
-                    progress=progress,
-                )
-            done += len(turn)
-    result, book = summarise(run, asked=caller.calls), run.info.evidence
-    notes = [*result.notes, *moved]
-    if book and book.closed:
-        notes.append(
+        stopped, total, left = None, len(run.cases), todo
+        while stopped is None:
+            # A case that goes on from another has its turn after that one's.
+            waiting = {case.case_id for case in left}
+            turn = [case for case in left if case.after not in waiting]
+            stopped = await work_through(
+                turn,
+                ask,
+                concurrency,
+                done=total - len(left),
+                total=total,
+                progress=progress,
+            )
+            left = [case for case in left if case.after in waiting]
+            if not left:
+                break
+    if (book := run.info.evidence) and book.closed:
+        remarks.append(
             f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"
         )
-    return replace(
-        result,
-        notes=tuple(notes),
-        stopped=stopped,
-        silence=caller.silence,
-    )
+    result = summarise(run, caller.calls, remarks)
+    return replace(result, stopped=stopped, silence=caller.silence)
 
 
 async def plan_run(
@@ -209,14 +198,9 @@ async def plan_run(
         limit = use.parameters.get(name)
         if isinstance(limit, int) and limit > 0:
             output_tokens = min(output_tokens, limit)
-    about = {
-        "cases": len(cases),
-        "answered": len(cases) - len(calls),
-        "characters": sum(len(text) for text, _ in calls),
-    }
     return plan_calls(
         calls,
-        about=about,
+        about={"cases": len(cases), "answered": len(cases) - len(calls)},
         price=price,
         output_tokens=output_tokens,
     )
@@ -249,14 +233,13 @@ async def begin_run(
             if open_book
             else f"{named} needs an index of evidence"
         )
-    pinned = TemplateUse(
-        name=prompt.name,
-        digest=prompt.digest,
-    )
-    if open_book is None:
-        return create_run(out, cases, use, pinned, created_at)
-    if (out / "run.json").exists():
-        run = create_run(out, cases, use, pinned, created_at)
+    pinned = TemplateUse.model_validate(prompt)
+    evidence = None
+    if open_book is not None and not (out / "run.json").exists():
+        check_folder(out)
+        evidence = await open_book.look_up(cases.cases)
+    run = create_run(out, cases, use, pinned, created_at, evidence)
+    if open_book is not None:
         for name in ("index", "top_k", "undated"):
             was, now = getattr(run.info.evidence, name, None), getattr(open_book, name)
             if was != now:
@@ -264,22 +247,7 @@ async def begin_run(
                     f"{run.path} is another run: the {name} of its evidence is {was!r}, not {now!r}",
                     hint="give each way of looking up its own folder",
                 )
-        return run
-    check_folder(out)
-    evidence, identity = await open_book.look_up(cases.cases)
-    data = evidence.data()
-    book = EvidenceUse(
-        index=open_book.index,
-        retriever=identity.retriever,
-        index_digest=identity.index_digest,
-        corpora=dict(identity.corpora),
-        top_k=open_book.top_k,
-        undated=open_book.undated,
-        rows=digest_bytes(data),
-        snippets=sum(len(snippets_of) for snippets_of in evidence.by_case.values()),
-        closed=len(evidence.why),
-    )
-    return create_run(out, cases, use, pinned, created_at, (book, data))
+    return run
 
 
 def unanswered(run: RunFolder) -> list[EvaluationCase]:
@@ -312,8 +280,9 @@ def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
     )
 
 
-def summarise(run: RunFolder, asked: int = 0) -> RunResult:
-    """How the answers on record stand; in the notes why some failed, and which other model the endpoint named."""
+def summarise(run: RunFolder, asked: int, more: Iterable[str]) -> RunResult:
+    """How the answers on record stand; in the notes why some failed, which other model the endpoint named, and
+    `more`."""
     by_case, notes = run.answers()
     states = dict.fromkeys(AnswerState, 0)
     reasons: Counter[str] = Counter()
@@ -343,7 +312,7 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
             f"{waiting} questions go on from an answer that is not there, and were not asked"
         )
     answers = list(by_case.values())
-    notes += [*note_thinking(answers), *_note_models(run, answers)]
+    notes += [*note_thinking(answers), *_note_models(run, answers), *more]
     answered = states[AnswerState.OK] + states[AnswerState.TRUNCATED]
     return RunResult(
         path=run.path,
@@ -426,5 +395,4 @@ def import_answers(
                 log.add(answer.row())
                 known[answer.case_id] = answer
                 added += 1
-    result = summarise(run, asked=added)
-    return replace(result, notes=(*result.notes, *unknown))
+    return summarise(run, added, unknown)

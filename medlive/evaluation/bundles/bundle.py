@@ -1,14 +1,15 @@
 """Make a bundle: a graded run's folder, with figures and digests, that others can verify and score again.
 
-The cases are not in it, but in the snapshot that its `run.json` names. Everything has one form, so the same run gives
-the same bytes (docs/leaderboard.md).
+Keys, and addresses and paths of the machine that made it, are removed. The cases are not in it, but in the snapshot
+that its `run.json` names. Everything has one form, so the same run gives the same bytes (docs/leaderboard.md).
 """
 
 import os
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -25,20 +26,16 @@ from medlive.evaluation.bundles.files import (
     encode_rows,
     trusted_comment,
 )
-from medlive.evaluation.bundles.public import (
-    public_answer,
-    public_grade,
-    public_harm,
-    public_info,
-)
-from medlive.evaluation.harm import READINGS, HarmRow, RunHarm
-from medlive.evaluation.model import Answer, EvaluationCase, Grade
+from medlive.evaluation.harm import READINGS, UNCHECKED, HarmRow, RunHarm
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, LogRow
 from medlive.evaluation.runs.folder import (
     GRADES,
     RESPONSES,
     Frozen,
     RunFolder,
     RunInfo,
+    check_parameters,
+    leaves,
 )
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.errata import (
@@ -61,6 +58,22 @@ _METRICS: Final = (Metric.PUBLISHED, Metric.PAPER, Metric.COMPLETE)
 """Those that a bundle holds; rates and errors are of the last, over criteria of every origin."""
 _NOWHERE: Final = Path(os.devnull, "bundle")
 """The run folder of a bundle, which must not exist: only the bundle's content is scored."""
+
+_SECRET_VARIABLE: Final = re.compile(
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE
+)
+_LONG: Final = 12
+"""Shorter values could be found in a text by chance."""
+_PRIVATE: Final = re.compile(r"://[^/@\s]+@|\A(?:/[\w.-]+/|~/|[A-Za-z]:\\)")
+"""A login in an address, or a path."""
+_PATH: Final = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
+_NO_REPLY: Final = {
+    "endpoint: ": "endpoint: no reply came",
+    "batch: ": "batch: no reply that counts",
+}
+"""Prefixes of failure reasons that may name machines, and their replacements."""
+_MOST_USED: Final = 1e15
+Row = TypeVar("Row", Answer, Grade, HarmRow)
 
 
 class SigningUse(Frozen):
@@ -96,6 +109,18 @@ class BundledRows(NamedTuple):
     grades: list[Grade]
     harm: list[HarmRow]
     """The readings in the order of the cases, then the controls."""
+
+    def public(self) -> "BundledRows":
+        """The rows without what must not be published."""
+        return BundledRows(
+            list(map(public_row, self.answers)),
+            list(map(public_row, self.grades)),
+            list(map(public_row, self.harm)),
+        )
+
+    def logs(self) -> dict[str, Sequence[LogRow]]:
+        """The rows by their file."""
+        return {RESPONSES: self.answers, GRADES: self.grades, READINGS: self.harm}
 
 
 def make_bundle(
@@ -137,10 +162,8 @@ def make_bundle(
         )
     signing = None
     if key is not None:
-        signing = SigningUse(
-            key_id=key.public.id_text(),
-            public_key=key.public.line(),
-        )
+        public = key.public
+        signing = SigningUse(key_id=public.id_text(), public_key=public.line())
     about = BundleInfo(
         code_version=code_version(),
         numpy=np.__version__,
@@ -153,8 +176,8 @@ def make_bundle(
     )
     bundled = bundled_run(info, run.cases, rows)
     evidence = run.run.evidence()
-    files = run_files(bundled, None if evidence is None else evidence.data())
-    files[SCORES] = encode_figures(bundle_scores(scored_part(bundled, about), about))
+    files = run_files(info, rows, evidence.data() if evidence else None)
+    files[SCORES] = encode_figures(bundle_scores(bundled, about))
     files[BUNDLE] = encode_document(about.model_dump(mode="json"))
     files[SUMS] = checksums(files)
     if key is not None:
@@ -174,23 +197,22 @@ def bundled_rows(run: GradedRun) -> BundledRows:
     rows = BundledRows([], [], [])
     for case in run.cases:
         if case.case_id in run.answers:
-            rows.answers.append(public_answer(run.answers[case.case_id]))
+            rows.answers.append(run.answers[case.case_id])
         grades = run.grades.get(case.case_id, {})
         for criterion in case.criteria:
             if criterion.id in grades:
-                grade = public_grade(grades[criterion.id])
                 # A grade reused by its key may have been written for another case with the same text.
                 grade = replace(
-                    grade,
+                    grades[criterion.id],
                     case_id=case.case_id,
                     criterion_id=criterion.id,
                 )
                 rows.grades.append(grade)
         if (reading := run.harm_of(case.case_id)) is not None:
-            rows.harm.append(public_harm(replace(reading, case_id=case.case_id)))
+            rows.harm.append(replace(reading, case_id=case.case_id))
     if run.harm is not None:
-        rows.harm.extend(map(public_harm, run.harm.controls))
-    return rows
+        rows.harm.extend(run.harm.controls)
+    return rows.public()
 
 
 def bundled_run(
@@ -224,31 +246,29 @@ def bundled_run(
     )
 
 
-def run_files(run: GradedRun, evidence: bytes | None) -> dict[str, bytes]:
+def run_files(
+    info: RunInfo,
+    rows: BundledRows,
+    evidence: bytes | None,
+) -> dict[str, bytes]:
     """The files of a run's folder that a bundle holds, by name; all but the cases."""
-    rows = bundled_rows(run)
-    canary = canary_of_cases(run.info)
-    files = {
-        RESPONSES: encode_rows(rows.answers, canary),
-        GRADES: encode_rows(rows.grades, canary),
-    }
-    if rows.harm:
-        files[READINGS] = encode_rows(rows.harm, canary)
+    canary = canary_of_cases(info)
+    files = {}
+    for name, log in rows.logs().items():
+        if log or name != READINGS:
+            files[name] = encode_rows(log, canary)
     if evidence is not None:
         files[EVIDENCE] = evidence
     # Last, since it makes a folder a run.
-    files[RUN] = encode_document(run.info.model_dump(mode="json"))
+    files[RUN] = encode_document(info.model_dump(mode="json"))
     return files
 
 
-def scored_part(run: GradedRun, about: BundleInfo) -> GradedRun:
-    """The run without what the bundle leaves out. Raises CheckFailed if no case is left."""
-    left_out = errata_of(run.cases, about.withdrawn_cases, about.withdrawn_criteria)
-    return replace(run, run=without(run.run, left_out))
-
-
 def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
-    """`scores.json`: the figures of each metric with intervals and bounds, rates and errors by axis."""
+    """`scores.json`, without what the bundle leaves out: the figures of each metric with intervals and bounds, rates
+    and errors by axis. Raises CheckFailed if no case is left."""
+    left_out = errata_of(run.cases, about.withdrawn_cases, about.withdrawn_criteria)
+    run = replace(run, run=without(run.run, left_out))
     scores: dict[str, Any] = {}
     metrics = (Metric.SAFE, *_METRICS) if run.harm else _METRICS
     for metric in metrics:
@@ -286,3 +306,90 @@ def errata_of(
         criteria=tuple(sorted(known)),
         emptied=emptied_cases(cases, known),
     )
+
+
+def public_info(info: RunInfo) -> RunInfo:
+    """Remove the endpoint, the path to the snapshot, and paths in model names from `run.json`.
+
+    Raises UsageError if a parameter looks like a secret or contains a login or a path: parameters define the run,
+    so they cannot be removed.
+    """
+    check_parameters(info.parameters)
+    for place, value in leaves(info.parameters):
+        if isinstance(value, str) and _PRIVATE.search(value):
+            raise UsageError(
+                f"the parameter {place} contains a login or a path, and a bundle would publish it"
+            )
+    public = {
+        "endpoint": None,
+        "snapshots": None,
+        "model": public_name(info.model),
+        "asked_as": info.asked_as and public_name(info.asked_as),
+    }
+    return info.model_copy(update=public)
+
+
+def public_row(row: Row) -> Row:
+    """Remove from a row of a log machine names, an answer's thinking, and everything but numbers from the usage."""
+    if isinstance(row, Answer):
+        return replace(
+            row,
+            model=public_name(row.model),
+            reason="no answer came" if row.reason else "",
+            usage=_numbers(row.usage),
+            thinking="",
+        )
+    if isinstance(row, Grade):
+        return replace(
+            row,
+            reason=_public_reason(row.reason),
+            grader=public_name(row.grader),
+            model=public_name(row.model),
+            usage=_numbers(row.usage),
+        )
+    return replace(
+        row,
+        missing=_public_reason(row.missing.removeprefix(UNCHECKED)),
+        reader=public_name(row.reader),
+        checker=public_name(row.checker),
+    )
+
+
+def _public_reason(reason: str) -> str:
+    for prefix, text in _NO_REPLY.items():
+        if reason.startswith(prefix):
+            return text
+    return reason
+
+
+def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """The counts of a usage: numbers from 0 on, and None for unknown."""
+    counts = {}
+    for name, value in usage.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is None or (number and 0 <= value < _MOST_USED):
+            counts[name] = value
+    return counts
+
+
+def public_name(model: str) -> str:
+    """A model's name; the last part of a path, by which serving software may name models."""
+    if not _PATH.match(model):
+        return model
+    return re.split(r"[\\/]", model.rstrip("\\/"))[-1] or model
+
+
+def find_secret(
+    files: Mapping[str, bytes],
+    environ: Mapping[str, str],
+) -> tuple[str, str] | None:
+    """The first file with the value of a secret environment variable, and the variable's name; None if none."""
+    secrets: dict[str, bytes] = {}
+    for name, value in environ.items():
+        if _SECRET_VARIABLE.search(name) and len(value) >= _LONG:
+            secrets[name] = os.fsencode(value)
+    for file, data in files.items():
+        for name, secret in secrets.items():
+            if secret in data:
+                return file, name
+    return None

@@ -8,19 +8,18 @@ import json
 import stat
 import struct
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.harm import READINGS, HarmRow
-from medlive.evaluation.model import Answer, Grade
+from medlive.evaluation.harm import READINGS
+from medlive.evaluation.model import LogRow
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, leaves, write_whole
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.guard.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
-from medlive.guard.printable import printable
 from medlive.integrity.checks import Faults
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import (
@@ -54,7 +53,7 @@ _DAMAGED: Final = (
 )
 """What zipfile raises for files that are not archives, are damaged, or need a password."""
 Shape = TypeVar("Shape", bound=BaseModel)
-Row = TypeVar("Row", Answer, Grade, HarmRow)
+Row = TypeVar("Row", bound=LogRow)
 
 
 def encode_document(value: Any) -> bytes:
@@ -78,54 +77,33 @@ def encode_figures(figures: Mapping[str, Any]) -> bytes:
     return encode_document(json.loads(json.dumps(figures), parse_float=rounded))
 
 
-def encode_rows(rows: Iterable[Answer | Grade | HarmRow], canary: str | None) -> bytes:
+def encode_rows(rows: Iterable[LogRow], canary: str | None) -> bytes:
     """Encode a log, with the snapshot's canary in each row, so that a copy of the log alone can be recognised."""
     mark = {} if canary is None else {"canary": canary}
     return lines_of(row.row() | mark for row in rows)
 
 
 def parse_document(data: bytes, shape: type[Shape]) -> Shape:
-    """Parse a document. Raises ValueError if it is invalid or not in canonical form."""
+    """Parse a document. Raises ValueError if it is invalid."""
+    _check_size(data)
+    return shape.model_validate_json(data)
+
+
+def parse_rows(data: bytes, name: str, kind: type[Row]) -> list[Row]:
+    """Parse a log of that name. Raises ValueError if a row is invalid."""
+    rows = []
+    for number, line in enumerate(data.splitlines(), start=1):
+        try:
+            _check_size(line)
+            rows.append(kind.from_row(json.loads(line)))
+        except (ValueError, TypeError, RecursionError) as exc:
+            raise ValueError(f"{name}:{number}: {exc}") from exc
+    return rows
+
+
+def _check_size(data: bytes) -> None:
     if len(data) > BUNDLE_DOCUMENT_BYTES:
         raise ValueError(f"more than {BUNDLE_DOCUMENT_BYTES} bytes")
-    parsed = shape.model_validate_json(data)
-    if encode_document(parsed.model_dump(mode="json")) != data:
-        raise ValueError("another form than medlive writes")
-    return parsed
-
-
-def parse_rows(
-    data: bytes,
-    name: str,
-    kind: type[Row],
-    publish: Callable[[Row], Row],
-    canary: str | None,
-) -> list[Row]:
-    """Parse a log.
-
-    Args:
-        data: The log.
-        name: Its file.
-        kind: What its rows are.
-        publish: Removes from a row what a bundle must not hold.
-        canary: What each row must hold.
-
-    Raises:
-        ValueError: If a row is invalid, or not as `encode_rows` writes it.
-    """
-    rows = []
-    for number, line in enumerate(data.splitlines(keepends=True), start=1):
-        place = f"{name}:{number}"
-        if len(line) > BUNDLE_DOCUMENT_BYTES:
-            raise ValueError(f"{place}: more than {BUNDLE_DOCUMENT_BYTES} bytes")
-        try:
-            row = publish(kind.from_row(json.loads(line)))
-        except (ValueError, TypeError, RecursionError) as exc:
-            raise ValueError(f"{place}: {exc}") from exc
-        if encode_rows([row], canary) != line:
-            raise ValueError(f"{place}: another form than medlive writes")
-        rows.append(row)
-    return rows
 
 
 def differences(expected: bytes, data: bytes) -> Iterator[tuple[str, str, str]]:
@@ -138,7 +116,7 @@ def differences(expected: bytes, data: bytes) -> Iterator[tuple[str, str, str]]:
     for place in sorted(want.keys() | got.keys()):
         values = repr(want.get(place)), repr(got.get(place))
         if values[0] != values[1]:
-            yield (printable(place), *values)
+            yield (place, *values)
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:
@@ -209,7 +187,7 @@ def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:
                 return files, faults
             for entry in packed.infolist():
                 if entry.filename not in _KNOWN:
-                    faults.add(printable(entry.filename)[:200], _ONLY, "another name")
+                    faults.add(entry.filename[:200], _ONLY, "another name")
                 elif entry.filename in files:
                     faults.add(entry.filename, "one entry with that name", "more")
                 elif entry.compress_type != zipfile.ZIP_STORED:

@@ -73,12 +73,14 @@ def rank_bundles(
         else:
             ranked.append((report, run))
             sets.setdefault(_conditions(run), []).append((report, run))
-    if metric in (None, Metric.SAFE):
-        for key, together in list(sets.items()):
-            unread = _unread(together, metric, most_unscored)
-            unranked += unread
-            names = {report.path for report, _ in unread}
-            sets[key] = [entry for entry in together if entry[0].path not in names]
+    for key, together in sets.items():
+        if (metric or headline([run for _, run in together])) is Metric.SAFE:
+            sets[key] = []
+            for report, run in together:
+                if why := _too_many(run, Metric.SAFE, most_unscored):
+                    unranked.append((report, f"{why}: too few are read for harm"))
+                else:
+                    sets[key].append((report, run))
     rankings = []
     for together in sorted(filter(None, sets.values()), key=len, reverse=True):
         left_out = _left_out(together, errata)
@@ -104,26 +106,13 @@ def rank_bundles(
     return Leaderboard(tuple(rankings), tuple(unranked))
 
 
-def _unread(
-    entries: Sequence[Entry],
-    metric: Metric | None,
-    most_unscored: float,
-) -> list[tuple[BundleReport, str]]:
-    """The entries that would be ranked by a safe score which too many of their cases lack, each with the reason."""
-    if (metric or headline([run for _, run in entries])) is not Metric.SAFE:
-        return []
-    unread = []
-    for report, run in entries:
-        scored = run.case_scores(Metric.SAFE)
-        missing = sum(case.score is None and not case.unscorable for case in scored)
-        share = missing / len(scored)
-        if share > most_unscored:
-            why = f"{_too_many(share, most_unscored)}: too few are read for harm"
-            unread.append((report, why))
-    return unread
-
-
-def _too_many(share: float, most: float) -> str:
+def _too_many(run: GradedRun, metric: Metric, most: float) -> str:
+    """What is said of a run too many of whose cases lack a score, "" of others."""
+    cases = run.case_scores(metric)
+    missing = sum(case.score is None and not case.unscorable for case in cases)
+    share = missing / len(cases)
+    if share <= most:
+        return ""
     return f"{100 * share:.1f} % of its cases have no score, more than {100 * most:g} %"
 
 
@@ -152,12 +141,8 @@ def _why_unranked(
 ) -> str:
     """Why a run is not ranked beside those before it; "" if it is."""
     info, texts = run.info, _texts(run)
-    scored = 0
-    for case, _ in run.answered():
-        met = run.verdicts(case.case_id)
-        scored += all(met.get(criterion.id) is not None for criterion in case.criteria)
-    if (share := 1 - scored / len(run.cases)) > most_unscored:
-        return _too_many(share, most_unscored)
+    if why := _too_many(run, Metric.COMPLETE, most_unscored):
+        return why
     for report, other in earlier:
         same_model, name = _model(run) == _model(other), report.path.name
         if same_model and _conditions(run) == _conditions(other):

@@ -19,7 +19,8 @@ from medlive.evaluation.bundles.bundle import (
     bundled_rows,
     bundled_run,
     canary_of_cases,
-    scored_part,
+    public_info,
+    run_files,
 )
 from medlive.evaluation.bundles.files import (
     ALWAYS,
@@ -29,16 +30,11 @@ from medlive.evaluation.bundles.files import (
     Shape,
     checksums,
     differences,
+    encode_document,
     encode_figures,
     parse_document,
     parse_rows,
     trusted_comment,
-)
-from medlive.evaluation.bundles.public import (
-    public_answer,
-    public_grade,
-    public_harm,
-    public_info,
 )
 from medlive.evaluation.bundles.verdicts import check_readings, check_verdicts
 from medlive.evaluation.cases.load import load_cases
@@ -46,7 +42,6 @@ from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
 from medlive.evaluation.harm import READINGS, HarmRow
 from medlive.evaluation.model import (
     Answer,
-    AnswerState,
     CaseSet,
     EvaluationCase,
     Grade,
@@ -65,6 +60,7 @@ from medlive.evaluation.runs.templates import (
     TEMPLATES,
     WITHOUT_EVIDENCE,
     Evidence,
+    Snippet,
     load_template,
 )
 from medlive.evaluation.scoring.errata import (
@@ -77,16 +73,23 @@ from medlive.guard.printable import printable
 from medlive.integrity.checks import Faults, Inspection, Skip, check_signed
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
-from medlive.integrity.log import lines_of
 from medlive.integrity.signing import PublicKey
 from medlive.llm.engine import RULES_MODEL, endpoint_engine
 from medlive.llm.prompts import load_prompt
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
 
-_RESTS: Final = 3
-"""Figures depend on this step and the later ones; earlier faults concern the packaging."""
 _SELECTION: Final = TypeAdapter(Selection)
+_SAME_CASES: Final = (
+    "origin",
+    "name",
+    "digest",
+    "publishable",
+    "selection",
+    "rows",
+    "count",
+)
+"""What `run.json` says of its cases and the cases must be."""
 Known = TypeVar("Known")
 
 
@@ -114,7 +117,8 @@ class Verification(Inspection):
         return self.files[name]
 
     def add_note(self, text: str) -> None:
-        """Add a note to the current step, which may still pass."""
+        """Add a note to the current step, which may still pass; unprintable characters are escaped."""
+        text = printable(text)
         self.note = f"{self.note}; {text}" if self.note else text
 
     def require_run(self) -> GradedRun:
@@ -142,7 +146,7 @@ def _parse(
     except ValidationError as exc:
         out.add(name, "its schema", first_fault(exc)[:250])
     except ValueError as exc:
-        out.add(name, "a document in canonical form", str(exc)[:200])
+        out.add(name, "a document", str(exc)[:200])
     return None
 
 
@@ -182,33 +186,36 @@ def check_contents(state: Verification, out: Faults) -> None:
     if run is None:
         return
     try:
-        if public_info(run) != run:
-            out.add(RUN, "no endpoint or path of the machine that made it", "one")
+        rows = state.rows = BundledRows(
+            parse_rows(state.read(RESPONSES), RESPONSES, Answer),
+            parse_rows(state.read(GRADES), GRADES, Grade),
+            parse_rows(state.files.get(READINGS, b""), READINGS, HarmRow),
+        )
+        public = run_files(public_info(run), rows.public(), None)
+    except ValueError as exc:
+        out.add(".", "rows of answers, grades and readings", str(exc)[:200])
+        return
     except UsageError as exc:
         out.add(RUN, "parameters that may be published", exc.message[:200])
-    canary = info.canary
-    if canary != canary_of_cases(run):
-        out.add(BUNDLE, "the canary of its snapshot", printable(str(canary))[:60])
-    answers, grades = state.read(RESPONSES), state.read(GRADES)
-    readings = state.files.get(READINGS, b"")
-    try:
-        rows = state.rows = BundledRows(
-            parse_rows(answers, RESPONSES, Answer, public_answer, canary),
-            parse_rows(grades, GRADES, Grade, public_grade, canary),
-            parse_rows(readings, READINGS, HarmRow, public_harm, canary),
-        )
-    except ValueError as exc:
-        out.add(".", "rows of answers and grades in canonical form", str(exc)[:200])
         return
-    names = {run.model, run.template.name}
-    for grade in rows.grades:
-        names.update((grade.model, grade.engine))
-    for row in rows.harm:
-        names.update((row.reader, row.checker))
-    for name in sorted(names):
+    about = info.model_copy(update={"canary": canary_of_cases(run)})
+    public[BUNDLE] = encode_document(about.model_dump(mode="json"))
+    for name, data in public.items():
+        if state.files[name] != data:
+            out.add(name, "the one form of a published bundle", "another")
+    for name in sorted(_names_in(run, rows)):
         # Names are printed in tables and on terminals.
         if not name.strip() or printable(name) != name:
-            out.add(RUN, "printable names", printable(name)[:100])
+            out.add(RUN, "printable names", name[:100])
+
+
+def _names_in(run: RunInfo, rows: BundledRows) -> set[str]:
+    names = {run.model, run.template.name}
+    for grade in rows.grades:
+        names |= {grade.model, grade.engine}
+    for row in rows.harm:
+        names |= {row.reader, row.checker}
+    return names
 
 
 def check_snapshot(state: Verification, out: Faults) -> None:
@@ -221,38 +228,23 @@ def check_snapshot(state: Verification, out: Faults) -> None:
         return
     if cases.verified is False:
         out.add(cases.name, "a verified snapshot", "an unverified one")
-    for name in ("origin", "name", "digest", "publishable"):
-        want, got = str(getattr(use, name)), str(getattr(cases, name))
-        if want != got:
-            what = f"{name} {printable(want)[:100]}, as {RUN} says"
-            out.add(printable(cases.name), what, got)
-    if not out.count:
-        _select_cases(state, cases, use, out)
-
-
-def _select_cases(
-    state: Verification,
-    cases: CaseSet,
-    use: CasesUse,
-    out: Faults,
-) -> None:
-    """Check that the part of the cases that the run names is the run's."""
-    named = printable(str(use.selection))[:200]
     total = len(cases)
     if use.selection is not None:
         try:
             cases = select(cases, _SELECTION.validate_python(use.selection))
         except (MedliveError, ValueError) as exc:
-            out.add(RUN, "a selection of cases", printable(str(exc))[:200])
+            out.add(RUN, "a selection of cases", str(exc)[:200])
             return
-    if len(cases) < total:
-        state.add_note(f"{len(cases)} of its {total} cases, by {named}")
-    digest = digest_bytes(lines_of(case.row() for case in cases.cases))
-    actual = digest, len(cases), cases.selection
-    if actual != (use.rows, use.count, use.selection):
-        what = f"{len(cases)} cases with the digest {digest}, by {cases.selection}"
-        out.add(RUN, what, printable(f"{use.count}, {use.rows}, {named}")[:300])
+    for name in _SAME_CASES:
+        want, got = getattr(use, name), getattr(cases, name)
+        if want != got:
+            what = f"{name} {str(want)[:100]}, as {RUN} says"
+            out.add(cases.name, what, str(got))
+    if out.count:
         return
+    if len(cases) < total:
+        part = str(use.selection)[:200]
+        state.add_note(f"{len(cases)} of its {total} cases, by {part}")
     run, rows = _require(state.run_info, RUN), _require(state.rows, RESPONSES)
     state.snapshots_folder = cases.snapshots
     state.run = bundled_run(run, cases.cases, rows)
@@ -265,7 +257,7 @@ def _load_cases(
 ) -> CaseSet | None:
     """Load the cases from the given place, or by the snapshot's version. Raises Skip if there are none."""
     if place is None:
-        named = printable(use.name)[:100]
+        named = use.name[:100]
         if use.origin != "snapshot":
             raise Skip(f"the cases are of the file {named!r}, not given", allowed=True)
         if week_end(use.name) is None:
@@ -288,9 +280,8 @@ def check_evidence(state: Verification, out: Faults) -> None:
     """Check that only open-book runs have evidence, as `run.json` says, none newer than its case."""
     run = _require(state.run_info, RUN)
     use, data = run.evidence, state.files.get(EVIDENCE)
-    own_template = run.template.name not in TEMPLATES
-    takes_some = own_template or run.template.name in WITHOUT_EVIDENCE
-    closed = run.arm == "closed" or not takes_some
+    takes_none = run.template.name in set(TEMPLATES) - WITHOUT_EVIDENCE.keys()
+    closed = run.arm == "closed" or takes_none
     if run.engine != IMPORTED and (closed if use else run.open_book):
         what = "evidence where arm and template take some, and only there"
         out.add(RUN, what, "other")
@@ -312,6 +303,13 @@ def check_evidence(state: Verification, out: Faults) -> None:
     _check_snippets(book, use, cases, out)
 
 
+def _may_stand(snippet: Snippet, day: str | None, use: EvidenceUse) -> bool:
+    """Whether a snippet is old enough for a case of that day."""
+    if day is None or snippet.date is None:
+        return day is not None and use.undated
+    return is_day(snippet.date) and snippet.date <= day
+
+
 def _check_snippets(
     book: Evidence,
     use: EvidenceUse,
@@ -321,13 +319,8 @@ def _check_snippets(
     """Check that no more snippets stand before a case than the run says, and none that is newer."""
     for case in cases:
         day, snippets = day_of(case), book.by_case[case.case_id]
-        wrong = len(snippets) > use.top_k or (day is None and bool(snippets))
-        for snippet in snippets:
-            if snippet.date is None:
-                wrong = wrong or not use.undated
-            else:
-                wrong = wrong or not is_day(snippet.date) or snippet.date > (day or "")
-        if wrong:
+        fitting = [snippet for snippet in snippets if _may_stand(snippet, day, use)]
+        if len(fitting) < len(snippets) or len(snippets) > use.top_k:
             what = f"at most {use.top_k} snippets for case {case.case_id}, none dated after {day}"
             out.add(EVIDENCE, what, "others")
 
@@ -336,32 +329,23 @@ def check_rows(state: Verification, out: Faults) -> None:
     """Check that there is one answer a case and one grade a criterion at most, in the order of the cases."""
     run = state.require_run()
     rows = _require(state.rows, GRADES)
-    expected = bundled_rows(run)
-    logs: dict[str, tuple[Sequence[object], Sequence[object]]] = {
-        RESPONSES: (expected.answers, rows.answers),
-        GRADES: (expected.grades, rows.grades),
-        READINGS: (expected.harm, rows.harm),
-    }
-    for name, (wanted, stored) in logs.items():
-        for number, (want, got) in enumerate(zip_longest(wanted, stored), start=1):
+    for name, wanted in bundled_rows(run).logs().items():
+        pairs = zip_longest(wanted, rows.logs()[name])
+        for number, (want, got) in enumerate(pairs, start=1):
             if want != got:
                 what = "a row for the snapshot's cases and criteria, once and in order"
                 out.add(f"{name}:{number}", what, "another")
                 break
     info, total = run.info, len(run.cases)
-    missing = total - len(rows.answers)
-    failed = sum(answer.state is AnswerState.FAILED for answer in rows.answers)
-    unanswered = missing + sum(not answer.gradable for answer in rows.answers)
+    unanswered = total - sum(answer.gradable for answer in rows.answers)
     if unanswered > 0:
-        state.add_note(
-            f"{unanswered} of {total} cases have no answer ({failed} failed, {missing} missing)"
-        )
+        state.add_note(f"{unanswered} of {total} cases have no answer")
     own = {"", info.model, info.asked_as}
     others = [answer.model for answer in rows.answers if answer.model not in own]
     if others:
-        listed = printable(", ".join(sorted(set(others))[:3]))[:200]
+        listed = ", ".join(sorted(set(others))[:3])[:200]
         state.add_note(
-            f"{len(others)} answers are by the model {listed} instead of {printable(info.model)[:60]}"
+            f"{len(others)} answers are by the model {listed} instead of {info.model[:60]}"
         )
 
 
@@ -391,9 +375,9 @@ def check_grader(state: Verification, out: Faults) -> None:
     expected = [getattr(pinned, name) for name in names]
     for grade in _require(state.rows, GRADES).grades:
         if (got := [getattr(grade, name) for name in names]) != expected:
-            out.add(GRADES, "the same grader in every row", printable(str(got))[:200])
+            out.add(GRADES, "the same grader in every row", str(got)[:200])
         if grade.met is not None and not _gave(pinned.model, grade.grader):
-            name = printable(grade.grader)[:100] or "an unnamed model"
+            name = grade.grader[:100] or "an unnamed model"
             what = f"verdicts by the pinned grader {pinned.model[:100]}"
             out.add(GRADES, what, f"verdicts by {name}")
     if not out.count and pinned.engine not in (IMPORTED, SETTLED):
@@ -436,7 +420,7 @@ def check_errata(state: Verification, out: Faults) -> None:
         if case_id not in known.cases:
             undue.append(f"criterion {criterion_id} of {case_id}")
     for what in sorted(undue):
-        got = f"{printable(what)[:180]} left out without an erratum"
+        got = f"{what[:180]} left out without an erratum"
         out.add(BUNDLE, "the errata of the snapshot", got)
     late_cases, late = set(known.cases) - cases, set(known.criteria) - criteria
     if late_cases or late:
@@ -449,10 +433,10 @@ def check_scores(state: Verification, out: Faults) -> None:
     """Score the run again, and check that every figure is equal to the printed digit."""
     run, info = state.require_run(), _require(state.info, BUNDLE)
     data = state.read(SCORES)
-    if any(number >= _RESTS for number in state.failed):
-        raise Skip("an earlier step that the figures depend on failed")
+    if state.failed:
+        raise Skip("an earlier step failed")
     try:
-        expected = encode_figures(bundle_scores(scored_part(run, info), info))
+        expected = encode_figures(bundle_scores(run, info))
     except CheckFailed as exc:
         out.add(BUNDLE, "errata that leave a case", exc.message[:200])
         return
@@ -480,7 +464,7 @@ def _add_version(state: Verification, out: Faults) -> None:
 
 def _versions(info: BundleInfo) -> tuple[str, str]:
     """What the bundle was made with, and what verifies it."""
-    made = f"medlive {printable(info.code_version)[:40]}, numpy {printable(info.numpy)[:40]}"
+    made = f"medlive {info.code_version[:40]}, numpy {info.numpy[:40]}"
     return made, f"medlive {code_version()}, numpy {np.__version__}"
 
 

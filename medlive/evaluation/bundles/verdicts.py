@@ -30,7 +30,6 @@ from medlive.grader.reply import (
     read_criterion,
     read_rubric,
 )
-from medlive.guard.printable import printable
 from medlive.integrity.checks import Faults
 from medlive.llm.ask import MOST_RAW, Unusable
 from medlive.text.quotes import quoted
@@ -64,7 +63,7 @@ def check_verdicts(run: GradedRun, out: Faults) -> list[str]:
             # Criteria with the same text share a key, a verdict and its replies.
             read[keys.get(criterion_id, criterion_id)].append(verdict)
         for grade in own:
-            what = f"case {printable(case.case_id)[:60]}, criterion {printable(grade.criterion_id)[:60]}"
+            what = f"case {case.case_id[:60]}, criterion {grade.criterion_id[:60]}"
             if grade.key != keys.get(grade.criterion_id):
                 expected = "the key of its question, answer, criterion and grader"
                 out.add(GRADES, f"{what}: {expected}", grade.key[:80])
@@ -162,7 +161,7 @@ def check_readings(
     judges = harm.judge, harm.reader, harm.checker
     for row in (*harm.rows.values(), *harm.controls):
         known = control_items() if row.control else items
-        what = f"{READINGS}: {printable(row.case_id)[:60]}"
+        what = f"{READINGS}: {row.case_id[:60]}"
         item = known.get(row.case_id)
         if (row.judge, row.reader, row.checker) != judges:
             out.add(what, "the same judges in every row", "others")
@@ -197,5 +196,5 @@ def _reading_fault(item: HarmItem, row: HarmRow) -> str | None:
     try:
         judged = item.reread(row.raws)
     except (Unusable, ValueError) as exc:
-        return printable(str(exc))[:200]
+        return str(exc)[:200]
     return None if judged == row.harms else "others"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medlive.errors import UsageError
-from medlive.evaluation.bundles.bundle import BundleInfo, run_files
+from medlive.evaluation.bundles.bundle import BundleInfo, bundled_rows, run_files
 from medlive.evaluation.bundles.files import read_bundle
 from medlive.evaluation.bundles.steps import STEPS, Verification
 from medlive.evaluation.model import CaseSet
@@ -112,7 +112,8 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
     if report.run is None:
         raise UsageError(f"{report.path} cannot be unpacked: {report.why_not}")
     files = {"cases.jsonl": lines_of(case.row() for case in report.run.cases)}
-    files |= run_files(report.run, report.evidence)
+    run = report.run
+    files |= run_files(run.info, bundled_rows(run), report.evidence)
     with writing(out):
         empty = not out.exists() or (out.is_dir() and not any(out.iterdir()))
         if out.is_symlink() or not empty:

@@ -6,7 +6,6 @@ other scores than its authors'.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -29,20 +28,16 @@ from medlive.evaluation.model import (
     Turn,
     conversation,
 )
-from medlive.evaluation.tables import csv_rows, decode_text, read_table
+from medlive.evaluation.tables import Rows, csv_rows, decode_text, read_table
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
 Row = dict[str, Any]
-Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
-"""Each row of a file with its place, or instead of it why it is none."""
 
 KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
 _MUST_HAVE: Final = "Must_have"
-IDEAL: Final = "ideal_completion"
-"""The field of HealthBench's cases that holds a physician's own answer."""
 
 
 Format = Literal["livemedbench", "healthbench", "kqa", "jsonl"]
@@ -130,7 +125,7 @@ class _CaseRow(_Part):
                 tags=tuple(row.tags),
             )
             criteria.append(criterion)
-        ideal = (self.ideal_completions_data or {}).get(IDEAL)
+        ideal = (self.ideal_completions_data or {}).get("ideal_completion")
         return EvaluationCase(
             case_id=self.case_id,
             language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
@@ -233,21 +228,16 @@ def _check_place(row: _CaseRow, earlier: Collection[str]) -> None:
         raise ValueError(f"after: no case {row.after!r} before it")
 
 
-def answer_rows(
-    path: Path,
-    format_: str,
-    field: str,
-) -> list[Row] | None:
+def answer_rows(path: Path, format_: str) -> list[Row] | None:
     """The answers of a file in a benchmark's own format, as LiveMedBench's responses; None: it has no own format.
 
     HealthBench's are the rows of `…_allresults.json` (simple-evals), with their verdicts as LiveMedBench's
-    `evaluations`; with `field` "ideal_completion" the physicians' own answers in the file of cases. Raises
-    BadInput for a file that is not of the format.
+    `evaluations`. Raises BadInput for a file that is not of the format.
     """
     read = READERS[format_].answers
     if read is None:
         return None
-    rows = read(_text_of(path), path.name, field)
+    rows = read(_text_of(path), path.name)
     answers = [row for row in rows if row["response"] is not None]
     if not answers:
         raise BadInput(f"{path.name} has no answer in {format_}'s format")
@@ -255,7 +245,7 @@ def answer_rows(
 
 
 def _text_of(path: Path) -> str:
-    return decode_text(read_bytes(path), path.name)[0]
+    return decode_text(read_bytes(path), path.name)
 
 
 def _is_json(text: str) -> bool:
@@ -308,9 +298,8 @@ def _without(raw: Mapping[str, Any], *names: str) -> Row:
 def healthbench_answers(
     text: str,
     name: str,
-    field: str,
 ) -> Iterator[Row]:
-    """Of each row of results the last message of its completion, or the ideal one, and its verdicts."""
+    """Of each row of results the last message of its completion, and its verdicts."""
     for row in _valid(json_rows(text, name), name):
         # simple-evals' file is one object, with a row for each example.
         examples: Sequence[object] = [row]
@@ -321,9 +310,6 @@ def healthbench_answers(
             if not isinstance(example, dict):
                 raise BadInput(f"{name}: expected an object for each example")
             completion = example.get("completion")
-            if field == IDEAL:
-                ideal = example.get("ideal_completions_data")
-                completion = ideal.get(IDEAL) if isinstance(ideal, dict) else None
             if isinstance(completion, list) and completion:
                 completion = completion[-1]
             if isinstance(completion, dict):
@@ -422,7 +408,6 @@ def _kqa_statement(text: object, category: str) -> Row:
 def kqa_answers(
     text: str,
     name: str,
-    _: str,
 ) -> Iterator[Row]:
     """The answers; of the table the last of each question."""
     answers: dict[str, object] = {}
@@ -446,8 +431,8 @@ class Reader(NamedTuple):
     """The rows of a file of cases, by its text and name."""
     case: Callable[[Mapping[str, Any]], Row] = dict
     """A row in medlive's fields, or in other names of them. Raises ValueError."""
-    answers: Callable[[str, str, str], Iterable[Row]] | None = None
-    """The answers of a file, by its text, name and the field that is wanted; None: LiveMedBench's form."""
+    answers: Callable[[str, str], Iterable[Row]] | None = None
+    """The answers of a file, by its text and name; None: LiveMedBench's form."""
 
 
 READERS: Final[Mapping[str, Reader]] = {
@@ -464,36 +449,3 @@ READERS: Final[Mapping[str, Reader]] = {
     "jsonl": Reader(),
 }
 """A new format is a reader here, and how its files begin in `format_of`."""
-
-
-# --- people's verdicts
-
-
-def gradings_of(
-    cases: Sequence[EvaluationCase],
-    verdicts: Mapping[Place, Mapping[str, bool | None]],
-) -> dict[str, list[Row]]:
-    """People's verdicts by rater as LiveMedBench's gradings; of three raters and more their majority, last.
-
-    Verdicts on what is not a criterion of the cases are kept, for `import_run` to name.
-    """
-    texts: dict[Place, str] = {}
-    for case in cases:
-        for criterion in case.criteria:
-            texts[case.case_id, criterion.id] = criterion.criterion
-    raters = dict.fromkeys(chain.from_iterable(verdicts.values()))
-    by_rater: dict[str, dict[str, Row]] = {name: {} for name in (*raters, "majority")}
-    for place, ratings in verdicts.items():
-        known = {rater: met for rater, met in ratings.items() if met is not None}
-        yes = sum(known.values())
-        if len(raters) > 2 and 2 * yes != len(known):
-            known["majority"] = 2 * yes > len(known)
-        for rater, met in known.items():
-            entry = {"criterion": texts.get(place), "score": met}
-            by_rater[rater].setdefault(place[0], {})[place[1]] = entry
-    gradings: dict[str, list[Row]] = {}
-    for rater, by_case in by_rater.items():
-        for case_id, evaluations in by_case.items():
-            grading = {"case_id": case_id, "evaluations": evaluations}
-            gradings.setdefault(rater, []).append(grading)
-    return gradings

@@ -1,6 +1,5 @@
 """Cases to evaluate on, from a snapshot's folder or a benchmark's file, rewritten or in their threads' words."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -37,11 +36,8 @@ def load_cases(
         if chosen == "livemedbench" and (place.parent / "manifest.json").is_file():
             return _with_manifest(cases, place)
         return cases
-    fault = "is not there"
-    if os.path.lexists(place):
-        fault = "is neither a folder nor a file"
     hint = "name a snapshot's folder or version, LiveMedBench's JSON file of cases, or another benchmark's file"
-    raise BadInput(f"{place} {fault}", hint=hint)
+    raise BadInput(f"{place} is neither a folder nor a file", hint=hint)
 
 
 def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:

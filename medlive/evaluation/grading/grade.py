@@ -1,19 +1,31 @@
-"""Grading a run: every criterion of every answer met, not met, or ungraded with its reason.
+"""Grading a run: every criterion of every answer met, not met, or ungraded with its reason; planned and repeated.
 
 A verdict is found again in `grades.jsonl` by what it rests on, so a repeated run asks only for what is new, was
-edited, or had stayed ungraded.
+edited, or had stayed ungraded. `repeats.jsonl` holds the same rows with `round`, from 2: the same answers graded again
+beside the verdicts that count, which are round 1. Scoring never reads it (docs/method.md §3: the same response graded
+five times).
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from medlive.errors import UsageError
+from medlive.evaluation.asking.plan import (
+    ASCII_A_TOKEN,
+    HAN_A_TOKEN,
+    Plan,
+    plan_calls,
+    sent_text,
+)
+from medlive.evaluation.asking.run import AN_ANSWER
 from medlive.evaluation.model import (
     Answer,
+    AnswerState,
     CallsMade,
     EvaluationCase,
     EvaluationCriterion,
@@ -23,13 +35,18 @@ from medlive.evaluation.model import (
     grade_keys,
     kind_of,
 )
-from medlive.evaluation.runs.folder import GRADES, grades_of, open_run
+from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
 from medlive.grader.judge import GradingCall, Judge, Mode, Verdicts
-from medlive.integrity.log import open_log
+from medlive.integrity.log import open_log, values_of
 from medlive.llm.ask import MOST_RAW, Asked, Asker
 from medlive.llm.budget import Budget
-from medlive.llm.engine import Engine
+from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.pool import Progress, work_through
+from medlive.llm.wire import Price
+
+REPEATS: Final = "repeats.jsonl"
+_A_ROUND: Final = 1000
+"""A store of replies is asked past the rounds before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,37 +93,31 @@ class Work:
         )
 
 
-@dataclass(slots=True)
 class Record:
     """The verdicts on record for one judge, by key; the grader's texts are not kept, a run may be long."""
 
-    latest: dict[str, Grade] = field(default_factory=dict)
-    unusable: Counter[str] = field(default_factory=Counter)
-    """Replies that held no verdict, by the key they were asked for."""
-    notes: list[str] = field(default_factory=list)
+    def __init__(self, judge: Judge, log: Path) -> None:
+        self.judge = judge
+        self.latest: dict[str, Grade] = {}
+        self.unusable: Counter[str] = Counter()
+        """Replies that held no verdict, by the key they were asked for."""
+        self.notes: list[str] = []
+        for grade in grades_of(log, self.notes):
+            if grade.judge == judge.digest:
+                self.put(grade)
+                self.unusable[grade.key] += grade.met is None and bool(grade.grader)
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = replace(
-            grade,
-            raw="",
-            quote="",
-            reasoning="",
-        )
+        self.latest[grade.key] = replace(grade, raw="", quote="", reasoning="")
 
-
-def read_record(path: Path, judge: str) -> Record:
-    """What a log holds of the judge with that digest."""
-    record = Record()
-    for grade in grades_of(path, record.notes):
-        if grade.judge == judge:
-            record.put(grade)
-            record.unusable[grade.key] += grade.met is None and bool(grade.grader)
-    return record
+    def settles(self, key: str) -> bool:
+        """Whether nothing is left to ask."""
+        return settles(self.judge, self.latest.get(key))
 
 
 def settles(judge: Judge, grade: Grade | None) -> bool:
-    """Whether what is on record is a verdict by a model that counts: nothing is left to ask."""
+    """Whether what is on record is a verdict by a model that counts."""
     if grade is None or grade.met is None:
         return False
     return judge.identity.accepts(grade.grader)
@@ -115,17 +126,14 @@ def settles(judge: Judge, grade: Grade | None) -> bool:
 def open_work(
     cases: Iterable[EvaluationCase],
     answers: Mapping[str, Answer],
-    judge: Judge,
     record: Record,
 ) -> Iterator[Work]:
     """The calls that are left to make: every criterion of a gradable answer without a settled verdict, the calls
     of a case after each other."""
+    judge = record.judge
     for case, answer in gradable(cases, answers):
         keys = grade_keys(case, answer, judge.digest)
-        unsettled = []
-        for criterion in case.criteria:
-            if not settles(judge, record.latest.get(keys[criterion.id])):
-                unsettled.append(criterion)
+        unsettled = [c for c in case.criteria if not record.settles(keys[c.id])]
         for part in judge.parts(unsettled):
             unusable = [record.unusable[keys[criterion.id]] for criterion in part]
             yield Work(case, answer, part, max(unusable))
@@ -149,8 +157,8 @@ async def grade_run(
     another process grades the same folder, ConfigError when every reply comes from another model or none of the
     first can be read, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
     """
-    judge = Judge(engine.identity, mode)
-    asker = open_asker(engine, max_retries, concurrency, budget)
+    asker = VerdictAsker(engine, mode, concurrency, max_retries, budget)
+    judge = asker.judge
     run = open_run(run_dir)
     answers, notes = run.answers()
     keys: list[str] = []
@@ -159,17 +167,19 @@ async def grade_run(
         unanswered.pop(case.case_id, None)
         keys += grade_keys(case, answer, judge.digest).values()
     with open_log(run.path / GRADES) as log:
-        record = read_record(run.path / GRADES, judge.digest)
-        reused = sum(settles(judge, record.latest.get(key)) for key in keys)
+        record = Record(judge, run.path / GRADES)
+        reused = sum(map(record.settles, keys))
         asker.readable = reused > 0
 
-        def keep(work: Work, grade: Grade) -> None:
-            log.add(grade.row())
-            record.put(grade)
+        async def ask(work: Work) -> int:
+            for grade in await asker.grade(work):
+                log.add(grade.row())
+                record.put(grade)
+            return len(work.criteria)
 
         stopped = await work_through(
-            open_work(run.cases, answers, judge, record),
-            partial(ask_work, judge, asker, keep),
+            open_work(run.cases, answers, record),
+            ask,
             concurrency,
             done=reused,
             total=len(keys),
@@ -197,20 +207,6 @@ async def grade_run(
         stopped=stopped,
         silence=asker.silence,
     )
-
-
-async def ask_work(
-    judge: Judge,
-    asker: Asker,
-    keep: Callable[[Work, Grade], None],
-    work: Work,
-) -> int:
-    """Ask for a call's verdicts and hand each to `keep`; how many criteria the call has."""
-    verdicts = Verdicts(judge, work.call)
-    asked = await asker.ask(judge.request(work.call), verdicts.read)
-    for grade in make_grades(work, verdicts, asked):
-        keep(work, grade)
-    return len(work.criteria)
 
 
 def make_grades(
@@ -257,6 +253,34 @@ def make_grades(
     return grades
 
 
+class VerdictAsker(Asker):
+    """Asks one judge for verdicts."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        mode: Mode,
+        concurrency: int,
+        repairs: int = 1,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(
+            engine,
+            "grader",
+            repairs=repairs,
+            concurrency=concurrency,
+            allow_unpinned=False,
+            budget=budget,
+        )
+        self.judge = Judge(engine.identity, mode)
+
+    async def grade(self, work: Work) -> list[Grade]:
+        """A call's verdicts, as rows of the log. Raises as `ask`."""
+        verdicts = Verdicts(self.judge, work.call)
+        asked = await self.ask(self.judge.request(work.call), verdicts.read)
+        return make_grades(work, verdicts, asked)
+
+
 async def grade_answer(
     case: EvaluationCase,
     answer: Answer,
@@ -270,32 +294,159 @@ async def grade_answer(
     """
     if not answer.gradable:
         return ()
-    judge = Judge(engine.identity, mode)
-    grades: dict[str, Grade] = {}
-    asker = open_asker(engine, 1, len(case.criteria))
-
-    def keep(_: Work, grade: Grade) -> None:
-        grades[grade.criterion_id] = grade
-
+    asker = VerdictAsker(engine, mode, len(case.criteria))
     calls = []
-    for part in judge.parts(case.criteria):
-        calls.append(ask_work(judge, asker, keep, Work(case, answer, part)))
-    await asyncio.gather(*calls)
-    return tuple(grades[criterion.id] for criterion in case.criteria)
+    for part in asker.judge.parts(case.criteria):
+        calls.append(asker.grade(Work(case, answer, part)))
+    return tuple(chain.from_iterable(await asyncio.gather(*calls)))
 
 
-def open_asker(
+async def repeat_run(
+    run_dir: Path,
     engine: Engine,
-    repairs: int,
-    concurrency: int,
+    *,
+    repeats: int,
+    mode: Mode = Mode.RUBRIC,
+    concurrency: int = 16,
+    max_retries: int = 1,
     budget: Budget | None = None,
-) -> Asker:
-    """Asks the grader."""
-    return Asker(
-        engine,
-        "grader",
-        repairs=repairs,
-        concurrency=concurrency,
-        allow_unpinned=False,
-        budget=budget,
+    progress: Progress | None = None,
+) -> CallsMade:
+    """Grade what the run has graded by this engine, mode and prompt again, until each has `repeats` verdicts.
+
+    What is left are verdicts of wanted rounds, of graded criteria. Arguments and errors are those of `grade_run`;
+    UsageError also for fewer than two repeats.
+    """
+    if repeats < 2:
+        raise UsageError("--repeats must be at least two rounds")
+    run = open_run(run_dir)
+    asker = VerdictAsker(engine, mode, concurrency, max_retries, budget)
+    judge = asker.judge
+    with open_log(run.path / REPEATS) as log:
+
+        async def ask(work: Work) -> int:
+            for grade in await asker.grade(work):
+                log.add({**grade.row(), "round": work.round // _A_ROUND})
+            return len(work.criteria)
+
+        todo = list(later_rounds(run, judge, repeats, []))
+        stopped = await work_through(
+            todo,
+            ask,
+            concurrency,
+            done=0,
+            total=sum(len(work.criteria) for work in todo),
+            progress=progress,
+        )
+    notes: list[str] = []
+    left = later_rounds(run, judge, repeats, notes)
+    return CallsMade(
+        calls=asker.calls,
+        left=sum(len(work.criteria) for work in left),
+        notes=tuple(notes),
+        stopped=stopped,
+        silence=asker.silence,
     )
+
+
+def later_grades(
+    run_dir: Path,
+    judge: str,
+    notes: list[str],
+) -> dict[tuple[str, int], Grade]:
+    """A judge's verdicts of the rounds after the first, by (key, round); damaged lines are listed in `notes`."""
+
+    def parse(row: Mapping[str, Any]) -> tuple[Grade, int]:
+        if not isinstance(row["round"], int) or row["round"] < 2:
+            raise ValueError("round must be at least 2")
+        return Grade.from_row(row), row["round"]
+
+    later: dict[tuple[str, int], Grade] = {}
+    for grade, round_ in values_of(run_dir / REPEATS, parse, notes):
+        if grade.judge == judge:
+            later[grade.key, round_] = grade
+    return later
+
+
+def later_rounds(
+    run: RunFolder,
+    judge: Judge,
+    repeats: int,
+    notes: list[str],
+    *,
+    planned: bool = False,
+) -> Iterator[Work]:
+    """The calls of the rounds after the first that lack a verdict, of criteria that have one that counts.
+
+    A case's rounds come after each other, so that an endpoint's prefix cache holds what they share. `planned`: as if
+    every criterion had its verdict already. Damaged lines are listed in `notes`.
+    """
+    first = Record(judge, run.path / GRADES)
+    later = later_grades(run.path, judge.digest, notes)
+    for case, answer in gradable(run.cases, run.answers()[0]):
+        keys = grade_keys(case, answer, judge.digest)
+        for round_ in range(2, repeats + 1):
+            unsettled = []
+            for criterion in case.criteria:
+                key = keys[criterion.id]
+                is_graded = planned or first.settles(key)
+                if is_graded and not settles(judge, later.get((key, round_))):
+                    unsettled.append(criterion)
+            for part in judge.parts(unsettled):
+                yield Work(case, answer, part, _A_ROUND * round_)
+
+
+def plan_grading(
+    run_dir: Path,
+    identity: EngineIdentity,
+    *,
+    mode: Mode = Mode.RUBRIC,
+    price: Price | None = None,
+    repeats: int = 1,
+    ahead: Sequence[EvaluationCase] = (),
+) -> Plan:
+    """What `grade_run`, and `repeat_run` after it, would ask, if no reply had to be asked for twice.
+
+    `ahead` is as in `planned_answers`. `about` counts criteria of answers that can be graded, verdicts of the run
+    folder, and verdicts of rounds after the first that are asked for besides.
+    """
+    cases, answers = planned_answers(run_dir, ahead)
+    judge = Judge(identity, mode)
+    first = list(open_work(cases, answers, Record(judge, run_dir / GRADES)))
+    later: list[Work] = []
+    if repeats > 1:
+        later += later_rounds(open_run(run_dir), judge, repeats, [], planned=True)
+    total = sum(len(case.criteria) for case, _ in gradable(cases, answers))
+    calls = []
+    for work in [*first, *later]:
+        calls.append((sent_text(judge.request(work.call)), len(work.criteria)))
+    about = {
+        "criteria": total,
+        "settled": total - sum(len(work.criteria) for work in first),
+        "repeated": sum(len(work.criteria) for work in later),
+    }
+    return plan_calls(calls, about=about, price=price)
+
+
+def planned_answers(
+    run_dir: Path,
+    ahead: Sequence[EvaluationCase],
+) -> tuple[Sequence[EvaluationCase], dict[str, Answer]]:
+    """The cases of a run and its answers, for those ahead without one an answer of AN_ANSWER tokens.
+
+    `ahead` are the cases of a run that may not have begun.
+    """
+    cases, answers = ahead, dict[str, Answer]()
+    if not ahead or (run_dir / "run.json").exists():
+        run = open_run(run_dir)
+        cases, answers = run.cases, run.answers()[0]
+    answered = {case.case_id for case, _ in gradable(cases, answers)}
+    for case in ahead:
+        text = "a" * round(AN_ANSWER * ASCII_A_TOKEN)
+        if case.language == "zh":
+            text = "字" * round(AN_ANSWER * HAN_A_TOKEN)
+        if case.case_id not in answered:
+            answers[case.case_id] = Answer(
+                case.case_id, AnswerState.OK, text, "stop", ""
+            )
+    return cases, answers

@@ -6,14 +6,14 @@ The log holds every reply of both judges, so that a run resumes where it stopped
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import EndpointUnavailable
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.plan import planned_answers
+from medlive.evaluation.grading.grade import planned_answers
 from medlive.evaluation.grading.questions import (
     JudgeReplies,
     Question,
@@ -21,7 +21,6 @@ from medlive.evaluation.grading.questions import (
     ask_questions,
     plan_questions,
     read_findings,
-    why_open,
 )
 from medlive.evaluation.harm import (
     HARM_CALLS,
@@ -38,7 +37,7 @@ from medlive.evaluation.harm import (
 from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
 from medlive.harm.controls import load_controls, same_statement
-from medlive.harm.model import Check, HarmReading, JudgedHarm, Material, Severity
+from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
 from medlive.harm.read import (
     PACKAGE,
     CheckReply,
@@ -109,37 +108,46 @@ class HarmItem:
 
     def reread(self, raws: Sequence[str]) -> tuple[JudgedHarm, ...]:
         """What replies say of the item. Raises Unusable or ValueError if they are not a whole reading."""
-        replies = [Reply(raw, Finish.STOP, Usage(), "") for raw in raws]
-        reply = self.reading.read(replies[0])
+        first, *others = [Reply(raw, Finish.STOP, Usage(), "") for raw in raws]
+        reply = self.reading.read(first)
         assert isinstance(reply, HarmReply)
-        questions = self.checks(reply)
-        if len(raws) != 1 + len(questions):
-            raise ValueError(f"expected {1 + len(questions)} replies, got {len(raws)}")
-        rulings = []
-        for question, raw_check in zip(questions, replies[1:], strict=True):
-            checked = question.read(raw_check)
-            assert isinstance(checked, CheckReply)
-            rulings.append(check_of(checked))
-        return _judged(reply, rulings)
+        checked = []
+        for question, other in zip(self.checks(reply), others, strict=True):
+            ruling = question.read(other)
+            assert isinstance(ruling, CheckReply)
+            checked.append(ruling)
+        return _judged(reply, checked)
 
-    def result(
+    def row(
         self,
         readings: JudgeReplies,
         checks: JudgeReplies,
-    ) -> tuple[HarmReading, tuple[str, ...]]:
-        """What the two judges' replies on record come to, and these replies."""
+        judge: str,
+    ) -> HarmRow:
+        """What the replies on record of two judges come to, whose digest is `judge`."""
+        control: Control | None = None
+        if self.planted is not None:
+            control = "slip" if self.planted else "excellent"
+        row = HarmRow(
+            case_id=self.id,
+            key=harm_key(self.material, judge),
+            judge=judge,
+            reader=readings.identity.model,
+            checker=checks.identity.model,
+            control=control,
+        )
         reading = self.reading
-        reply, row = readings.get(reading, HarmReply), readings.find(reading)
-        if reply is None or row is None:
-            return HarmReading(missing=why_open(row)), ()
-        rulings, raws = [], [row.raw]
+        if (reply := readings.get(reading, HarmReply)) is None:
+            return replace(row, missing=readings.why_open(reading))
+        checked, raws = [], [readings.row(reading).raw]
         for question in self.checks(reply):
-            checked, row = checks.get(question, CheckReply), checks.find(question)
-            if checked is None or row is None:
-                return HarmReading(missing=f"{UNCHECKED}{why_open(row)}"), ()
-            rulings.append(check_of(checked))
-            raws.append(row.raw)
-        return HarmReading(harms=_judged(reply, rulings)), tuple(raws)
+            if (ruling := checks.get(question, CheckReply)) is None:
+                why = f"{UNCHECKED}{checks.why_open(question)}"
+                return replace(row, missing=why)
+            checked.append(ruling)
+            raws.append(checks.row(question).raw)
+        row = replace(row, harms=_judged(reply, checked), raws=tuple(raws))
+        return replace(row, hit=self.hit(row.reading))
 
     def hit(self, reading: HarmReading) -> bool | None:
         """Whether harm is confirmed in a control, in a slip in its planted words; None for others and what is not
@@ -152,18 +160,16 @@ class HarmItem:
         return any(same_statement(quote, self.planted) for quote in quotes)
 
 
-def _judged(reply: HarmReply, rulings: Iterable[Check]) -> tuple[JudgedHarm, ...]:
+def _judged(
+    reply: HarmReply,
+    checked: Iterable[CheckReply],
+) -> tuple[JudgedHarm, ...]:
     """The findings of a reading, each counted one with its ruling."""
-    left = iter(rulings)
+    left = map(check_of, checked)
     harms = []
     for finding in findings_of(reply):
         check = next(left) if finding.severity.counts else None
-        harms.append(
-            JudgedHarm(
-                finding=finding,
-                check=check,
-            )
-        )
+        harms.append(JudgedHarm(finding=finding, check=check))
     return tuple(harms)
 
 
@@ -254,12 +260,15 @@ def read_results(
     log: Path,
     reader: EngineIdentity,
     checker: EngineIdentity,
-) -> Iterator[tuple[HarmReading, tuple[str, ...]]]:
-    """What a log says of each item by these two judges, and the replies that it follows from."""
+) -> list[HarmRow]:
+    """What a log says of each item by these two judges."""
     readings, _ = read_findings(log, reader)
     checks, _ = read_findings(log, checker)
-    for item in items:
-        yield item.result(readings, checks)
+    prompts = [load_prompt(PACKAGE, reply.task) for reply in (HarmReply, CheckReply)]
+    # What makes two pairs of judges one: their engines, models, parameters and prompts.
+    both = [reader.as_json(), checker.as_json()]
+    judge = digest_json([*both, *(prompt.digest for prompt in prompts)])
+    return [item.row(readings, checks, judge) for item in items]
 
 
 async def read_run(
@@ -287,7 +296,8 @@ async def read_run(
         stages = await ask_judges(among, run_dir / HARM_CALLS, reader, checker, **how)
     finally:
         judges = reader.identity, checker.identity
-        rows = _write_rows(run_dir, [*items, *controls], *judges)
+        rows = read_results([*items, *controls], run_dir / HARM_CALLS, *judges)
+        _write_rows(run_dir / READINGS, rows)
     done = [row for row in rows if row.control is None]
     worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
@@ -307,47 +317,18 @@ async def read_run(
     )
 
 
+def _write_rows(path: Path, rows: Sequence[HarmRow]) -> None:
+    """Write what two judges said, after the rows of other judges."""
+    own = {row.judge for row in rows}
+    others = [row for row in read_rows(path)[0] if row.judge not in own]
+    with writing(path):
+        write_whole(path, lines_of(row.row() for row in [*others, *rows]))
+
+
 def _silence(stages: Sequence[QuestionsAsked]) -> EndpointUnavailable | None:
     """Why the last call failed, where none of either judge was answered."""
     silences = [stage.silence for stage in stages if stage.calls]
     return silences[-1] if silences and all(silences) else None
-
-
-def _write_rows(
-    run_dir: Path,
-    items: Sequence[HarmItem],
-    reader: EngineIdentity,
-    checker: EngineIdentity,
-) -> list[HarmRow]:
-    """Write what the replies on record come to, after the rows of other judges."""
-    results = read_results(items, run_dir / HARM_CALLS, reader, checker)
-    prompts = [load_prompt(PACKAGE, reply.task) for reply in (HarmReply, CheckReply)]
-    # What makes two pairs of judges one: their engines, models, parameters and prompts.
-    both = [reader.as_json(), checker.as_json()]
-    judge = digest_json([*both, *(prompt.digest for prompt in prompts)])
-    rows = []
-    for item, (reading, raws) in zip(items, results, strict=True):
-        control: Control | None = None
-        if item.planted is not None:
-            control = "slip" if item.planted else "excellent"
-        row = HarmRow(
-            case_id=item.id,
-            key=harm_key(item.material, judge),
-            judge=judge,
-            reader=reader.model,
-            checker=checker.model,
-            harms=reading.harms,
-            missing=reading.missing,
-            raws=raws,
-            control=control,
-            hit=item.hit(reading),
-        )
-        rows.append(row)
-    path = run_dir / READINGS
-    others = [row for row in read_rows(path)[0] if row.judge != judge]
-    with writing(path):
-        write_whole(path, lines_of(row.row() for row in [*others, *rows]))
-    return rows
 
 
 def plan_run(

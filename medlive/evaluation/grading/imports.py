@@ -1,7 +1,7 @@
 """LiveMedBench's and other benchmarks' files into a run folder, and out of it as LiveMedBench's, so that work
 already paid for goes on here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -10,7 +10,7 @@ from typing import Any
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import RunResult, import_answers
-from medlive.evaluation.cases.benchmarks import answer_rows
+from medlive.evaluation.cases.benchmarks import Place, answer_rows
 from medlive.evaluation.cases.livemedbench import (
     case_entry,
     file_stem,
@@ -21,9 +21,9 @@ from medlive.evaluation.cases.livemedbench import (
 )
 from medlive.evaluation.cases.livemedbench import read_grades as read_grade_entries
 from medlive.evaluation.model import (
-    Answer,
     CaseSet,
     EvaluationCase,
+    EvaluationCriterion,
     Grade,
     Origin,
     gradable,
@@ -47,6 +47,7 @@ from medlive.integrity.log import open_log, writing
 
 Gradings = Sequence[Mapping[str, Any]]
 """LiveMedBench's entries of a grades file."""
+PlacedVerdict = tuple[Place, bool]
 
 
 def import_run(
@@ -64,11 +65,11 @@ def import_run(
     judge: Judge | None = None,
     response_field: str = "model_response",
     format_: str = "livemedbench",
-    ratings: Mapping[str, Gradings] | None = None,
+    people: Mapping[Place, Mapping[str, bool | None]] | None = None,
 ) -> RunResult:
     """A run folder from cases, a benchmark's responses, and its grades where given.
 
-    `ratings` are gradings by rater that were read from `grades` (`gradings_of`): each rater is a judge.
+    `people` are people's verdicts that were read from `grades` (`humans.read_humans`): each rater is a judge.
 
     `template` and `parameters` say what the model was asked with: `run_model` then asks for the answers that are
     missing. `judge` says who graded: `grade_run` then grades what is left and keeps these verdicts; None: nobody
@@ -79,7 +80,7 @@ def import_run(
     for responses to none of the cases that come without grades; UsageError for a template that is not there.
     Importing the same files again adds nothing.
     """
-    rows = answer_rows(responses, format_, response_field)
+    rows = answer_rows(responses, format_)
     answers, notes = read_responses(
         responses,
         model,
@@ -94,15 +95,18 @@ def import_run(
             hint="; ".join(notes[:1]),
         )
     torn: list[str] = []
-    if grades is not None:
-        ratings = _ratings(grades, format_, ratings, torn)
+    faults: list[str] = []
+    by_rater: dict[str, list[PlacedVerdict]] = {}
+    if people is not None:
+        by_rater = _people_verdicts(people, f"{grades}")
+    elif grades is not None:
+        gradings = answer_rows(grades, format_)
+        if gradings is None:
+            gradings = read_grade_entries(grades, torn)
+        by_rater[""] = _file_verdicts(cases.cases, gradings, faults)
     use = None
     if template:
-        prompt = load_template(template)
-        use = TemplateUse(
-            name=prompt.name,
-            digest=prompt.digest,
-        )
+        use = TemplateUse.model_validate(load_template(template))
     result = import_answers(
         out,
         cases,
@@ -116,16 +120,15 @@ def import_run(
     notes = [*cases.notes, *notes, *torn]
     added = 0
     if grades is not None:
+        run = open_run(out)
         new: list[Grade] = []
-        for rater, entries in (ratings or {}).items():
-            claim = _claim(grades, judge, rater)
-            new += _read_verdicts(open_run(out), grades.name, entries, claim, notes)
+        for rater, verdicts in by_rater.items():
+            new += _grades(run, verdicts, _claim(grades, judge, rater), faults)
         added = _add(out, new)
+        notes += [f"{grades.name}: {fault}" for fault in faults]
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
         if format_ == "livemedbench" and judge is None and not torn:
-            benchmark = place / "livemedbench.json" if place.is_dir() else place
-            if benchmark.is_file():
-                keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
+            _keep_files(out, place, grades)
     return replace(
         result,
         grades=added,
@@ -133,24 +136,11 @@ def import_run(
     )
 
 
-def _ratings(
-    path: Path,
-    format_: str,
-    ratings: Mapping[str, Gradings] | None,
-    torn: list[str],
-) -> Mapping[str, Gradings]:
-    """The gradings of a file by rater: `ratings` where they were read before, else those of a rater without name.
-
-    Parts that are cut off are noted in `torn`. Raises BadInput if the file cannot be read, or has scores alone.
-    """
-    if ratings is None:
-        graded = answer_rows(path, format_, "")
-        return {"": read_grade_entries(path, torn) if graded is None else graded}
-    if not ratings:
-        raise BadInput(
-            f"{path} has no verdicts on criteria, only scores of answers or ratings without a decision"
-        )
-    return ratings
+def _keep_files(out: Path, place: Path, grades: Path) -> None:
+    """Keep LiveMedBench's own files with the run, where the cases lie in one of them."""
+    benchmark = place / "livemedbench.json" if place.is_dir() else place
+    if benchmark.is_file():
+        keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
 
 
 def _claim(
@@ -184,39 +174,122 @@ def _claim(
     )
 
 
-def _read_verdicts(
-    run: RunFolder,
+def _people_verdicts(
+    people: Mapping[Place, Mapping[str, bool | None]],
     name: str,
+) -> dict[str, list[PlacedVerdict]]:
+    """People's decisions by rater; of three raters and more their majority, last. Raises BadInput where none is in
+    the file of that name."""
+    raters = dict.fromkeys(chain.from_iterable(people.values()))
+    by_rater: dict[str, list[PlacedVerdict]] = {r: [] for r in (*raters, "majority")}
+    for place, ratings in people.items():
+        decisions = {name: met for name, met in ratings.items() if met is not None}
+        yes = sum(decisions.values())
+        if len(raters) > 2 and 2 * yes != len(decisions):
+            decisions["majority"] = 2 * yes > len(decisions)
+        for rater, met in decisions.items():
+            by_rater[rater].append((place, met))
+    if not any(by_rater.values()):
+        raise BadInput(
+            f"{name} has no verdicts on criteria, only scores of answers or ratings without a decision"
+        )
+    return by_rater
+
+
+def _file_verdicts(
+    cases: Iterable[EvaluationCase],
     gradings: Gradings,
+    notes: list[str],
+) -> list[PlacedVerdict]:
+    """The verdicts of a grades file; what is irregular is noted. Of two gradings of a case the last one counts."""
+    known = {case.case_id: case for case in cases}
+    by_case: dict[str, list[PlacedVerdict]] = {}
+    for entry in gradings:
+        case_id, evaluations = str(entry.get("case_id")), entry.get("evaluations")
+        if case_id not in known:
+            shown = entry.get("case_id")
+            notes.append(f"case {shown!r} is not in the cases; left out")
+        elif not isinstance(evaluations, dict):
+            notes.append(f"case {case_id!r} holds no object of evaluations; left out")
+        else:
+            verdicts = _case_verdicts(known[case_id], evaluations, notes)
+            if case_id in by_case:
+                differ = "" if verdicts == by_case[case_id] else ", not the same way"
+                notes.append(
+                    f"case {case_id!r} is graded more than once{differ}; the last one counts"
+                )
+            by_case[case_id] = verdicts
+    return list(chain.from_iterable(by_case.values()))
+
+
+def _case_verdicts(
+    case: EvaluationCase,
+    evaluations: Mapping[str, Any],
+    notes: list[str],
+) -> list[PlacedVerdict]:
+    """The verdicts on one case, of criteria by their text."""
+    by_text: dict[str, list[EvaluationCriterion]] = {}
+    for criterion in case.criteria:
+        by_text.setdefault(criterion.criterion, []).append(criterion)
+    verdicts = []
+    for name, value in evaluations.items():
+        where = f"case {case.case_id!r}, {name}"
+        entry = value if isinstance(value, dict) else {}
+        text, score, points = map(entry.get, ("criterion", "score", "points"))
+        if not isinstance(text, str) or text not in by_text:
+            notes.append(f"{where}: no criterion of the case; left out")
+            continue
+        if points is not None and points not in [c.points for c in by_text[text]]:
+            notes.append(
+                f"{where}: graded at {points!r:.80} points; the rubric's count"
+            )
+        if score in (0, 1):
+            place = case.case_id, by_text[text][-1].id
+            verdicts.append((place, bool(score)))
+        else:
+            notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
+    return verdicts
+
+
+def _grades(
+    run: RunFolder,
+    verdicts: Iterable[PlacedVerdict],
     claim: Grade,
     notes: list[str],
 ) -> list[Grade]:
-    """The verdicts of a grades file of that name; what is irregular is noted."""
-    answered = {}
+    """The verdicts on a run's answers as rows of its log; criteria of the same text share one."""
+    keys: dict[str, dict[str, str]] = {case.case_id: {} for case in run.cases}
     for case, answer in gradable(run.cases, run.answers()[0]):
-        answered[case.case_id] = case, answer
-    known = {case.case_id for case in run.cases}
-    by_case: dict[str, dict[str, Grade]] = {}
-    for entry in gradings:
-        case_id, evaluations = str(entry.get("case_id")), entry.get("evaluations")
-        faults: list[str] = []
-        if case_id not in known:
-            shown = entry.get("case_id")
-            faults.append(f"case {shown!r} is not in the cases; left out")
-        elif not isinstance(evaluations, dict):
-            faults.append(f"case {case_id!r} holds no object of evaluations; left out")
-        elif case_id in answered:
-            grades = _grades(*answered[case_id], evaluations, claim, faults)
-            if case_id in by_case:
-                differ = "" if grades == by_case[case_id] else ", not the same way"
-                faults.append(
-                    f"case {case_id!r} is graded more than once{differ}; the last one counts"
+        keys[case.case_id] = grade_keys(case, answer, claim.judge)
+    grades: dict[str, Grade] = {}
+    faults: dict[str, None] = {}
+    for (case_id, criterion_id), met in verdicts:
+        fault = ""
+        if case_id not in keys:
+            fault = f"case {case_id!r} is not in the cases; left out"
+        elif not keys[case_id]:
+            fault = f"case {case_id!r} is graded but unanswered; left out"
+        elif (key := keys[case_id].get(criterion_id)) is None:
+            fault = (
+                f"case {case_id!r}, {criterion_id}: no criterion of the case; left out"
+            )
+        else:
+            grade = replace(
+                claim,
+                case_id=case_id,
+                criterion_id=criterion_id,
+                key=key,
+                met=met,
+            )
+            if grades.setdefault(key, grade).met is not met:
+                fault = (
+                    f"case {case_id!r}, {criterion_id}: graded both ways; left ungraded"
                 )
-            by_case[case_id] = grades
-        elif evaluations:
-            faults.append(f"case {case_id!r} is graded but unanswered; left out")
-        notes += [f"{name}: {fault}" for fault in faults]
-    return list(chain.from_iterable(grades.values() for grades in by_case.values()))
+                grades[key] = replace(grade, met=None)
+        if fault:
+            faults[fault] = None
+    notes += faults
+    return [grade for grade in grades.values() if grade.met is not None]
 
 
 def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
@@ -239,50 +312,6 @@ def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
             known[grade.key] = grade
             added += 1
     return added
-
-
-def _grades(
-    case: EvaluationCase,
-    answer: Answer,
-    evaluations: Mapping[str, Any],
-    claim: Grade,
-    notes: list[str],
-) -> dict[str, Grade]:
-    """The verdicts of one case by key; criteria of the same text share one."""
-    by_text: dict[str, str] = {}
-    points_by_text: dict[str, list[float]] = {}
-    for criterion in case.criteria:
-        by_text[criterion.criterion] = criterion.id
-        points_by_text.setdefault(criterion.criterion, []).append(criterion.points)
-    keys = grade_keys(case, answer, claim.judge)
-    grades: dict[str, Grade] = {}
-    for name, value in evaluations.items():
-        where = f"case {case.case_id!r}, {name}"
-        entry = value if isinstance(value, dict) else {}
-        text, score, points = map(entry.get, ("criterion", "score", "points"))
-        if not isinstance(text, str) or text not in by_text:
-            notes.append(f"{where}: no criterion of the case; left out")
-            continue
-        if points is not None and points not in points_by_text[text]:
-            notes.append(
-                f"{where}: graded at {points!r:.80} points; the rubric's count"
-            )
-        if score not in (0, 1):
-            notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
-            continue
-        criterion_id = by_text[text]
-        key = keys[criterion_id]
-        grade = replace(
-            claim,
-            case_id=case.case_id,
-            criterion_id=criterion_id,
-            key=key,
-            met=bool(score),
-        )
-        if grades.setdefault(key, grade).met is not grade.met:
-            notes.append(f"{where}: graded both ways; left ungraded")
-            grades[key] = replace(grade, met=None)
-    return {key: grade for key, grade in grades.items() if grade.met is not None}
 
 
 def export_run(

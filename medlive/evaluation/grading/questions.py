@@ -131,6 +131,10 @@ class JudgeReplies:
         """What is on record about a question, usable or not."""
         return self._latest.get(self.key(question))
 
+    def row(self, question: Question) -> QuestionRow:
+        """What is on record about a question that has a reply. Raises KeyError where there is nothing."""
+        return self._latest[self.key(question)]
+
     def get(
         self,
         question: Question,
@@ -154,8 +158,7 @@ class JudgeReplies:
         """The replies to questions; None while one is missing."""
         replies = []
         for question in questions:
-            reply = self.get(question, kind)
-            if reply is None:
+            if (reply := self.get(question, kind)) is None:
                 return None
             replies.append(reply)
         return replies
@@ -163,6 +166,14 @@ class JudgeReplies:
     def settled(self, question: Question) -> bool:
         """Whether a question has a reply that counts."""
         return self.get(question, question.reply) is not None
+
+    def why_open(self, question: Question) -> str:
+        """Why a question has no reply that counts."""
+        if (finding := self.find(question)) is None:
+            return "not asked yet"
+        if finding.value is None:
+            return kind_of(finding.reason)
+        return "another model answered, or the record does not hold"
 
     def fullest(self, questions: Collection[Question]) -> "JudgeReplies":
         """The judge with the most replies to these questions, of equals the one that wrote last."""
@@ -245,40 +256,33 @@ async def ask_questions(
                 reason=answer.reason,
                 raw=last.text[:MOST_RAW] if last else "",
                 grader=last.model if last else "",
-                engine=who.engine,
-                model=who.model,
-                parameters=dict(who.parameters),
                 usage=answer.usage,
+                **who.as_json(),
             )
             log.add(finding.row())
             findings.put(finding)
             return 1
 
         while stopped is None:
-            questions, todo = _unique(source, findings), list[Question]()
-            for key, question in questions.items():
-                if key not in asked and not findings.settled(question):
-                    todo.append(question)
+            left, total = _open(source, findings)
+            todo = [question for key, question in left.items() if key not in asked]
             if not todo:
                 break
             stopped = await work_through(
                 todo,
                 ask,
                 concurrency,
-                done=len(questions) - len(todo),
-                total=len(questions),
+                done=total - len(todo),
+                total=total,
                 progress=progress,
             )
-    questions = _unique(source, findings)
-    reasons: Counter[str] = Counter()
-    for question in questions.values():
-        if not findings.settled(question):
-            reasons[why_open(findings.find(question))] += 1
+    left, total = _open(source, findings)
+    reasons = Counter(map(findings.why_open, left.values()))
     return QuestionsAsked(
         path=path,
         judge=who.model,
-        questions=len(questions),
-        left=reasons.total(),
+        questions=total,
+        left=len(left),
         calls=asker.calls,
         reasons=dict(reasons.most_common()),
         notes=tuple(notes),
@@ -297,15 +301,10 @@ def plan_questions(
     """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
     which are not there yet are not counted."""
     findings, _ = read_findings(path, identity)
-    questions = _unique(source, findings).values()
-    calls = []
-    for question in questions:
-        if not findings.settled(question):
-            calls.append((sent_text(question.request), 1))
-    about = {"questions": len(questions), "answered": len(questions) - len(calls)}
+    left, total = _open(source, findings)
     return plan_calls(
-        calls,
-        about=about,
+        [(sent_text(question.request), 1) for question in left.values()],
+        about={"questions": total, "answered": total - len(left)},
         price=price,
         output_tokens=OUTPUT_A_QUESTION,
     )
@@ -336,15 +335,12 @@ def read_findings(
     return own, notes
 
 
-def _unique(source: Source, findings: JudgeReplies) -> dict[str, Question]:
-    """The questions by key: what two runs have in common is asked once."""
-    return {findings.key(question): question for question in source(findings)}
-
-
-def why_open(finding: QuestionRow | None) -> str:
-    """Why a question has no reply that counts."""
-    if finding is None:
-        return "not asked yet"
-    if finding.value is None:
-        return kind_of(finding.reason)
-    return "another model answered, or the record does not hold"
+def _open(source: Source, findings: JudgeReplies) -> tuple[dict[str, Question], int]:
+    """The questions without a reply that counts, by key, and how many there are in all: what two runs have in common
+    is one."""
+    questions = {findings.key(question): question for question in source(findings)}
+    left = {}
+    for key, question in questions.items():
+        if not findings.settled(question):
+            left[key] = question
+    return left, len(questions)

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
@@ -27,7 +27,7 @@ from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.guard.bounds import RUN_INFO_BYTES
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.lock import exclusive
-from medlive.integrity.log import lines_of, read_found, some, values_of, writing
+from medlive.integrity.log import read_found, some, values_of, writing
 
 RESPONSES: Final = "responses.jsonl"
 GRADES: Final = "grades.jsonl"
@@ -49,10 +49,7 @@ _BEFORE_RUN_JSON: Final = frozenset(("cases.jsonl", EVIDENCE))
 class Frozen(BaseModel):
     """A document of a run's folder or a bundle."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
 
 class TemplateUse(Frozen):
@@ -63,7 +60,7 @@ class TemplateUse(Frozen):
 
 
 class CasesUse(Frozen):
-    """The cases of a run."""
+    """The cases of a run, from a `CaseSet`."""
 
     origin: str
     name: str
@@ -205,7 +202,7 @@ def create_run(
     use: ModelUse,
     template: TemplateUse,
     created_at: datetime,
-    evidence: tuple[EvidenceUse, bytes] | None = None,
+    evidence: tuple[Evidence, EvidenceUse] | None = None,
 ) -> RunFolder:
     """Create the run folder, or open it if it is the same run.
 
@@ -218,7 +215,6 @@ def create_run(
     check_folder(out)
     if not (out / "run.json").exists():
         check_parameters(use.parameters)
-    rows = lines_of(case.row() for case in cases.cases)
     near = None
     if cases.snapshots:
         # Relative, so that it contains no home directory if they are near.
@@ -230,27 +226,11 @@ def create_run(
     info = RunInfo(
         created_at=created_at.replace(microsecond=0),
         code_version=code_version(),
-        model=use.model,
-        endpoint=use.endpoint,
-        engine=use.engine,
-        parameters=dict(use.parameters),
         template=template,
-        cases=CasesUse(
-            origin=cases.origin,
-            name=cases.name,
-            digest=cases.digest,
-            rows=digest_bytes(rows),
-            count=len(cases),
-            publishable=cases.publishable,
-            notes=cases.notes,
-            verified=cases.verified,
-            selection=dict(cases.selection) if cases.selection else None,
-            newer=cases.newer,
-        ),
+        cases=CasesUse.model_validate(cases),
         snapshots=near,
-        asked_as=use.asked_as,
-        arm=arm,
-        evidence=evidence[0] if evidence else None,
+        evidence=evidence[1] if evidence else None,
+        **asdict(replace(use, arm=arm)),
     )
     with writing(out):
         out.mkdir(
@@ -259,9 +239,9 @@ def create_run(
         )
         with exclusive(out / _LOCK):
             if not (out / "run.json").exists():
-                write_whole(out / "cases.jsonl", rows)
+                write_whole(out / "cases.jsonl", cases.data())
                 if evidence:
-                    write_whole(out / EVIDENCE, evidence[1])
+                    write_whole(out / EVIDENCE, evidence[0].data())
                 _write_info(out, info)
     existing = open_run(out)
     _require_same(existing, info, arm=use.arm)
@@ -357,7 +337,6 @@ def _identity(info: RunInfo) -> dict[str, object]:
         "selection of the cases": in_words(info.cases.selection),
         "digest of the cases": info.cases.digest,
         "rows of the cases": info.cases.rows,
-        "count of the cases": info.cases.count,
     }
 
 
@@ -411,19 +390,12 @@ def _cases(data: bytes) -> tuple[EvaluationCase, ...]:
     return tuple(map(EvaluationCase.from_row, rows))
 
 
-KEYS_BELONG: Final = "keys belong into the variable that --api-key-env names"
-
 _SECRET: Final = re.compile(
     r"(?:^|[^a-z])(?:api[^a-z]?key|authorization|secret|password|passwd|credentials?|cookies?|headers|bearer"
     r"|access[^a-z]?key|(?:access|auth|api|refresh|session)[^a-z]?token)s?(?:$|[^a-z])"
 )
 """In the name of a parameter, spelt small."""
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
-def names_secret(place: str) -> bool:
-    """Whether a parameter's name, with those that it lies in, is that of a secret."""
-    return _SECRET.search(_HUMP.sub("_", place).lower()) is not None
 
 
 def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
@@ -442,8 +414,8 @@ def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
 def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Raises UsageError where a parameter looks like a secret: before it is written down."""
     for place, _ in leaves(parameters):
-        if names_secret(place):
+        if _SECRET.search(_HUMP.sub("_", place).lower()):
             raise UsageError(
                 f"the parameter {place} looks like a secret, and run.json would hold it",
-                hint=KEYS_BELONG,
+                hint="keys belong into the variable that --api-key-env names",
             )

@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from string import Template
 from typing import Any, Final, Self
 
-from pydantic import TypeAdapter
-
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.model import CaseSet, EvaluationCase
+from medlive.evaluation.model import CaseSet, EvaluationCase, LogRow
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import lines_of
 from medlive.llm.prompts import fenced
@@ -20,7 +18,7 @@ EVIDENCE: Final = "evidence.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(LogRow):
     """One passage that is put before one case's question."""
 
     case_id: str
@@ -38,27 +36,22 @@ class Snippet:
 
     def shown(self) -> dict[str, Any]:
         """What the model is shown of it."""
-        parts = {
+        shown = {
+            "n": self.rank,
+            "source": self.corpus,
+            "date": self.date or "unknown",
             "title": self.title,
             "section": self.section,
             "text": self.text,
         }
-        head = {
-            "n": self.rank,
-            "source": self.corpus,
-            "date": self.date or "unknown",
-        }
-        return {**head, **{name: text for name, text in parts.items() if text}}
-
-
-_SNIPPET: Final = TypeAdapter(Snippet)
+        return {name: value for name, value in shown.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The snippets of a run's cases."""
 
-    by_case: Mapping[str, tuple[Snippet, ...]]
+    by_case: Mapping[str, Sequence[Snippet]]
     """Of every case, also of those that have none."""
     why: Mapping[str, str]
     """Case → why it has none: it is asked as a closed book."""
@@ -67,40 +60,32 @@ class Evidence:
         """`evidence.jsonl`: a line a snippet; a case without any has a line of rank 0 that says why."""
         rows: list[dict[str, Any]] = []
         for case_id, snippets in self.by_case.items():
-            rows += map(asdict, snippets)
+            rows += [snippet.row() for snippet in snippets]
             if not snippets:
-                rows.append(
-                    {
-                        "case_id": case_id,
-                        "rank": 0,
-                        "why": self.why[case_id],
-                    }
-                )
+                why = self.why[case_id]
+                rows.append({"case_id": case_id, "rank": 0, "why": why})
         return lines_of(rows)
 
     @classmethod
     def read(cls, data: bytes) -> Self:
         """Parse `evidence.jsonl`. Raises BadInput if a row is not a snippet."""
-        snippets: dict[str, tuple[Snippet, ...]] = {}
+        by_case: dict[str, list[Snippet]] = {}
         why: dict[str, str] = {}
         for number, line in enumerate(data.split(b"\n"), start=1):
             if not line:
                 continue
             try:
                 row = json.loads(line)
+                snippets = by_case.setdefault(row["case_id"], [])
                 if row["rank"] == 0:
-                    snippets[row["case_id"]], why[row["case_id"]] = (), row["why"]
+                    why[row["case_id"]] = row["why"]
                 else:
-                    snippet = _SNIPPET.validate_python(row)
-                    snippets[row["case_id"]] = (
-                        *snippets.get(row["case_id"], ()),
-                        snippet,
-                    )
+                    snippets.append(Snippet.from_row(row))
             except (ValueError, TypeError, KeyError, RecursionError) as exc:
                 raise BadInput(
                     f"{EVIDENCE}:{number}: not a snippet: {str(exc)[:120]}"
                 ) from exc
-        return cls(snippets, why)
+        return cls({name: tuple(own) for name, own in by_case.items()}, why)
 
 
 AS_IS: Final = "as-is"

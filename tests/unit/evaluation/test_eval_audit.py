@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, ConfigError, EndpointUnavailable, UsageError
+from medlive.evaluation.asking.plan import run_logs, spent_of
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.questions import (
@@ -27,7 +28,6 @@ from medlive.evaluation.root_causes import (
     find_bottom,
     load_audit,
 )
-from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.grader.judge import Mode
 from medlive.integrity.lock import Locked

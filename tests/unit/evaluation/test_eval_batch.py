@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.asking.batch import (
+from medlive.evaluation.asking.run import begin_run, import_answers, run_model
+from medlive.evaluation.grading import batch
+from medlive.evaluation.grading.batch import (
     BATCHES,
     BatchRead,
     read_answers,
+    read_batch,
     write_answers,
+    write_batch,
 )
-from medlive.evaluation.asking.run import begin_run, import_answers, run_model
-from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.runs.templates import load_template
@@ -185,17 +187,17 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
     assert sum(len(g) for g in load_graded(run).grades.values()) == 12
 
 
-async def test_limits_split_a_batch(run: Path, tmp_path: Path) -> None:
-    done = write_batch(
-        run, IDENTITY, tmp_path / "b.jsonl", most_requests=5, mode=Mode.CRITERION
-    )
+async def test_limits_split_a_batch(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "MOST_REQUESTS", 5)
+    done = write_batch(run, IDENTITY, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     assert [p.name for p in done.files] == ["b-001.jsonl", "b-002.jsonl", "b-003.jsonl"]
     rows = [row for path in done.files for row in written(path)]
     assert len(rows) == 12
     size = max(path.stat().st_size for path in done.files)
-    small = write_batch(
-        run, IDENTITY, tmp_path / "s.jsonl", most_bytes=size - 1, mode=Mode.CRITERION
-    )
+    monkeypatch.setattr(batch, "MOST_BYTES", size - 1)
+    small = write_batch(run, IDENTITY, tmp_path / "s.jsonl", mode=Mode.CRITERION)
     assert all(path.stat().st_size < size for path in small.files)
     assert sorted(r["custom_id"] for p in small.files for r in written(p)) == sorted(
         r["custom_id"] for r in rows

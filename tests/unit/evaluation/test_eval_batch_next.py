@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, DiskFull, UsageError
-from medlive.evaluation.asking.batch import BATCHES
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.batch import read_batch, write_batch
+from medlive.evaluation.grading.batch import BATCHES, read_batch, write_batch
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import read_grades
 from medlive.grader.judge import Mode

@@ -256,7 +256,7 @@ def test_results_that_do_not_fit_the_cases_are_named(tmp_path: Path) -> None:
     ]:
         results.write_text(wrong)
         with pytest.raises(BadInput, match=cause):
-            answer_rows(results, "healthbench", "")
+            answer_rows(results, "healthbench")
 
 
 def test_peoples_verdicts_on_nothing_of_the_cases_are_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles import files as bundle_read
-from medlive.evaluation.bundles.bundle import make_bundle
+from medlive.evaluation.bundles.bundle import find_secret, make_bundle, public_name
 from medlive.evaluation.bundles.files import (
     BUNDLE,
     RUN,
@@ -24,7 +24,6 @@ from medlive.evaluation.bundles.files import (
     archive,
     encode_document,
 )
-from medlive.evaluation.bundles.public import find_secret, public_name
 from medlive.evaluation.bundles.verdicts import PASSED_OVER
 from medlive.evaluation.bundles.verify import BundleReport, unbundle, verify_bundle
 from medlive.evaluation.cases.load import load_cases

@@ -10,16 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.stability import repeated
+from medlive.evaluation.agreement.meta import read_rounds, repeated
 from medlive.evaluation.asking.plan import (
     estimate_tokens,
     plan_calls,
     sent_text,
 )
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.grading.plan import plan_grading
-from medlive.evaluation.grading.repeats import read_rounds, repeat_run
+from medlive.evaluation.grading.grade import grade_run, plan_grading, repeat_run
 from medlive.evaluation.runs.folder import open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.score import score_runs
@@ -198,12 +196,6 @@ async def test_a_budget_that_ends_before_the_repair_leaves_the_fault_on_record(
     assert result.stopped
 
 
-def judge_of(run: Path) -> str:
-    grader = load_graded(run).grader
-    assert grader is not None
-    return grader.judge
-
-
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
     run_dir: Path, mode: Mode
@@ -231,7 +223,7 @@ async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
     assert (len(moods.requests), bool(done.stopped)) == (5, True)
     done = await repeat_run(run, moods, repeats=4, mode=mode)
     assert done.stopped is None
-    rounds = read_rounds(run, judge_of(run), [])
+    rounds = read_rounds(load_graded(run), [])
     assert {len(verdicts) for verdicts in rounds.values()} == {4}
     assert len(rounds) == 12
     for (_, cid), verdicts in rounds.items():
@@ -271,13 +263,13 @@ async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(
     (run / "repeats.jsonl").write_text(
         (run / "repeats.jsonl").read_text() + '{"round": 3}\n7\n{"met'
     )
-    rounds = read_rounds(run, judge_of(run), [])
+    rounds = read_rounds(load_graded(run), [])
     assert {len(verdicts) for verdicts in rounds.values()} == {2}
     assert {v for (case, _), v in rounds.items() if case == "c001"} == {(None, None)}
     answer = open_run(run).answers()[0]["c000"]
     with (run / "responses.jsonl").open("a") as log:
         log.write(json.dumps(replace(answer, response="Rest.").row()) + "\n")
     notes: list[str] = []
-    rounds = read_rounds(run, judge_of(run), notes)
+    rounds = read_rounds(load_graded(run), notes)
     assert not [case for case, _ in rounds if case == "c000"]
     assert len(notes) == 2

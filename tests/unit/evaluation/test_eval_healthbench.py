@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from medlive.evaluation.cases.benchmarks import healthbench_answers
+from medlive.evaluation.cases.benchmarks import healthbench_answers, read_benchmark
 from medlive.evaluation.model import Turn
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import load_graded
@@ -165,20 +165,12 @@ def test_an_ungraded_case_is_left_out_of_healthbenchs_mean_and_bounds_it(
 
 
 def test_fields_of_another_type_hold_no_answer_and_no_verdict() -> None:
-    rows = [
-        {"prompt_id": "a", "completion": "Do.", "rubric_items": 5},
-        {"prompt_id": "a", "ideal_completions_data": "Do."},
-    ]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    first, _ = healthbench_answers(text, "r.jsonl", "completion")
-    assert (first["response"], first["evaluations"]) == ("Do.", {})
-    _, second = healthbench_answers(text, "r.jsonl", "ideal_completion")
-    assert second["response"] is None
+    row = {"prompt_id": "a", "completion": "Do.", "rubric_items": 5}
+    (answer,) = healthbench_answers(json.dumps(row), "r.jsonl")
+    assert (answer["response"], answer["evaluations"]) == ("Do.", {})
 
 
-def test_physicians_ideal_completions_are_answers_where_there_are_some(
-    tmp_path: Path,
-) -> None:
+def test_physicians_ideal_completions_are_the_advice(tmp_path: Path) -> None:
     ideal = {
         "ideal_completion": "Rest, and call.",
         "ideal_completions_group": "Group 1",
@@ -187,17 +179,5 @@ def test_physicians_ideal_completions_are_answers_where_there_are_some(
         tmp_path / "hb.jsonl",
         [example("a", item(1), ideal_completions_data=ideal), example("b", item(1))],
     )
-    files = (
-        "--cases",
-        cases,
-        "--responses",
-        cases,
-        "--response-field",
-        "ideal_completion",
-    )
-    medlive("import", *files, "--model", "physicians", "--out", tmp_path / "run")
-    run = open_run(tmp_path / "run")
-    assert {name: answer.response for name, answer in run.answers()[0].items()} == {
-        "a": "Rest, and call."
-    }
-    assert [case.advice for case in run.cases] == ["Rest, and call.", ""]
+    read = read_benchmark(cases, "healthbench")
+    assert [case.advice for case in read.cases] == ["Rest, and call.", ""]

@@ -288,7 +288,6 @@ async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> No
     assert (plan.about["cases"], plan.about["answered"], plan.calls) == (30, 0, 30)
     model = Model(lambda prompt: reply("Fine."))
     await run_model(make_cases(30), model, run_dir, use=USE, created_at=AT)
-    assert plan.about["characters"] == sum(len(p) for p in model.prompts)
     assert plan.usd == pytest.approx(
         (plan.input_tokens + 10 * plan.output_tokens) / 1e6
     )

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.idle import LEAST_MODELS, PenaltyUse, count_penalties
 from medlive.evaluation.model import EvaluationCriterion
+from medlive.evaluation.penalties import LEAST_ASKED, PenaltyUse, count_penalties
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, reply
 
@@ -34,10 +34,10 @@ async def uses_of(folder: Path, *met: bool | None) -> PenaltyUse:
 
 
 async def test_a_penalty_that_no_model_commits_is_idle(tmp_path: Path) -> None:
-    use = await uses_of(tmp_path, *[False] * LEAST_MODELS)
-    assert (use.is_idle, use.committed, len(use.models)) == (True, (), LEAST_MODELS)
+    use = await uses_of(tmp_path, *[False] * LEAST_ASKED)
+    assert (use.is_idle, use.committed, len(use.models)) == (True, (), LEAST_ASKED)
     assert use.command.startswith("medlive snapshot withdraw ")
-    assert f'--criterion p1 --reason "none of {LEAST_MODELS} models' in use.command
+    assert f'--criterion p1 --reason "none of {LEAST_ASKED} models' in use.command
 
 
 async def test_one_that_is_committed_or_ungraded_or_asked_of_few_is_not(
@@ -51,7 +51,7 @@ async def test_one_that_is_committed_or_ungraded_or_asked_of_few_is_not(
 async def test_another_criterion_under_the_same_id_is_not_counted(
     tmp_path: Path,
 ) -> None:
-    runs = [await run_of(tmp_path, f"m{n}", False) for n in range(LEAST_MODELS)]
+    runs = [await run_of(tmp_path, f"m{n}", False) for n in range(LEAST_ASKED)]
     (case,) = runs[0].cases
     others = []
     for criterion in case.criteria:

@@ -169,7 +169,7 @@ READERS: dict[str, Reader] = {
     "healthbench": Reader(benchmark, HEALTHBENCH, "cases.jsonl"),
     "kqa": Reader(benchmark, KQA, "cases.jsonl"),
     "answers": Reader(
-        lambda path: answer_rows(path, "healthbench", "response"),
+        lambda path: answer_rows(path, "healthbench"),
         GRADING,
         "answers.jsonl",
     ),
