@@ -12,7 +12,7 @@ from itertools import groupby
 from urllib.parse import urlencode, urljoin
 
 from medlive.evidence.client import Client, FetchFailed
-from medlive.evidence.fetch.model import RemoteFile, Source, read_size
+from medlive.evidence.fetch.sources import RemoteFile, Source, read_size
 
 _PUBMED_ROW = re.compile(
     r'<a href="(pubmed\d{2}n(\d{4,5})\.xml\.gz)">[^<]*</a>\s*(\d{4}-\d\d-\d\d \d\d:\d\d)\s+([\d.]+[KMG]?)'
@@ -86,13 +86,7 @@ async def list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
             if title and title.startswith("Last Updated"):
                 changed = value or ""
         url = urljoin(source.files, name)
-        return [
-            RemoteFile(
-                name=name,
-                url=url,
-                mark=changed,
-            )
-        ]
+        return [RemoteFile(name=name, url=url, mark=changed)]
     raise FetchFailed(
         f"{source.address} does not list {source.wanted}",
         hint="the book may have left the open-access subset",
@@ -107,13 +101,7 @@ async def list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
             f"{source.address} links no file such as mplus_topics_compressed_2026-06-06.zip"
         )
     address, name, day = max(links, key=lambda link: str(link[2]))
-    return [
-        RemoteFile(
-            name=name,
-            url=urljoin(source.address, address),
-            mark=day,
-        )
-    ]
+    return [RemoteFile(name=name, url=urljoin(source.address, address), mark=day)]
 
 
 async def list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
@@ -210,15 +198,17 @@ def pmc_checksum(text: str, file: RemoteFile) -> str:
     return matched[0].lower()
 
 
-Lists = Callable[[Client, Source], Awaitable[list[RemoteFile]]]
-Checksum = Callable[[str, RemoteFile], str]
-"""Reads the MD5 of a file in the text at its `checksum_url`."""
-
-LAYOUTS: dict[str, tuple[Lists, Checksum | None]] = {
-    "bookshelf": (list_bookshelf, None),
-    "medlineplus": (list_medlineplus, None),
-    "dailymed": (list_dailymed, None),
-    "pubmed": (list_pubmed, pubmed_checksum),
-    "pmc": (list_pmc, pmc_checksum),
+Lister = Callable[[Client, Source], Awaitable[list[RemoteFile]]]
+LISTS: dict[str, Lister] = {
+    "bookshelf": list_bookshelf,
+    "medlineplus": list_medlineplus,
+    "dailymed": list_dailymed,
+    "pubmed": list_pubmed,
+    "pmc": list_pmc,
 }
-"""By publisher; without a function for checksums where they are listed, or not published."""
+"""By publisher: what lists its files."""
+CHECKSUMS: dict[str, Callable[[str, RemoteFile], str]] = {
+    "pubmed": pubmed_checksum,
+    "pmc": pmc_checksum,
+}
+"""By publisher: what reads the MD5 of a file in the text at its `checksum_url`."""
