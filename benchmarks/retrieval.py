@@ -44,8 +44,7 @@ from numpy.typing import NDArray
 
 from medlive.clock import now
 from medlive.evidence.build import build_index
-from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.parsing.chunk import sentences
+from medlive.evidence.corpora.model import ReadLog, sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.model import Encoder, EncoderIdentity
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
@@ -478,9 +477,7 @@ def claims(report: Report, evidence: Path) -> bool:
                     break
                 handle.write(json.dumps(row) + "\n")
         encoder = HashedWords()
-        plan = IndexPlan(
-            (DensePlan(encoder, "hashed words", "only times are measured"),), "times"
-        )
+        plan = IndexPlan((DensePlan(encoder, "only times are measured"),), "times")
         start = time.perf_counter()
         manifest = build_index([open_corpus(source)], work / "index", plan=plan)
         built = time.perf_counter() - start

@@ -52,8 +52,9 @@ from medlive.evidence.manifest import (
 )
 from medlive.evidence.passage import Passage
 from medlive.evidence.plan import WORDS_ALONE, DensePlan, IndexPlan
+from medlive.evidence.retriever import DenseSide
 from medlive.evidence.store import LINES, PassageStore, store_passages
-from medlive.evidence.vectors import Ordinals, VectorStore, folder_of, keys_of
+from medlive.evidence.vectors import VectorStore, folder_of, keys_of
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import sync
 from medlive.integrity.lock import Locked, exclusive
@@ -114,21 +115,19 @@ def build_index(
     with _locked(out):
         old = None if fresh else _existing_index(out, names)
         _remove_leftovers(out)
-        work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=out))
-        try:
-            with room_for(work):
-                readings = []
-                for number, corpus in enumerate(corpora):
-                    scratch = work / f"corpus-{number}.sqlite"
-                    readings.append(_read(corpus, scratch, progress))
-                if old is not None and _is_current(old, readings, plan):
-                    manifest = old.manifest
-                    progress(Progress("unchanged", None, manifest.passages))
-                else:
-                    manifest = _build(out, work, old, readings, plan, progress)
-                return _with_reranker(out, manifest, plan)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+        with tempfile.TemporaryDirectory(
+            prefix=_BUILDING, dir=out, ignore_cleanup_errors=True
+        ) as folder:
+            work, readings = Path(folder), []
+            for number, corpus in enumerate(corpora):
+                scratch = work / f"corpus-{number}.sqlite"
+                readings.append(_read(corpus, scratch, progress))
+            if old is not None and _is_current(old, readings, plan):
+                manifest = old.manifest
+                progress(Progress("unchanged", None, manifest.passages))
+            else:
+                manifest = _build(out, work, old, readings, plan, progress)
+            return _with_reranker(out, manifest, plan)
 
 
 def prune(out: Path) -> list[Path]:
@@ -185,20 +184,17 @@ def _is_current(
             return False
         if manifest.fetched_digests.get(corpus.name) != fetched:
             return False
-    planned = []
+    sides = []
     for side in plan.sides:
         if any(map(side.encoder.reads, manifest.languages)):
-            planned.append((side.encoder.identity.digest, side.where, side.languages))
-    # An outdated location of an encoder would leave the index without one.
-    built = []
-    for entry in manifest.dense:
-        built.append((entry.encoder.digest, entry.encoder.where, entry.languages))
-    if planned != built:
+            sides.append(side)
+    planned = [(side.encoder.identity, side.languages) for side in sides]
+    if planned != [(entry.encoder, entry.languages) for entry in manifest.dense]:
         return False
     try:
         old.open_words(old.open_store())
-        for entry in manifest.dense:
-            old.open_vectors(entry)
+        for side, entry in zip(sides, manifest.dense, strict=True):
+            old.open_side(entry, side.encoder)
     except EvidenceUnavailable:
         return False
     return True
@@ -317,7 +313,6 @@ def _build_side(
     readable = [n for n, passage in enumerate(store) if encoder.reads(passage.language)]
     if not readable:
         return None
-    ordinals: Ordinals = np.array(readable, dtype=np.int64)
     vectors = VectorStore(out / VECTORS, encoder.identity)
     reused, embedded = vectors.embed_missing(
         map(store.get, readable),
@@ -336,22 +331,16 @@ def _build_side(
         queries=queries,
         progress=lambda count: report(Progress("arranging", None, count)),
     )
-    np.save(data / folder / ORDINALS, ordinals)
-    weights = measure_weights(
-        store,
-        LexicalIndex(data / LEXICAL, store),
-        dense.DenseIndex(data / folder, part),
-        ordinals,
-        encoder,
-        plan.languages,
-    )
+    side = DenseSide(encoder, dense.DenseIndex(data / folder, part), np.array(readable))
+    np.save(data / folder / ORDINALS, side.ordinals)
+    words = LexicalIndex(data / LEXICAL, store)
     entry = DenseEntry(
-        encoder=encoder.identity.model_copy(update={"where": plan.where}),
+        encoder=encoder.identity,
         languages=plan.languages,
         reason=plan.reason,
         folder=folder,
         part=part,
-        weights=weights,
+        weights=measure_weights(store, words, side, plan.languages),
     )
     return entry, reused, embedded
 
@@ -403,15 +392,13 @@ def _existing_index(out: Path, names: set[str]) -> IndexFolder | None:
 def _files(data: Path) -> tuple[FileEntry, ...]:
     entries = []
     for file in sorted(data.rglob("*")):
-        if file.is_file() and not file.name.endswith(".lock"):
-            name, size = file.relative_to(data).as_posix(), file.stat().st_size
-            entries.append(
-                FileEntry(
-                    path=name,
-                    size=size,
-                    digest=digest_file(file),
-                )
+        if file.is_file() and file.suffix != ".lock":
+            entry = FileEntry(
+                path=file.relative_to(data).as_posix(),
+                size=file.stat().st_size,
+                digest=digest_file(file),
             )
+            entries.append(entry)
     return tuple(entries)
 
 
@@ -446,7 +433,7 @@ def _locked(out: Path) -> Iterator[None]:
             hint="name a folder that you may write: --index FOLDER",
         ) from exc
     try:
-        with exclusive(out / ".lock"):
+        with exclusive(out / ".lock"), room_for(out):
             yield
     except Locked as exc:
         raise ServiceUnavailable(

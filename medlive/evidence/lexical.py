@@ -31,7 +31,7 @@ from medlive.errors import (
 )
 from medlive.evidence.corpora.parsing.text import HAN, stop_words
 from medlive.evidence.passage import Passage
-from medlive.evidence.store import PassageStore
+from medlive.evidence.store import Order, PassageStore
 from medlive.integrity.digest import digest_json
 from medlive.text.lists import read_lists
 
@@ -243,7 +243,7 @@ class LexicalIndex:
         text: str,
         k: int,
         not_after: date | None,
-    ) -> list[tuple[int, float]]:
+    ) -> Order:
         """The k best (ordinal, score), best first; equal scores are ordered by passage id.
 
         A query is plain text, whatever it holds; one without a word of the index finds nothing. The day changes no

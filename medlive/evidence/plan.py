@@ -23,7 +23,6 @@ class DensePlan:
     """One encoder's side to build."""
 
     encoder: Encoder
-    where: str  # How the encoder is opened again: see `EncoderIdentity.where`
     reason: str  # Why this encoder, in a sentence
     languages: tuple[str, ...] = LANGUAGES  # Whose phrases it reads
 
@@ -82,7 +81,7 @@ def plan_index(
         else:
             identity = known[where].encoder if where in known else None
             encoder = open_encoder(where, settings=settings, known=identity)
-        sides.append(DensePlan(encoder, where, why, languages))
+        sides.append(DensePlan(encoder, why, languages))
     reranker = None
     if settings.reranker:
         reranker = open_reranker(settings.reranker, settings=settings)
@@ -93,7 +92,8 @@ def _reason(sides: Sequence[DensePlan], settings: EncoderSettings) -> str:
     parts: list[str] = []
     served: set[str] = set()
     for side in sides:
-        parts.append(f"{side.where} for {', '.join(side.languages)}: {side.reason}")
+        where = side.encoder.identity.where
+        parts.append(f"{where} for {', '.join(side.languages)}: {side.reason}")
         served.update(side.languages)
     for language in LANGUAGES:
         if language not in served:

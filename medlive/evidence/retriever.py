@@ -15,17 +15,20 @@ share, so that words and vectors weigh alike.
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.passage import Hit, IndexIdentity, Query, Side, SideHit
-from medlive.evidence.store import PassageStore
+from medlive.evidence.passage import Hit, IndexIdentity, Place, Query, Side, SideHit
+from medlive.evidence.store import Order, PassageStore
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from medlive.evidence.dense import DenseIndex
     from medlive.evidence.vectors import Ordinals
 
@@ -48,10 +51,8 @@ _SPARE = 16
 """Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
 _MAX_QUERY_CHARS = 8000
 
-Found = Sequence[tuple[int, float]]
-"""What one side found: (ordinal, that side's score), best first."""
-Orders = Mapping[tuple[Side, int], Found]
-"""(side, number of the phrase in the query) → what was found there."""
+Orders = Mapping[Place, Order]
+"""What each side finds for each phrase, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class DenseSide:
     index: "DenseIndex"
     ordinals: "Ordinals"
     """(vectors,): which passage each vector is of; an encoder has no vector of a language that it does not know."""
-    weights: Mapping[str, float]
+    weights: Mapping[str, float] = field(default_factory=dict)
     """Language of the phrases that it reads → what it counts beside the words, 0 to 1."""
 
     def weight_of(self, phrase: str) -> float:
@@ -71,6 +72,29 @@ class DenseSide:
         if language == "und":  # A dose, a code: whoever reads anything may read it
             return max(self.weights.values(), default=0.0)
         return self.weights.get(language, 0.0)
+
+    def nearest(
+        self,
+        phrases: Sequence[str],
+        k: int,
+        allowed: "NDArray[np.bool_] | None" = None,
+    ) -> list[Order]:
+        """The k nearest passages to each phrase, best first; the phrases are encoded in one batch.
+
+        `allowed` has a truth value for each passage of the index; None for every passage.
+        """
+        vectors = self.encoder.encode_queries([p[:_MAX_QUERY_CHARS] for p in phrases])
+        if allowed is not None:
+            allowed = allowed[self.ordinals]
+        orders: list[Order] = []
+        results = zip(vectors, *self.index.search(vectors, k, allowed), strict=True)
+        for vector, scores, numbers in results:
+            # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
+            is_hit = (numbers >= 0) & vector.any()
+            ordinals = self.ordinals[numbers[is_hit]].tolist()
+            rounded = map(_rounded, scores[is_hit].tolist())
+            orders.append(list(zip(ordinals, rounded, strict=True)))
+        return orders
 
 
 class IndexRetriever:
@@ -124,21 +148,23 @@ class IndexRetriever:
     ) -> list[list[Hit]]:
         """As `search`, blocking, without its checks."""
         depth = max(k, DEPTH)
+        allowed = self._store.allowed(not_after) if self.dense else None
         phrases = dict.fromkeys(p for query in queries for p in query.phrases)
-        nearest: dict[str, Found] = {}
+        nearest: dict[str, Order] = {}
         for side in self.dense:
             own = [phrase for phrase in phrases if self._reader_of(phrase) is side]
-            if own:
-                nearest |= self._nearest(side, own, depth, not_after)
+            orders_of_side = side.nearest(own, depth + _SPARE, allowed) if own else []
+            for phrase, order in zip(own, orders_of_side, strict=True):
+                nearest[phrase] = self._store.ordered(order, depth)
         results = []
         for query in queries:
-            orders: dict[tuple[Side, int], Found] = {}
+            orders: dict[Place, Order] = {}
             if self._lexical is not None:
                 texts = {Side.LEXICAL: query.phrases, Side.JOINT: joint_phrases(query)}
                 for way, words in texts.items():
                     for number, text in enumerate(words):
-                        found = self._lexical.search(text, depth, not_after)
-                        orders[way, number] = found
+                        order = self._lexical.search(text, depth, not_after)
+                        orders[way, number] = order
             weights = {}
             for number, phrase in enumerate(query.phrases):
                 reader = self._reader_of(phrase)
@@ -157,40 +183,17 @@ class IndexRetriever:
         best = max(self.dense, key=lambda side: side.weight_of(phrase), default=None)
         return best if best and best.weight_of(phrase) > 0 else None
 
-    def _nearest(
-        self,
-        side: DenseSide,
-        phrases: Sequence[str],
-        depth: int,
-        not_after: date | None,
-    ) -> dict[str, Found]:
-        """What vectors find for each phrase, encoded in one batch."""
-        vectors = side.encoder.encode_queries([p[:_MAX_QUERY_CHARS] for p in phrases])
-        allowed = self._store.allowed(not_after)
-        if allowed is not None:
-            allowed = allowed[side.ordinals]
-        scores, found = side.index.search(vectors, depth + _SPARE, allowed)
-        nearest: dict[str, Found] = {}
-        for number, phrase in enumerate(phrases):
-            # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
-            hits = (found[number] >= 0) & vectors[number].any()
-            ordinals = side.ordinals[found[number][hits]].tolist()
-            rounded = map(_rounded, scores[number][hits].tolist())
-            pairs = list(zip(ordinals, rounded, strict=True))
-            nearest[phrase] = self._store.ordered(pairs, depth)
-        return nearest
-
     def _hits_of(
         self,
         query: Query,
-        orders: dict[tuple[Side, int], Found],
+        orders: dict[Place, Order],
         weights: Mapping[int, float],
         k: int,
     ) -> list[Hit]:
         """The k best of a query's orders, which come in the order of `Side` and of the phrases."""
         wanted = max(k, RERANKED) if self._reranker else k
         if self.identity.retriever == "hybrid" or len(query.phrases) > 1:
-            best: Found = self._store.ordered(fused(orders, weights), wanted)
+            best: Order = self._store.ordered(fused(orders, weights), wanted)
         else:
             best = next(iter(orders.values()), ())[:wanted]
         passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
@@ -228,7 +231,7 @@ def joint_phrases(query: Query) -> list[str]:
     return [" ".join(phrases) for phrases in words.values()]
 
 
-def fused(orders: Orders, dense: Mapping[int, float]) -> list[tuple[int, float]]:
+def fused(orders: Orders, dense: Mapping[int, float]) -> Order:
     """(ordinal, fused score) of everything that is in any order, in no order.
 
     `dense` is phrase → the weight of its vectors.
@@ -237,13 +240,13 @@ def fused(orders: Orders, dense: Mapping[int, float]) -> list[tuple[int, float]]
     phrases = sum(side is Side.LEXICAL for side, _ in orders)
     # Words count one, of which joint orders have their share; vectors what was measured.
     words = 1 - JOINT if (Side.JOINT, 0) in orders else 1.0
-    for (side, number), found in orders.items():
+    for (side, number), order in orders.items():
         weight = words
         if side is Side.DENSE:
             weight = dense[number]
         elif side is Side.JOINT:
             weight = JOINT * phrases
-        for rank, (ordinal, _) in enumerate(found, start=1):
+        for rank, (ordinal, _) in enumerate(order, start=1):
             share = weight / (RRF_K + rank)
             total[ordinal] = total.get(ordinal, 0.0) + share
     return [(ordinal, round(score, SCORE_DIGITS)) for ordinal, score in total.items()]

@@ -61,13 +61,13 @@ class HashingEncoder:
 
 
 def index_plan(
-    encoder: Encoder,
+    encoder: HashingEncoder,
     where: str = "no-such-model",
 ) -> IndexPlan:
     """The plan of an index with this encoder's vectors, for the languages that it reads."""
+    encoder.identity = encoder.identity.model_copy(update={"where": where})
     side = DensePlan(
         encoder=encoder,
-        where=where,
         reason="a test's choice",
         languages=tuple(filter(encoder.reads, LANGUAGES)),
     )

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from medlive.evidence.corpora.folder import titled_sections
 from medlive.evidence.corpora.jsonl import Row, Text, documents_of, files_of
-from medlive.evidence.corpora.model import Reader
-from medlive.evidence.corpora.parsing.chunk import Document
+from medlive.evidence.corpora.model import Document, Reader
 from medlive.evidence.corpora.parsing.files import head_of
 
 _FIELDS = (b'"source"', b'"clean_text"')

@@ -15,10 +15,10 @@ from typing import Annotated, TypeVar
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
 from medlive.errors import first_fault
-from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
 from medlive.evidence.corpora.parsing.files import (
     files_below,
+    is_named,
     name_below,
     open_unpacked,
 )
@@ -62,9 +62,8 @@ class _Passage(Row):
 
 def files_of(path: Path) -> list[Path]:
     """The JSON Lines files of a folder, or the file itself when it is one."""
-    if path.is_dir():
-        return files_below(path, _SUFFIXES)
-    return [path] if path.name.lower().endswith(_SUFFIXES) else []
+    files = files_below(path, _SUFFIXES, ReadLog())
+    return [file for file in files if is_named(file, _SUFFIXES)]
 
 
 def documents_of(
@@ -76,7 +75,7 @@ def documents_of(
 
     `document` parses a line and raises ValueError with what is wrong with it.
     """
-    for file in files_of(path) or [path]:
+    for file in files_below(path, _SUFFIXES, log):
         yield from converted(_lines(path, file, log), log, document)
 
 

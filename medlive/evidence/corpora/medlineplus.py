@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
 from medlive.evidence.corpora.parsing.files import (
     LARGE_MEMBER,
     begins_with,

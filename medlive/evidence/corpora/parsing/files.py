@@ -5,16 +5,14 @@ archive that unpacks to more than its bound ends with a report, and damage keeps
 """
 
 import gzip
-import heapq
 import io
 import lzma
 import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Final, cast
@@ -22,7 +20,7 @@ from xml.etree.ElementTree import Element
 
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.parsing.xml import UnsafeXml, local, parse
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.guard.bounds import (
     ARCHIVE_BYTES,
     ARCHIVE_HEADER_BYTES,
@@ -37,6 +35,7 @@ HEAD = 64 * 1024
 LARGE_MEMBER = 256 * 1024 * 1024
 """Bytes of a member that holds pictures, or a whole corpus."""
 _LOOKED_AT = 20
+_NOT_FOLLOWED = "a link or a special file, not followed"
 _ZIP = ".zip"
 _ENCRYPTED = 1
 DAMAGE = (
@@ -53,6 +52,8 @@ _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
 
 
+Suffixes = tuple[str, ...]
+"""In lower case."""
 Member = tuple[str, bytes]
 """The name and the content of a file, or of a member of an archive."""
 
@@ -91,53 +92,54 @@ def head_of(root: Path, file: Path) -> bytes:
         return b""
 
 
-def begins_with(suffixes: tuple[str, ...], roots: Collection[str], path: Path) -> bool:
+def begins_with(suffixes: Suffixes, roots: Collection[str], path: Path) -> bool:
     """Whether the first XML file of a path that has a root element has one of these, without a prefix.
 
     A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. Raises
     OSError when the path cannot be read.
     """
-    for head in _heads(path, suffixes):
-        if (root := root_of(head)) is not None:
-            return root in roots
+    for file in files_below(path, suffixes, ReadLog())[:_LOOKED_AT]:
+        heads: Iterable[bytes] = ()
+        if is_named(file, suffixes) and not is_named(file, (_ZIP,)):
+            heads = [head_of(path, file)]
+        elif is_named(file, suffixes) or _is_tar(file):
+            inside = members(file, suffixes, ReadLog(), LARGE_MEMBER)
+            heads = (data[:HEAD] for _, data in islice(inside, _LOOKED_AT))
+        for head in heads:
+            element = _ELEMENT.match(
+                _NO_ELEMENT.sub(b"", head.removeprefix(b"\xef\xbb\xbf"))
+            )
+            if element:
+                return element[1].decode() in roots
     return False
 
 
-def root_of(head: bytes) -> str | None:
-    """The name of the root element of XML that begins so; None when there is none."""
-    element = _ELEMENT.match(_NO_ELEMENT.sub(b"", head.removeprefix(b"\xef\xbb\xbf")))
-    return element[1].decode() if element else None
-
-
-def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
-    files = [path]
-    if path.is_dir():
-        chosen = filter(partial(_is_chosen, suffixes), path.rglob("*"))
-        first = heapq.nsmallest(_LOOKED_AT, chosen)
-        files = [f for f in first if f.is_file() and not f.is_symlink()]
-    for file in files:
-        is_chosen = _is_chosen(suffixes, file)
-        if is_chosen and not file.name.lower().endswith(_ZIP):
-            yield head_of(path, file)
-        elif is_chosen or _is_tar(file):
-            inside = members(file, suffixes, ReadLog(), LARGE_MEMBER)
-            for _, data in islice(inside, _LOOKED_AT):
-                yield data[:HEAD]
-
-
-def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """Everything in a folder with one of the suffixes that is neither a link nor a folder, by path."""
-    chosen = filter(partial(_is_chosen, suffixes), folder.rglob("*"))
-    return sorted(f for f in chosen if not f.is_symlink() and not f.is_dir())
-
-
-def _is_chosen(suffixes: tuple[str, ...], file: Path) -> bool:
+def is_named(file: Path, suffixes: Suffixes) -> bool:
+    """Whether a file's name has one of the suffixes, which are in lower case."""
     return file.name.lower().endswith(suffixes)
+
+
+def files_below(path: Path, suffixes: Suffixes, log: ReadLog) -> list[Path]:
+    """Every file of a folder with one of the suffixes, by path; of a path that is no folder itself.
+
+    Links and special files in a folder are reported, and not followed.
+    """
+    if not path.is_dir():
+        return [path]
+    files = []
+    for file in sorted(path.rglob("*")):
+        if not is_named(file, suffixes):
+            continue
+        if file.is_file() and not file.is_symlink():
+            files.append(file)
+        elif file.is_symlink() or not file.is_dir():
+            log.problem(name_below(path, file), _NOT_FOLLOWED)
+    return files
 
 
 def members(
     path: Path,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     log: ReadLog,
     largest: int = ARCHIVE_MEMBER_BYTES,
 ) -> Iterator[Member]:
@@ -154,18 +156,9 @@ def members(
     Raises:
         BadInput: if `path` is none of them.
     """
-    if path.is_dir():
-        for file in sorted(path.rglob("*")):
-            is_link = file.is_symlink()
-            if not _is_chosen(suffixes, file) or (file.is_dir() and not is_link):
-                continue
-            if is_link or not file.is_file():
-                problem = "a link or a special file, not followed"
-                log.problem(name_below(path, file), problem)
-                continue
+    if path.is_dir() or is_named(path, suffixes):
+        for file in files_below(path, suffixes, log):
             yield from _file(path, file, suffixes, log, largest)
-    elif _is_chosen(suffixes, path):
-        yield from _file(path, path, suffixes, log, largest)
     elif _is_tar(path):
         try:
             yield from _tar(path, suffixes, log, largest)
@@ -184,7 +177,7 @@ def members(
 def _file(
     root: Path,
     file: Path,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     log: ReadLog,
     largest: int,
 ) -> Iterator[Member]:
@@ -233,7 +226,7 @@ def check_zip(archive: zipfile.ZipFile, most: int) -> int:
 def _zip(
     archive: IO[bytes],
     place: str,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     log: ReadLog,
     largest: int,
     room: int,
@@ -300,7 +293,7 @@ def _is_tar(path: Path) -> bool:
 
 def _tar(
     path: Path,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     log: ReadLog,
     largest: int,
 ) -> Iterator[Member]:
@@ -321,7 +314,7 @@ def _tar(
                 continue
             handle = tar.extractfile(member) if member.isreg() else None
             if handle is None:
-                log.problem(name, "a link or a special file, not followed")
+                log.problem(name, _NOT_FOLLOWED)
             elif member.size > largest:
                 problem = (
                     f"{member.size} bytes, more than the {largest} a member may have"
@@ -333,7 +326,7 @@ def _tar(
 
 def xml_roots(
     path: Path,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     roots: Collection[str],
     log: ReadLog,
     largest: int = ARCHIVE_MEMBER_BYTES,
@@ -345,8 +338,8 @@ def xml_roots(
         except UnsafeXml as exc:
             log.problem(name, str(exc))
             continue
-        if local(root.tag) in roots:
+        if root.tag in roots:
             yield name, root
         else:
             expected = " or ".join(f"<{each}>" for each in roots)
-            log.problem(name, f"<{local(root.tag)[:40]}> where {expected} was expected")
+            log.problem(name, f"<{root.tag[:40]}> where {expected} was expected")

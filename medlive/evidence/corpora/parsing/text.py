@@ -4,9 +4,8 @@ import re
 import unicodedata
 from calendar import monthrange
 from datetime import date, datetime
-from functools import cache
 
-from medlive.text.lists import read_lists
+from medlive.text.lists import read_words
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u2060\ufeff\ufffe\uffff]"
@@ -64,11 +63,9 @@ def language_of(text: str) -> str:
     return "en" if latin else "und"
 
 
-@cache
 def stop_words() -> frozenset[str]:
     """The words that say nothing of a medical subject."""
-    lines = read_lists("medlive.evidence", "stop_words.txt")[""]
-    return frozenset(" ".join(lines).split())
+    return read_words("medlive.evidence", "stop_words.txt")[""]
 
 
 def is_retracted_title(title: str) -> bool:
