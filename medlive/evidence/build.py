@@ -51,7 +51,7 @@ from medlive.evidence.manifest import (
     read_manifest,
 )
 from medlive.evidence.passage import Passage
-from medlive.evidence.plan import WORDS_ALONE, DensePlan, IndexPlan
+from medlive.evidence.plan import WORDS_ALONE, IndexPlan
 from medlive.evidence.retriever import DenseSide
 from medlive.evidence.store import LINES, PassageStore, store_passages
 from medlive.evidence.vectors import VectorStore, folder_of, keys_of
@@ -184,17 +184,17 @@ def _is_current(
             return False
         if manifest.fetched_digests.get(corpus.name) != fetched:
             return False
-    sides = []
-    for side in plan.sides:
-        if any(map(side.encoder.reads, manifest.languages)):
-            sides.append(side)
-    planned = [(side.encoder.identity, side.languages) for side in sides]
+    planned = []
+    for encoder, languages in plan.sides:
+        if any(map(encoder.reads, manifest.languages)):
+            planned.append((encoder.identity, languages))
     if planned != [(entry.encoder, entry.languages) for entry in manifest.dense]:
         return False
+    encoders = {encoder.identity.digest: encoder for encoder, _ in plan.sides}
     try:
         old.open_words(old.open_store())
-        for side, entry in zip(sides, manifest.dense, strict=True):
-            old.open_side(entry, side.encoder)
+        for entry in manifest.dense:
+            old.open_side(entry, encoders[entry.encoder.digest])
     except EvidenceUnavailable:
         return False
     return True
@@ -226,8 +226,8 @@ def _build(
             report(Progress("indexing", passage.corpus, ordinal))
     dense: list[DenseEntry] = []
     reused = embedded = 0
-    for number, side in enumerate(plan.sides):
-        built = _build_side(out, data, f"{DENSE}/{number}", side, report)
+    for number in range(len(plan.sides)):
+        built = _build_side(out, data, number, plan, report)
         if built is not None:
             dense.append(built[0])
             reused += built[1]
@@ -288,8 +288,8 @@ def _passages(
 def _build_side(
     out: Path,
     data: Path,
-    folder: str,
-    plan: DensePlan,
+    number: int,
+    plan: IndexPlan,
     report: Report,
 ) -> tuple[DenseEntry, int, int] | None:
     """Embed what is new for one encoder, arrange all its vectors, and measure them.
@@ -297,8 +297,8 @@ def _build_side(
     Args:
         out: The index's folder, which keeps the vectors.
         data: The data folder that is being built, with its words' side.
-        folder: The side's own, within `data`.
-        plan: The encoder.
+        number: Which of the sides of `plan`.
+        plan: The encoders.
         report: Gets the progress.
 
     Returns:
@@ -309,7 +309,8 @@ def _build_side(
     from medlive.evidence import dense
     from medlive.evidence.known_items import measure_weights
 
-    store, encoder = PassageStore(data), plan.encoder
+    encoder, languages = plan.sides[number]
+    store, folder = PassageStore(data), f"{DENSE}/{number}"
     readable = [n for n, passage in enumerate(store) if encoder.reads(passage.language)]
     if not readable:
         return None
@@ -336,11 +337,11 @@ def _build_side(
     words = LexicalIndex(data / LEXICAL, store)
     entry = DenseEntry(
         encoder=encoder.identity,
-        languages=plan.languages,
+        languages=languages,
         reason=plan.reason,
         folder=folder,
         part=part,
-        weights=measure_weights(store, words, side, plan.languages),
+        weights=measure_weights(store, words, side, languages),
     )
     return entry, reused, embedded
 
@@ -356,7 +357,7 @@ def _with_reranker(
         return manifest
     from medlive.evidence.known_items import measure_reranker
 
-    encoders = {side.encoder.identity.name: side.encoder for side in plan.sides}
+    encoders = {encoder.identity.name: encoder for encoder, _ in plan.sides}
     retriever = open_index(out, encoders=encoders)
     store = IndexFolder(out, manifest).open_store()
     entry = measure_reranker(reranker, retriever, store)

@@ -339,15 +339,13 @@ def _identity(
     record: dict[str, Any] = {}
     digest = manifest.index_digest
     if name != "bm25":
-        record["sides"] = []
+        record["sides"] = sides = []
         for entry in manifest.dense:
-            side = {
-                "encoder": entry.encoder.name,
-                "encoder_digest": entry.encoder.digest,
-                "weights": {w.language: w.weight for w in entry.weights},
-            }
-            how = {"kind", "parameters", "recall"}
-            record["sides"].append(side | entry.part.model_dump(include=how))
+            side = entry.part.model_dump(include={"kind", "parameters", "recall"})
+            side["encoder"] = entry.encoder.name
+            side["encoder_digest"] = entry.encoder.digest
+            side["weights"] = {w.language: w.weight for w in entry.weights}
+            sides.append(side)
     if name == "hybrid":
         record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
     reread = None

@@ -106,7 +106,7 @@ class DenseEntry(BaseModel, frozen=True, extra="forbid"):
 
     encoder: EncoderIdentity  # The same one must read the queries
     languages: tuple[str, ...]  # Whose phrases it reads
-    reason: str  # Why this encoder, in a sentence
+    reason: str  # Why the index has the encoders that it has
     folder: str  # Of its files, within the data folder
     part: DensePart
     weights: tuple[SideWeight, ...]  # One a language

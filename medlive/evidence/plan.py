@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,13 +17,8 @@ Routes = dict[str, tuple[str, ...]]
 """Encoder → the languages (ISO 639) whose phrases it reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class DensePlan:
-    """One encoder's side to build."""
-
-    encoder: Encoder
-    reason: str  # Why this encoder, in a sentence
-    languages: tuple[str, ...] = LANGUAGES  # Whose phrases it reads
+DensePlan = tuple[Encoder, tuple[str, ...]]
+"""One encoder's side to build, and the languages (ISO 639) whose phrases it reads."""
 
 
 class IndexPlan(NamedTuple):
@@ -81,22 +75,20 @@ def plan_index(
         else:
             identity = known[where].encoder if where in known else None
             encoder = open_encoder(where, settings=settings, known=identity)
-        sides.append(DensePlan(encoder, why, languages))
+        sides.append((encoder, languages))
     reranker = None
     if settings.reranker:
         reranker = open_reranker(settings.reranker, settings=settings)
-    return IndexPlan(tuple(sides), _reason(sides, settings), reranker)
+    return IndexPlan(tuple(sides), _reason(routes, why, settings), reranker)
 
 
-def _reason(sides: Sequence[DensePlan], settings: EncoderSettings) -> str:
+def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
+    """Why the index gets these encoders, and how one is had for a language without."""
     parts: list[str] = []
-    served: set[str] = set()
-    for side in sides:
-        where = side.encoder.identity.where
-        parts.append(f"{where} for {', '.join(side.languages)}: {side.reason}")
-        served.update(side.languages)
+    for where, languages in routes.items():
+        parts.append(f"{where} for {', '.join(languages)}: {why}")
     for language in LANGUAGES:
-        if language not in served:
+        if not any(language in languages for languages in routes.values()):
             names = [n for n, m in settings.table().items() if m.reads(language)]
             parts.append(
                 f"no encoder for {language}: {DOWNLOAD} {names[0]}, or another of {', '.join(names)}"

@@ -136,15 +136,14 @@ class VectorStore:
 
         texts = missing()
         while shard := dict(islice(texts, shard_size or SHARD)):
-            pairs = list(shard.values())
-            vectors = np.empty((len(pairs), self.encoder.dimension), dtype=_VECTOR)
+            pairs, vectors = list(shard.values()), []
             for start in range(0, len(pairs), _BATCH):
                 group = pairs[start : start + _BATCH]
                 encoded = encoder.encode_passages(group)
                 self._check(encoded, group)
-                vectors[start : start + len(group)] = encoded
+                vectors.append(encoded.astype(_VECTOR))
                 progress(made + start + len(group))
-            self._write_shard(list(shard), vectors)
+            self._write_shard(list(shard), np.concatenate(vectors))
             made += len(shard)
         self._read_shards()
         return present, made

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from medlive.evidence.encoders.model import Encoder, EncoderIdentity
 from medlive.evidence.encoders.table import LANGUAGES
-from medlive.evidence.plan import DensePlan, IndexPlan
+from medlive.evidence.plan import IndexPlan
 from medlive.integrity.digest import digest_json
 
 
@@ -66,11 +66,7 @@ def index_plan(
 ) -> IndexPlan:
     """The plan of an index with this encoder's vectors, for the languages that it reads."""
     encoder.identity = encoder.identity.model_copy(update={"where": where})
-    side = DensePlan(
-        encoder=encoder,
-        reason="a test's choice",
-        languages=tuple(filter(encoder.reads, LANGUAGES)),
-    )
+    side = (encoder, tuple(filter(encoder.reads, LANGUAGES)))
     return IndexPlan((side,), "a test's choice")
 
 

@@ -9,7 +9,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -245,20 +244,19 @@ def excerpt(
         The sentences in their order, neighbours as one; none where no sentence fits into `limit`.
     """
     sentences = split_sentences(text)
-    worth = _worth(sentences, wanted)
     left_out = set()
     for number, own in enumerate(sentences):
         if known and fold(own.words) in known:
             left_out.add(number)
-    chosen = _Choice(sentences, units, left_out)
-    for number in sorted(range(len(sentences)), key=lambda n: -worth[n]):
-        if worth[number] > 0 or not chosen.numbers:
-            chosen.add(number, limit)
-    chosen.join()
+    worth = _worth(sentences, wanted)
+    # A mark at either end, where a sentence is cut.
+    room, longest = units - 2 * BETWEEN, limit - 2 * BETWEEN
+    chosen = _matching(sentences, worth, left_out, room, longest)
+    chosen = _widened(sentences, chosen, left_out, room)
     stretches: list[Sentence] = []
-    for number in sorted(chosen.numbers):
+    for number in sorted(chosen):
         own = sentences[number]
-        if number - 1 in chosen.numbers:
+        if number - 1 in chosen:
             before = stretches.pop()
             words = text[before.start : own.end]
             own = replace(before, words=words, cut_after=own.cut_after)
@@ -266,75 +264,70 @@ def excerpt(
     return tuple(stretches)
 
 
-class _Choice:
-    """Sentences that are chosen, each with all that it needs, as far as there is room."""
+def _matching(
+    sentences: Sequence[Sentence],
+    worth: Sequence[float],
+    left_out: set[int],
+    room: int,
+    longest: int,
+) -> set[int]:
+    """The numbers of the sentences that match best, with what they need.
 
-    def __init__(
-        self,
-        sentences: Sequence[Sentence],
-        units: int,
-        left_out: AbstractSet[int],
-    ) -> None:
-        self._sentences = sentences
-        # A mark at either end, where a sentence is cut.
-        self._room = units - 2 * BETWEEN
-        self._kept = math.ceil(self._room * (1 - MATCHED))
-        self._left_out = left_out
-        self.numbers: set[int] = set()
+    The first of all may take all the room, and if it must, weigh `longest`.
+    """
+    kept = math.ceil(room * (1 - MATCHED))
+    chosen: set[int] = set()
+    for number in sorted(range(len(sentences)), key=lambda n: -worth[n]):
+        if number in chosen | left_out or (chosen and worth[number] <= 0):
+            continue
+        ways = [(DEPTH, room - kept), (1, room - kept)]
+        if not chosen:
+            ways = [(DEPTH, room), (1, room), (1, longest)]
+        for depth, most in ways:
+            larger = chosen | _with_needs(sentences, number, depth) - left_out
+            if _cost(sentences, larger) <= most:
+                chosen = larger
+                break
+    return chosen
 
-    def add(self, number: int, limit: int) -> None:
-        """Add a sentence that matches, with what it needs, where that fits.
 
-        The first of all may take all the room, and if it must, weigh `limit`.
-        """
-        if number in self.numbers or number in self._left_out:
-            return
-        room = self._room - (self._kept if self.numbers else 0)
-        for depth in (DEPTH, 1):
-            if self._added(number, depth, room):
-                return
-        if not self.numbers:
-            self._added(number, 1, limit - 2 * BETWEEN)
+def _widened(
+    sentences: Sequence[Sentence],
+    matching: set[int],
+    left_out: set[int],
+    room: int,
+) -> set[int]:
+    """Those, with their gaps filled, the smallest first, then with the sentences around, the nearest first."""
+    chosen, ends = matching, sorted(matching)
+    if not chosen:
+        return chosen
+    gaps = [set(range(left + 1, right)) for left, right in pairwise(ends)]
+    gaps.sort(key=lambda gap: _cost(sentences, gap))
+    distance: dict[int, tuple[int, bool]] = {}
+    for number in range(len(sentences)):
+        if number not in left_out:
+            distance[number] = min((abs(number - end), number < end) for end in ends)
+    around = []
+    for number in sorted(distance, key=lambda n: (distance[n], n)):
+        around.append(_with_needs(sentences, number, DEPTH) - left_out)
+    for more in [gap for gap in gaps if gap.isdisjoint(left_out)] + around:
+        if _cost(sentences, chosen | more) <= room:
+            chosen = chosen | more
+    return chosen
 
-    def join(self) -> None:
-        """Fill the gaps, the smallest first; then add the sentences around, the nearest first."""
-        if not self.numbers:
-            return
-        chosen = sorted(self.numbers)
-        gaps = [range(left + 1, right) for left, right in pairwise(chosen)]
-        for gap in sorted(gaps, key=lambda gap: (self._cost(gap), gap.start)):
-            if self._left_out.isdisjoint(gap) and self._cost(gap) <= self._room:
-                self._room -= self._cost(gap)
-                self.numbers.update(gap)
-        distance: dict[int, tuple[int, bool]] = {}
-        for number in range(len(self._sentences)):
-            if number not in self._left_out:
-                distance[number] = min((abs(number - c), number < c) for c in chosen)
-        for number in sorted(distance, key=lambda n: (distance[n], n)):
-            self._added(number, DEPTH, self._room)
 
-    def _cost(self, numbers: Iterable[int]) -> int:
-        return sum(self._sentences[n].units + BETWEEN for n in numbers)
+def _cost(sentences: Sequence[Sentence], numbers: Iterable[int]) -> int:
+    return sum(sentences[number].units + BETWEEN for number in numbers)
 
-    def _added(
-        self,
-        number: int,
-        depth: int,
-        room: int,
-    ) -> bool:
-        """Whether the sentence and what it needs fit into the room, and so were added."""
-        # The sentence and those that it needs, and what those need, so many steps far.
-        closure, latest = {number}, [number]
-        for _ in range(depth):
-            needs = [n for own in latest for n in self._sentences[own].needs]
-            latest = [n for n in needs if n not in closure]
-            closure.update(latest)
-        wanted = closure - self._left_out - self.numbers
-        if self._cost(wanted) > room:
-            return False
-        self._room -= self._cost(wanted)
-        self.numbers |= wanted
-        return True
+
+def _with_needs(sentences: Sequence[Sentence], number: int, depth: int) -> set[int]:
+    """The sentence and those that it needs, and what those need, so many steps far."""
+    closure, latest = {number}, [number]
+    for _ in range(depth):
+        needs = [n for own in latest for n in sentences[own].needs]
+        latest = [n for n in needs if n not in closure]
+        closure.update(latest)
+    return closure
 
 
 def _worth(sentences: Sequence[Sentence], wanted: Iterable[str]) -> list[float]:
