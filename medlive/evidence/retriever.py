@@ -13,7 +13,7 @@ share, so that words and vectors weigh alike.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import date
@@ -159,18 +159,15 @@ class IndexRetriever:
         results = []
         for query in queries:
             orders: dict[Place, Order] = {}
-            if self._lexical is not None:
-                texts = {Side.LEXICAL: query.phrases, Side.JOINT: joint_phrases(query)}
-                for way, words in texts.items():
-                    for number, text in enumerate(words):
-                        order = self._lexical.search(text, depth, not_after)
-                        orders[way, number] = order
-            weights = {}
+            weights: dict[Place, float] = {}
+            for place, text, weight in _searched(query):
+                if self._lexical is not None:
+                    orders[place] = self._lexical.search(text, depth, not_after)
+                    weights[place] = weight
             for number, phrase in enumerate(query.phrases):
-                reader = self._reader_of(phrase)
-                if reader is not None:
+                if reader := self._reader_of(phrase):
                     orders[Side.DENSE, number] = nearest[phrase]
-                    weights[number] = reader.weight_of(phrase)
+                    weights[Side.DENSE, number] = reader.weight_of(phrase)
             results.append(self._hits_of(query, orders, weights, k))
         return results
 
@@ -187,7 +184,7 @@ class IndexRetriever:
         self,
         query: Query,
         orders: dict[Place, Order],
-        weights: Mapping[int, float],
+        weights: Mapping[Place, float],
         k: int,
     ) -> list[Hit]:
         """The k best of a query's orders, which come in the order of `Side` and of the phrases."""
@@ -217,36 +214,27 @@ def _rounded(score: float) -> float:
     return float(f"{score:.{_DIGITS}g}")
 
 
-def joint_phrases(query: Query) -> list[str]:
-    """For each language of a query's phrases all their words; nothing for one phrase alone.
+def _searched(query: Query) -> Iterator[tuple[Place, str, float]]:
+    """What is searched by its words, and what each order counts: one in all, of which joint orders have their share.
 
-    Each language has an order of its own, so that a claim that is searched by three English
-    phrases and in its own Chinese words finds what is written in Chinese.
+    All words of a query's phrases together have an order for each language, so that a claim that is searched by three
+    English phrases and in its own Chinese words finds what is written in Chinese. One phrase alone has none.
     """
-    if len(query.phrases) < 2:
-        return []
+    count = len(query.phrases)
+    share = JOINT if count > 1 else 0.0
     words: dict[str, list[str]] = {}
-    for phrase in query.phrases:
+    for number, phrase in enumerate(query.phrases):
         words.setdefault(language_of(phrase), []).append(phrase)
-    return [" ".join(phrases) for phrases in words.values()]
+        yield (Side.LEXICAL, number), phrase, 1 - share
+    for number, phrases in enumerate(words.values() if share else ()):
+        yield (Side.JOINT, number), " ".join(phrases), share * count
 
 
-def fused(orders: Orders, dense: Mapping[int, float]) -> Order:
-    """(ordinal, fused score) of everything that is in any order, in no order.
-
-    `dense` is phrase → the weight of its vectors.
-    """
+def fused(orders: Orders, weights: Mapping[Place, float]) -> Order:
+    """(ordinal, fused score) of everything that is in any order, in no order."""
     total: dict[int, float] = {}
-    phrases = sum(side is Side.LEXICAL for side, _ in orders)
-    # Words count one, of which joint orders have their share; vectors what was measured.
-    words = 1 - JOINT if (Side.JOINT, 0) in orders else 1.0
-    for (side, number), order in orders.items():
-        weight = words
-        if side is Side.DENSE:
-            weight = dense[number]
-        elif side is Side.JOINT:
-            weight = JOINT * phrases
+    for place, order in orders.items():
         for rank, (ordinal, _) in enumerate(order, start=1):
-            share = weight / (RRF_K + rank)
+            share = weights[place] / (RRF_K + rank)
             total[ordinal] = total.get(ordinal, 0.0) + share
     return [(ordinal, round(score, SCORE_DIGITS)) for ordinal, score in total.items()]

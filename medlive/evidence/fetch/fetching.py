@@ -252,8 +252,8 @@ async def _fetch(
         ):
             try:
                 select(published, target, selection, update=is_update)
-            except FetchFailed as exc:
-                raise FetchFailed(f"{file.url}: {exc.message}") from exc
+            except UnsafeXml as exc:
+                raise FetchFailed(f"{file.url}: {exc}") from exc
     size = part.stat().st_size
     files[file.name] = FetchedFile(
         name=file.name,
@@ -345,7 +345,7 @@ def select(
         update: Whether it is an update file, whose records replace earlier ones.
 
     Raises:
-        FetchFailed: if the file is not a readable PubMed file.
+        UnsafeXml: if the file is not a readable PubMed file.
     """
     names = {name for kind in selection.types for name in _NAMES[kind]}
     dropped: dict[bytes, bytes] = {}  # Number of an article → its PMID element
@@ -354,19 +354,16 @@ def select(
         gzip.GzipFile("", "wb", 6, target, mtime=0) as packed,
     ):
         packed.write(_HEAD)
-        try:
-            for frame in frames(cast("BufferedIOBase", unpacked)):
-                if not frame.kind:
-                    continue
-                identity = PMID.search(frame.data)
-                if _is_kept(frame, names):
-                    packed.write(frame.data + b"\n")
-                    if identity is not None:
-                        dropped.pop(identity[2], None)
-                elif identity is not None and (update or int(identity[1] or 1) > 1):
-                    dropped[identity[2]] = identity[0]
-        except UnsafeXml as exc:
-            raise FetchFailed(str(exc)) from exc
+        for frame in frames(cast("BufferedIOBase", unpacked)):
+            if not frame.kind:
+                continue
+            identity = PMID.search(frame.data)
+            if _is_kept(frame, names):
+                packed.write(frame.data + b"\n")
+                if identity is not None:
+                    dropped.pop(identity[2], None)
+            elif identity is not None and (update or int(identity[1] or 1) > 1):
+                dropped[identity[2]] = identity[0]
         for element in dropped.values():
             packed.write(b"<DeleteCitation>" + element + b"</DeleteCitation>\n")
         packed.write(_TAIL)
