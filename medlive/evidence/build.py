@@ -136,14 +136,12 @@ def prune(out: Path) -> list[Path]:
     Raises as `read_manifest` does, and ServiceUnavailable while another process builds there.
     """
     with _locked(out):
-        used = set()
-        for entry in read_manifest(out).dense:
-            used.add(folder_of(out / VECTORS, entry.encoder.digest))
-        removed = []
-        for place in filter(Path.is_dir, (out / VECTORS).glob("*")):
-            if place not in used:
-                shutil.rmtree(place)
-                removed.append(place)
+        vectors = out / VECTORS
+        sides = read_manifest(out).dense
+        used = {folder_of(vectors, entry.encoder.digest) for entry in sides}
+        removed = list({*filter(Path.is_dir, vectors.glob("*"))} - used)
+        for place in removed:
+            shutil.rmtree(place)
         return removed
 
 

@@ -76,9 +76,8 @@ def plan_index(
             identity = known[where].encoder if where in known else None
             encoder = open_encoder(where, settings=settings, known=identity)
         sides.append((encoder, languages))
-    reranker = None
-    if settings.reranker:
-        reranker = open_reranker(settings.reranker, settings=settings)
+    name = settings.reranker
+    reranker = open_reranker(name, settings=settings) if name else None
     return IndexPlan(tuple(sides), _reason(routes, why, settings), reranker)
 
 

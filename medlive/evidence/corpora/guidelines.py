@@ -31,8 +31,8 @@ whom, on what grounds. Short and full of the subject's words, they would come be
 
 def sniff(path: Path) -> bool:
     """Whether the first line of the first file, of which perhaps only the beginning is read, has the fields."""
-    for file in filter(Path.is_file, files_of(path)):
-        head = head_of(path, file)
+    for file in files_of(path):
+        head = head_of(file)
         line = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")[0]
         return line.startswith(b"{") and all(field in line for field in _FIELDS)
     return False

@@ -19,7 +19,6 @@ from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
 from medlive.evidence.corpora.parsing.files import (
     files_below,
     is_named,
-    name_below,
     open_unpacked,
 )
 from medlive.evidence.corpora.parsing.text import published_by
@@ -63,7 +62,7 @@ class _Passage(Row):
 def files_of(path: Path) -> list[Path]:
     """The JSON Lines files of a folder, or the file itself when it is one."""
     files = files_below(path, _SUFFIXES, ReadLog())
-    return [file for file in files if is_named(file, _SUFFIXES)]
+    return [file for name, file in files if is_named(name, _SUFFIXES)]
 
 
 def documents_of(
@@ -75,8 +74,8 @@ def documents_of(
 
     `document` parses a line and raises ValueError with what is wrong with it.
     """
-    for file in files_below(path, _SUFFIXES, log):
-        yield from converted(_lines(path, file, log), log, document)
+    for name, file in files_below(path, _SUFFIXES, log):
+        yield from converted(_lines(name, file, log), log, document)
 
 
 def converted(
@@ -104,12 +103,11 @@ def converted(
             log.empty += 1
 
 
-def _lines(root: Path, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
+def _lines(name: str, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
     """(place, line) of every line that is not blank."""
-    name = name_below(root, file)
     number = 0
     try:
-        with open_unpacked(root, file) as stream:
+        with open_unpacked(file) as stream:
             while line := stream.readline(PASSAGE_LINE_BYTES):
                 number += 1
                 place = f"{name}:{number}"

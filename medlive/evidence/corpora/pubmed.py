@@ -25,7 +25,6 @@ from medlive.evidence.corpora.parsing.dates import element_period
 from medlive.evidence.corpora.parsing.files import (
     begins_with,
     files_below,
-    name_below,
     open_unpacked,
 )
 from medlive.evidence.corpora.parsing.frames import Frame, frames
@@ -86,23 +85,22 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     files = files_below(path, SUFFIXES, log)
     if not files:
         raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
-    for file in sorted(files, key=lambda f: (f.name, f.as_posix())):
+    for name, file in sorted(files, key=lambda named: (named[1].name, named[0])):
         try:
-            valid.take(_frames(path, file))
-            readable.append(file)
+            valid.take(_frames(file))
+            readable.append((name, file))
         except (UnsafeXml, OSError) as exc:
-            log.problem(name_below(path, file), str(exc))
+            log.problem(name, str(exc))
     number = 0
-    for file in readable:
-        name = name_below(path, file)
-        for frame in _frames(path, file):
+    for name, file in readable:
+        for frame in _frames(file):
             number += 1
             if valid.holds(frame, number, name, log):
                 yield from documents_of_record(frame, log, name)
 
 
-def _frames(root: Path, file: Path) -> Iterator[Frame]:
-    with open_unpacked(root, file) as stream:
+def _frames(file: Path) -> Iterator[Frame]:
+    with open_unpacked(file) as stream:
         yield from frames(cast("BufferedIOBase", stream))
 
 

@@ -56,7 +56,6 @@ def check_folder(folder: Path) -> None:
     Raises:
         EvidenceUnavailable: naming the file, for a missing or damaged one, and for a model with code of its own.
     """
-    lacks = ""
     if "auto_map" in _read_json(folder, "config.json"):
         raise EvidenceUnavailable(
             f"the model in {folder} needs Python code of its own (auto_map in config.json), which is never run",
@@ -72,15 +71,14 @@ def check_folder(folder: Path) -> None:
             )
         place = folder / str(module.get("path")) / "config.json"
         if kind.endswith("Pooling") and not place.is_file():
-            lacks = str(place)
+            raise _unusable(folder, f"{folder} lacks {place}")
     if not any((folder / n).is_file() for n in ("tokenizer.json", "vocab.txt")):
-        lacks = "tokenizer.json or vocab.txt"
+        raise _unusable(folder, f"{folder} lacks tokenizer.json or vocab.txt")
     if not weights_of(folder):
-        lacks = (
-            "weights (*.safetensors; others are not read, since they could run code)"
+        raise _unusable(
+            folder,
+            f"{folder} lacks weights (*.safetensors; others are not read, since they could run code)",
         )
-    if lacks:
-        raise _unusable(folder, f"{folder} lacks {lacks}")
     for weights in weights_of(folder):
         if weights.stat().st_size != _stated_size(weights):
             raise _unusable(

@@ -6,6 +6,7 @@ as its plain words, and not at all where an identifier of a person is found in i
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -140,8 +141,11 @@ def fuse(
     Europe PMC's copy of an article that PubMed or the index gives counts for that one.
     """
     passages = {hit.passage.id: hit.passage for hit in local}
-    scores = {hit.passage.id: 1 / (RRF_K + hit.rank) for hit in local}
-    sides = {hit.passage.id: list(hit.sides) for hit in local}
+    scores: dict[str, float] = defaultdict(float)
+    sides: dict[str, list[SideHit]] = defaultdict(list)
+    for hit in local:
+        scores[hit.passage.id] = 1 / (RRF_K + hit.rank)
+        sides[hit.passage.id] += hit.sides
     # Each PMID's first passage, of the index or else of PubMed
     articles: dict[str, Passage] = {}
     preferred = list(passages.values())
@@ -151,24 +155,22 @@ def fuse(
         if pmid := _pmid(passage):
             articles.setdefault(pmid, passage)
     for (side, phrase), order in orders.items():
-        seen: set[str] = set()
+        ranks: dict[str, int] = {}
         for rank, passage in enumerate(order, start=1):
             if side is Side.EUROPEPMC:
                 passage = articles.get(_pmid(passage), passage)
-            identity = passage.id
-            if identity in seen:
-                continue
-            seen.add(identity)
-            place = SideHit(side, rank, 1 / (RRF_K + rank), phrase)
-            passages.setdefault(identity, passage)
-            scores[identity] = scores.get(identity, 0.0) + place.score
-            sides.setdefault(identity, []).append(place)
+            passages.setdefault(passage.id, passage)
+            ranks.setdefault(passage.id, rank)
+        for name, rank in ranks.items():
+            share = 1 / (RRF_K + rank)
+            scores[name] += share
+            sides[name].append(SideHit(side, rank, share, phrase))
     rounded = {name: round(score, SCORE_DIGITS) for name, score in scores.items()}
-    hits: list[Hit] = []
-    for name in sorted(rounded, key=lambda name: (-rounded[name], name))[:k]:
-        hit = Hit(passages[name], rounded[name], len(hits) + 1, tuple(sides[name]))
-        hits.append(hit)
-    return hits
+    best = sorted(rounded, key=lambda name: (-rounded[name], name))[:k]
+    return [
+        Hit(passages[name], rounded[name], rank, tuple(sides[name]))
+        for rank, name in enumerate(best, start=1)
+    ]
 
 
 def _pmid(passage: Passage) -> str:

@@ -28,7 +28,7 @@ from medlive.guard.bounds import (
 )
 from medlive.guard.printable import printable
 from medlive.integrity.folder import TooLong
-from medlive.integrity.given import open_given, read_to_end
+from medlive.integrity.given import read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
 
 HEAD = 64 * 1024
@@ -58,24 +58,10 @@ Member = tuple[str, bytes]
 """The name and the content of a file, or of a member of an archive."""
 
 
-def name_below(root: Path, file: Path) -> str:
-    """The name of a file of a corpus, relative to the folder that was named; its own where it was named itself."""
-    return file.name if file == root else file.relative_to(root).as_posix()
-
-
-def open_below(root: Path, file: Path) -> io.FileIO:
-    """Open a file of a corpus: what the user named may be a link or a pipe, what lies below it must be a file.
-
-    Raises:
-        OSError: If it cannot be opened, or is no such file.
-    """
-    return open_given(file) if file == root else open_plain(file)
-
-
 @contextmanager
-def open_unpacked(root: Path, file: Path) -> Iterator[IO[bytes]]:
-    """Open a file of a corpus as `open_below` does, unpacked when it is a gzip."""
-    with io.BufferedReader(open_below(root, file), HEAD) as handle:
+def open_unpacked(file: Path) -> Iterator[IO[bytes]]:
+    """Open a file of a corpus, unpacked when it is a gzip. Raises OSError for a link or a special file."""
+    with io.BufferedReader(open_plain(file), HEAD) as handle:
         if handle.peek(2)[:2] != b"\x1f\x8b":
             yield handle
             return
@@ -83,10 +69,10 @@ def open_unpacked(root: Path, file: Path) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", unpacked)
 
 
-def head_of(root: Path, file: Path) -> bytes:
+def head_of(file: Path) -> bytes:
     """The beginning of a file's content, unpacked when it is a gzip; empty for a damaged one. Raises OSError."""
     try:
-        with open_unpacked(root, file) as handle:
+        with open_unpacked(file) as handle:
             return handle.read(HEAD)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return b""
@@ -98,12 +84,12 @@ def begins_with(suffixes: Suffixes, roots: Collection[str], path: Path) -> bool:
     A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. Raises
     OSError when the path cannot be read.
     """
-    for file in files_below(path, suffixes, ReadLog())[:_LOOKED_AT]:
+    for name, file in files_below(path, suffixes, ReadLog())[:_LOOKED_AT]:
         heads: Iterable[bytes] = ()
-        if is_named(file, suffixes) and not is_named(file, (_ZIP,)):
-            heads = [head_of(path, file)]
-        elif is_named(file, suffixes) or _is_tar(file):
-            inside = members(file, suffixes, ReadLog(), LARGE_MEMBER)
+        if is_named(name, suffixes) and not is_named(name, (_ZIP,)):
+            heads = [head_of(file)]
+        elif is_named(name, suffixes) or _is_tar(file):
+            inside = _file(name, file, suffixes, ReadLog(), LARGE_MEMBER)
             heads = (data[:HEAD] for _, data in islice(inside, _LOOKED_AT))
         for head in heads:
             element = _ELEMENT.match(
@@ -114,26 +100,27 @@ def begins_with(suffixes: Suffixes, roots: Collection[str], path: Path) -> bool:
     return False
 
 
-def is_named(file: Path, suffixes: Suffixes) -> bool:
-    """Whether a file's name has one of the suffixes, which are in lower case."""
-    return file.name.lower().endswith(suffixes)
+def is_named(name: str, suffixes: Suffixes) -> bool:
+    """Whether a name has one of the suffixes."""
+    return name.lower().endswith(suffixes)
 
 
-def files_below(path: Path, suffixes: Suffixes, log: ReadLog) -> list[Path]:
-    """Every file of a folder with one of the suffixes, by path; of a path that is no folder itself.
+def files_below(path: Path, suffixes: Suffixes, log: ReadLog) -> list[tuple[str, Path]]:
+    """Every file of a folder with one of the suffixes, with its name below it; or a file itself, which may be a link.
 
     Links and special files in a folder are reported, and not followed.
     """
     if not path.is_dir():
-        return [path]
+        return [(path.name, path.resolve())]
     files = []
     for file in sorted(path.rglob("*")):
-        if not is_named(file, suffixes):
+        name = file.relative_to(path).as_posix()
+        if not is_named(name, suffixes):
             continue
         if file.is_file() and not file.is_symlink():
-            files.append(file)
+            files.append((name, file))
         elif file.is_symlink() or not file.is_dir():
-            log.problem(name_below(path, file), _NOT_FOLLOWED)
+            log.problem(name, _NOT_FOLLOWED)
     return files
 
 
@@ -156,44 +143,37 @@ def members(
     Raises:
         BadInput: if `path` is none of them.
     """
-    if path.is_dir() or is_named(path, suffixes):
-        for file in files_below(path, suffixes, log):
-            yield from _file(path, file, suffixes, log, largest)
-    elif _is_tar(path):
-        try:
-            yield from _tar(path, suffixes, log, largest)
-        except DAMAGE as exc:
-            cause = exc or type(exc).__name__
-            log.problem(
-                path.name,
-                f"the archive is damaged or too large from here on: {cause}",
+    for name, file in files_below(path, suffixes, log):
+        if not is_named(name, suffixes) and not _is_tar(file):
+            raise BadInput(
+                f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(suffixes)}"
             )
-    else:
-        raise BadInput(
-            f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(suffixes)}"
-        )
+        yield from _file(name, file, suffixes, log, largest)
 
 
 def _file(
-    root: Path,
+    name: str,
     file: Path,
     suffixes: Suffixes,
     log: ReadLog,
     largest: int,
 ) -> Iterator[Member]:
-    """The file, or its members if it is a zip archive."""
-    name = name_below(root, file)
+    """The file, or its members if it is an archive."""
     try:
-        with open_below(root, file) as handle:
-            if name.lower().endswith(_ZIP):
+        if not is_named(name, suffixes):
+            yield from _tar(file, suffixes, log, largest)
+            return
+        with open_plain(file) as handle:
+            if is_named(name, (_ZIP,)):
                 packed = io.BufferedReader(handle)
                 yield from _zip(packed, name, suffixes, log, largest, ARCHIVE_BYTES)
                 return
             data = read_to_end(handle, name, largest)
     except TooLong:
         log.problem(name, f"more than the {largest} bytes a member may have")
-    except OSError as exc:
-        log.problem(name, f"cannot be read: {exc.strerror}")
+    except DAMAGE as exc:
+        cause = exc or type(exc).__name__
+        log.problem(name, f"damaged, too large or unreadable from here on: {cause}")
     else:
         yield name, data
 
@@ -247,7 +227,7 @@ def _zip(
             room -= check_zip(opened, room)
             for info in opened.infolist():
                 name = f"{place}/{info.filename}"
-                if info.is_dir() or not name.lower().endswith(suffixes):
+                if info.is_dir() or not is_named(name, suffixes):
                     continue
                 if info.file_size > largest or info.flag_bits & _ENCRYPTED:
                     problem = f"encrypted, or more than the {largest} bytes of a member"
@@ -258,7 +238,7 @@ def _zip(
                 except DAMAGE as exc:
                     log.problem(name, f"damaged: {exc or type(exc).__name__}")
                     continue
-                if name.lower().endswith(_ZIP):
+                if is_named(name, (_ZIP,)):
                     packed = io.BytesIO(data)
                     room = yield from _zip(packed, name, inner, log, largest, room)
                 else:
@@ -304,7 +284,7 @@ def _tar(
             name, unpacked = member.name, unpacked + member.size
             if unpacked > ARCHIVE_BYTES:
                 raise tarfile.ReadError(f"unpacks to more than {ARCHIVE_BYTES} bytes")
-            if not name.lower().endswith(suffixes) or member.isdir():
+            if not is_named(name, suffixes) or member.isdir():
                 continue
             try:
                 split_name(name.removeprefix("./"))
