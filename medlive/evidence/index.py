@@ -198,7 +198,7 @@ def open_index(
     """
     models = settings or EncoderSettings(home=path)
 
-    def work(index: IndexFolder) -> IndexRetriever:
+    def open_folder(index: IndexFolder) -> IndexRetriever:
         manifest = index.manifest
         name = retriever or manifest.retriever
         if name != "bm25" and not manifest.dense:
@@ -231,7 +231,7 @@ def open_index(
             verified=_verify_in_background(path) if verify else None,
         )
 
-    return _use(path, work)
+    return _use(path, open_folder)
 
 
 def _measured_reranker(
@@ -278,7 +278,7 @@ def verify_index(path: Path) -> IndexManifest:
     Raises as `open_index` does, and IndexCorrupt for the first file that differs.
     """
 
-    def work(index: IndexFolder) -> IndexManifest:
+    def verify(index: IndexFolder) -> IndexManifest:
         index.check(digests=True)
         store = index.open_store()
         for entry in index.manifest.dense:
@@ -293,7 +293,7 @@ def verify_index(path: Path) -> IndexManifest:
                 VectorStore(path / VECTORS, entry.encoder).verify()
         return index.manifest
 
-    return _use(path, work)
+    return _use(path, verify)
 
 
 def list_indexes(

@@ -251,7 +251,7 @@ async def _fetch(
             create_below(folder, chosen) as target,
         ):
             try:
-                select(published, target, selection, update=is_update)
+                select_articles(published, target, selection, update=is_update)
             except UnsafeXml as exc:
                 raise FetchFailed(f"{file.url}: {exc}") from exc
     size = part.stat().st_size
@@ -329,7 +329,7 @@ def _verify(file: RemoteFile, root: Path, name: str, md5: str | None) -> None:
         raise FetchFailed(f"{file.url} is damaged: {cause}", hint=hint) from exc
 
 
-def select(
+def select_articles(
     source: FileIO,
     target: FileIO,
     selection: Selection,
