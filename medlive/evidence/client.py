@@ -110,17 +110,12 @@ class Client(AbstractAsyncContextManager["Client"]):
 
         Raises OSError if none came.
         """
-        body = bytearray()
         try:
             async with (
                 asyncio.timeout(ANSWER_S),
                 self._client.stream("POST", address, data=dict(form)) as response,
             ):
-                async for block in response.aiter_bytes():
-                    body += block
-                    if len(body) > LITERATURE_BYTES:
-                        break
-                return response, bytes(body)
+                return response, await _read(response, LITERATURE_BYTES)
         except httpx2.HTTPError as exc:
             raise OSError(str(exc) or type(exc).__name__) from exc
 
@@ -128,14 +123,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return the text of a page or list. Raises FetchFailed."""
 
         async def read() -> str:
-            body = bytearray()
             async with asyncio.timeout(PAGE_S), self._answer(url) as response:
-                async for block in response.aiter_bytes():
-                    body += block
-                    if len(body) > LARGEST_PAGE:
-                        raise FetchFailed(
-                            f"{url} sent more than {LARGEST_PAGE} bytes; expected a list of files"
-                        )
+                body = await _read(response, LARGEST_PAGE)
+            if len(body) > LARGEST_PAGE:
+                raise FetchFailed(
+                    f"{url} sent more than {LARGEST_PAGE} bytes; expected a list of files"
+                )
             return body.decode("utf-8", "replace")
 
         return await self._retry(url, read)
@@ -275,6 +268,16 @@ class Client(AbstractAsyncContextManager["Client"]):
             if failures == ATTEMPTS:
                 raise FetchFailed(f"{url}: {cause} ({failures} attempts)", hint=_LATER)
             await asyncio.sleep(BACKOFF_S * 2 ** (failures - 1))
+
+
+async def _read(response: httpx2.Response, most: int) -> bytes:
+    """A body, cut behind the first block that makes it longer than that."""
+    body = bytearray()
+    async for block in response.aiter_bytes():
+        body += block
+        if len(body) > most:
+            break
+    return bytes(body)
 
 
 async def _public(host: str, port: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Which sides an index gets beside its words: the encoders that are asked for, configured, known or at hand."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -97,7 +98,7 @@ def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
 
 def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
     """The routes of "NAME", "zh=NAME" and "all=NAME"."""
-    routes: Routes = {}
+    routes: Routes = defaultdict(tuple)
     for text in named:
         language, separator, name = text.partition("=")
         if not separator:
@@ -108,7 +109,7 @@ def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
         if language == "all":
             routes[name] = readable
         elif language in readable:
-            routes[name] = (*routes.get(name, ()), language)
+            routes[name] += (language,)
         else:
             raise UsageError(
                 f"encoder {name} does not read {language!r}, but {', '.join(readable)}",
@@ -119,12 +120,12 @@ def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
 
 def _at_hand(settings: EncoderSettings) -> Routes:
     """For each language the first encoder of the table whose models are here."""
-    routes: Routes = {}
+    routes: Routes = defaultdict(tuple)
     for language in LANGUAGES:
         for name, model in settings.table().items():
             # An endpoint may cost money: it is asked where it is named.
             local = not model.base_url and model.reads(language)
             if local and find_problem(model, settings) is None:
-                routes[name] = (*routes.get(name, ()), language)
+                routes[name] += (language,)
                 break
     return routes

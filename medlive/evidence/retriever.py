@@ -13,6 +13,7 @@ share, so that words and vectors weigh alike.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -49,7 +50,6 @@ _DIGITS = 6
 """Significant digits of an encoder's score: what is left beyond changes with the batch a text was in."""
 _SPARE = 16
 """Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
-_MAX_QUERY_CHARS = 8000
 
 Orders = Mapping[Place, Order]
 """What each side finds for each phrase, best first."""
@@ -83,7 +83,7 @@ class DenseSide:
 
         `allowed` has a truth value for each passage of the index; None for every passage.
         """
-        vectors = self.encoder.encode_queries([p[:_MAX_QUERY_CHARS] for p in phrases])
+        vectors = self.encoder.encode_queries(phrases)
         if allowed is not None:
             allowed = allowed[self.ordinals]
         orders: list[Order] = []
@@ -196,14 +196,13 @@ class IndexRetriever:
         passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
         if self._reranker is not None:
             pairs = [passage.title_and_text for passage in passages.values()]
-            scores = self._reranker.score(query.phrases[0][:_MAX_QUERY_CHARS], pairs)
+            scores = self._reranker.score(query.phrases[0], pairs)
             reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
             best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
-        places: dict[int, list[SideHit]] = {}
+        places: dict[int, list[SideHit]] = defaultdict(list)
         for (side, phrase), order in orders.items():
             for rank, (ordinal, score) in enumerate(order, start=1):
-                place = SideHit(side, rank, score, phrase)
-                places.setdefault(ordinal, []).append(place)
+                places[ordinal].append(SideHit(side, rank, score, phrase))
         hits = []
         for rank, (ordinal, score) in enumerate(best[:k], start=1):
             hits.append(Hit(passages[ordinal], score, rank, tuple(places[ordinal])))
