@@ -19,7 +19,7 @@ from pathlib import Path
 from filters import REAL_DATA, real_threads
 
 from medlive.demo.samples import load_sample_threads
-from medlive.evidence.corpora.parsing.chunk import sentences
+from medlive.evidence.corpora.model import sentences
 from medlive.rubric.model import Axis
 from medlive.snapshot.gates import (
     content_hits,

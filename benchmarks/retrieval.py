@@ -44,15 +44,14 @@ from numpy.typing import NDArray
 
 from medlive.clock import now
 from medlive.evidence.build import build_index
-from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.parsing.chunk import sentences
+from medlive.evidence.corpora.model import ReadLog, sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.model import Encoder, EncoderIdentity
-from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.evidence.encoders.table import LANGUAGES, EncoderModel, EncoderSettings
 from medlive.evidence.index import open_index
 from medlive.evidence.manifest import IndexManifest
 from medlive.evidence.passage import Passage, Query
-from medlive.evidence.plan import DensePlan, IndexPlan, plan_index
+from medlive.evidence.plan import IndexPlan, plan_index
 from medlive.evidence.retriever import IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
 from medlive.integrity.digest import digest_json
@@ -251,7 +250,7 @@ def with_encoder(
     if not manifest.dense:
         report.say(f"{name} reads none of these passages: words alone are searched.")
         return {}
-    encoder, part = plan.sides[0].encoder, manifest.dense[0].part
+    (encoder, _), part = plan.sides[0], manifest.dense[0].part
     weights = "; ".join(
         f"{w.language} {w.weight:g} ({w.items} items, vectors {w.vectors}, words {w.words})"
         for w in manifest.dense[0].weights
@@ -478,9 +477,7 @@ def claims(report: Report, evidence: Path) -> bool:
                     break
                 handle.write(json.dumps(row) + "\n")
         encoder = HashedWords()
-        plan = IndexPlan(
-            (DensePlan(encoder, "hashed words", "only times are measured"),), "times"
-        )
+        plan = IndexPlan(((encoder, LANGUAGES),), "times")
         start = time.perf_counter()
         manifest = build_index([open_corpus(source)], work / "index", plan=plan)
         built = time.perf_counter() - start

@@ -33,7 +33,7 @@ from typing import Final, NamedTuple
 from measured import mean_and_interval
 
 from medlive.evidence.build import build_index
-from medlive.evidence.corpora.parsing.chunk import sentences
+from medlive.evidence.corpora.model import sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.excerpts.excerpt import excerpt, render
 from medlive.evidence.excerpts.selection import SEARCHED, WIDTH, select

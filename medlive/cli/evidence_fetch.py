@@ -22,17 +22,18 @@ from medlive.evidence.client import Client, FetchFailed
 from medlive.evidence.corpora.model import Corpus, Fetched
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.fetching import (
-    Outcome,
+    Fetch,
     corpus_path,
     make_plan,
     run_plan,
 )
-from medlive.evidence.fetch.model import (
+from medlive.evidence.fetch.sources import (
+    SOURCES,
     ArticleType,
     Selection,
     Source,
+    find_source,
 )
-from medlive.evidence.fetch.registry import SOURCES, find_source
 from medlive.evidence.manifest import MANIFEST, read_manifest
 from medlive.instance.paths import corpora_path
 
@@ -92,21 +93,21 @@ def fetch(
     contact = contact or read_settings().harvest.get("contact") or None
     if dry_run:
         return wait_for(_describe_plans(tasks, contact))
-    outcomes = [wait_for(_fetch(task, contact)) for task in tasks]
+    fetches = [wait_for(_fetch(task, contact)) for task in tasks]
     fetched = []
     failures: list[str] = []
-    for outcome in outcomes:
-        ledger = outcome.ledger
+    for done in fetches:
+        ledger = done.ledger
         names_kept = ("fetched", "unchanged", "absent", "removed", "failures")
-        row = fields_of(outcome, names_kept) | {
+        row = fields_of(done, names_kept) | {
             "name": ledger.source,
             "files": len(ledger.files),
-            "bytes": outcome.fetched_bytes,
+            "bytes": done.fetched_bytes,
             "complete": ledger.complete,
             "digest": ledger.digest,
         }
         fetched.append(row)
-        failures += outcome.failures
+        failures += done.failures
     failure = None
     if failures:
         more = ""
@@ -118,7 +119,7 @@ def fetch(
         )
     built = Result(None)
     out = index_folder(index)
-    if not no_build and (corpora := _new_corpora(outcomes, out)):
+    if not no_build and (corpora := _new_corpora(fetches, out)):
         built = build_corpora(corpora, out, vectors, fresh=False)
     return Result(
         {"fetched": fetched, "index": built.value},
@@ -169,31 +170,31 @@ def _client(source: Source, contact: str | None) -> Client:
     return Client(contact, source.hosts, source.pause_s, named=source.mirrored)
 
 
-async def _fetch(task: Task, contact: str | None) -> Outcome:
+async def _fetch(task: Task, contact: str | None) -> Fetch:
     name = task[0].name
     async with _client(task[0], contact) as client:
         plan = await make_plan(*task, client)
         size = _size(plan.download_bytes)
         say(f"{name}: {len(plan.wanted)} of {counted(plan.listed, 'file')}, {size}")
         with progress(f"{name}, bytes") as tick:
-            outcome = await run_plan(plan, client, tick)
-    for failure in outcome.failures:
+            await run_plan(plan, client, tick)
+    for failure in plan.failures:
         say(f"{name}: {failure}")
-    if absent := outcome.absent:
+    if absent := plan.absent:
         say(f"{name}: {len(absent)} listed files do not exist, {absent[0]} first")
-    return outcome
+    return plan
 
 
-def _new_corpora(outcomes: list[Outcome], out: Path) -> list[Corpus]:
+def _new_corpora(fetches: list[Fetch], out: Path) -> list[Corpus]:
     """What is complete and not in the index yet."""
     known: dict[str, str] = {}
     if (out / MANIFEST).exists():
         known = read_manifest(out).fetched_digests
     corpora = []
-    for outcome in outcomes:
-        source, ledger = outcome.plan.source, outcome.ledger
+    for done in fetches:
+        source, ledger = done.source, done.ledger
         name = source.name
-        if outcome.failures:
+        if done.failures:
             say(f"{name}: not added to the index, since files of it are missing")
         elif known.get(name) == ledger.digest:
             say(f"{name}: the index has it as it is")
@@ -205,7 +206,7 @@ def _new_corpora(outcomes: list[Outcome], out: Path) -> list[Corpus]:
                 digest=ledger.digest,
                 selection=ledger.selection.model_dump_json(),
             )
-            path = corpus_path(source, outcome.plan.folder, ledger)
+            path = corpus_path(source, done.folder, ledger)
             corpus = open_corpus(path, source.reader, name)
             corpora.append(replace(corpus, licence=source.licence, fetched=fetched))
     return corpora
@@ -219,7 +220,7 @@ async def _describe_plans(tasks: list[Task], contact: str | None) -> Result:
             plan = await make_plan(*task, client)
         download += plan.download_bytes
         row = fields_of(plan.source, ("name", "address", "licence", "checksums")) | {
-            "selection": plan.selection.model_dump(mode="json"),
+            "selection": plan.ledger.selection.model_dump(mode="json"),
             "listed": plan.listed,
             "to_fetch": len(plan.wanted),
             "no_longer_listed": len(plan.gone),

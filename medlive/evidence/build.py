@@ -51,9 +51,10 @@ from medlive.evidence.manifest import (
     read_manifest,
 )
 from medlive.evidence.passage import Passage
-from medlive.evidence.plan import WORDS_ALONE, DensePlan, IndexPlan
+from medlive.evidence.plan import WORDS_ALONE, IndexPlan
+from medlive.evidence.retriever import DenseSide
 from medlive.evidence.store import LINES, PassageStore, store_passages
-from medlive.evidence.vectors import Ordinals, VectorStore, folder_of, keys_of
+from medlive.evidence.vectors import VectorStore, folder_of, keys_of
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import sync
 from medlive.integrity.lock import Locked, exclusive
@@ -114,21 +115,19 @@ def build_index(
     with _locked(out):
         old = None if fresh else _existing_index(out, names)
         _remove_leftovers(out)
-        work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=out))
-        try:
-            with room_for(work):
-                readings = []
-                for number, corpus in enumerate(corpora):
-                    scratch = work / f"corpus-{number}.sqlite"
-                    readings.append(_read(corpus, scratch, progress))
-                if old is not None and _is_current(old, readings, plan):
-                    manifest = old.manifest
-                    progress(Progress("unchanged", None, manifest.passages))
-                else:
-                    manifest = _build(out, work, old, readings, plan, progress)
-                return _with_reranker(out, manifest, plan)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+        with tempfile.TemporaryDirectory(
+            prefix=_BUILDING, dir=out, ignore_cleanup_errors=True
+        ) as folder:
+            work, readings = Path(folder), []
+            for number, corpus in enumerate(corpora):
+                scratch = work / f"corpus-{number}.sqlite"
+                readings.append(_read(corpus, scratch, progress))
+            if old is not None and _is_current(old, readings, plan):
+                manifest = old.manifest
+                progress(Progress("unchanged", None, manifest.passages))
+            else:
+                manifest = _build(out, work, old, readings, plan, progress)
+            return _with_reranker(out, manifest, plan)
 
 
 def prune(out: Path) -> list[Path]:
@@ -137,14 +136,12 @@ def prune(out: Path) -> list[Path]:
     Raises as `read_manifest` does, and ServiceUnavailable while another process builds there.
     """
     with _locked(out):
-        used = set()
-        for entry in read_manifest(out).dense:
-            used.add(folder_of(out / VECTORS, entry.encoder.digest))
-        removed = []
-        for place in filter(Path.is_dir, (out / VECTORS).glob("*")):
-            if place not in used:
-                shutil.rmtree(place)
-                removed.append(place)
+        vectors = out / VECTORS
+        sides = read_manifest(out).dense
+        used = {folder_of(vectors, entry.encoder.digest) for entry in sides}
+        removed = list({*filter(Path.is_dir, vectors.glob("*"))} - used)
+        for place in removed:
+            shutil.rmtree(place)
         return removed
 
 
@@ -186,19 +183,16 @@ def _is_current(
         if manifest.fetched_digests.get(corpus.name) != fetched:
             return False
     planned = []
-    for side in plan.sides:
-        if any(map(side.encoder.reads, manifest.languages)):
-            planned.append((side.encoder.identity.digest, side.where, side.languages))
-    # An outdated location of an encoder would leave the index without one.
-    built = []
-    for entry in manifest.dense:
-        built.append((entry.encoder.digest, entry.encoder.where, entry.languages))
-    if planned != built:
+    for encoder, languages in plan.sides:
+        if any(map(encoder.reads, manifest.languages)):
+            planned.append((encoder.identity, languages))
+    if planned != [(entry.encoder, entry.languages) for entry in manifest.dense]:
         return False
+    encoders = {encoder.identity.digest: encoder for encoder, _ in plan.sides}
     try:
         old.open_words(old.open_store())
         for entry in manifest.dense:
-            old.open_vectors(entry)
+            old.open_side(entry, encoders[entry.encoder.digest])
     except EvidenceUnavailable:
         return False
     return True
@@ -230,8 +224,8 @@ def _build(
             report(Progress("indexing", passage.corpus, ordinal))
     dense: list[DenseEntry] = []
     reused = embedded = 0
-    for number, side in enumerate(plan.sides):
-        built = _build_side(out, data, f"{DENSE}/{number}", side, report)
+    for number in range(len(plan.sides)):
+        built = _build_side(out, data, number, plan, report)
         if built is not None:
             dense.append(built[0])
             reused += built[1]
@@ -292,8 +286,8 @@ def _passages(
 def _build_side(
     out: Path,
     data: Path,
-    folder: str,
-    plan: DensePlan,
+    number: int,
+    plan: IndexPlan,
     report: Report,
 ) -> tuple[DenseEntry, int, int] | None:
     """Embed what is new for one encoder, arrange all its vectors, and measure them.
@@ -301,8 +295,8 @@ def _build_side(
     Args:
         out: The index's folder, which keeps the vectors.
         data: The data folder that is being built, with its words' side.
-        folder: The side's own, within `data`.
-        plan: The encoder.
+        number: Which of the sides of `plan`.
+        plan: The encoders.
         report: Gets the progress.
 
     Returns:
@@ -313,11 +307,11 @@ def _build_side(
     from medlive.evidence import dense
     from medlive.evidence.known_items import measure_weights
 
-    store, encoder = PassageStore(data), plan.encoder
+    encoder, languages = plan.sides[number]
+    store, folder = PassageStore(data), f"{DENSE}/{number}"
     readable = [n for n, passage in enumerate(store) if encoder.reads(passage.language)]
     if not readable:
         return None
-    ordinals: Ordinals = np.array(readable, dtype=np.int64)
     vectors = VectorStore(out / VECTORS, encoder.identity)
     reused, embedded = vectors.embed_missing(
         map(store.get, readable),
@@ -336,22 +330,16 @@ def _build_side(
         queries=queries,
         progress=lambda count: report(Progress("arranging", None, count)),
     )
-    np.save(data / folder / ORDINALS, ordinals)
-    weights = measure_weights(
-        store,
-        LexicalIndex(data / LEXICAL, store),
-        dense.DenseIndex(data / folder, part),
-        ordinals,
-        encoder,
-        plan.languages,
-    )
+    side = DenseSide(encoder, dense.DenseIndex(data / folder, part), np.array(readable))
+    np.save(data / folder / ORDINALS, side.ordinals)
+    words = LexicalIndex(data / LEXICAL, store)
     entry = DenseEntry(
-        encoder=encoder.identity.model_copy(update={"where": plan.where}),
-        languages=plan.languages,
+        encoder=encoder.identity,
+        languages=languages,
         reason=plan.reason,
         folder=folder,
         part=part,
-        weights=weights,
+        weights=measure_weights(store, words, side, languages),
     )
     return entry, reused, embedded
 
@@ -367,7 +355,7 @@ def _with_reranker(
         return manifest
     from medlive.evidence.known_items import measure_reranker
 
-    encoders = {side.encoder.identity.name: side.encoder for side in plan.sides}
+    encoders = {encoder.identity.name: encoder for encoder, _ in plan.sides}
     retriever = open_index(out, encoders=encoders)
     store = IndexFolder(out, manifest).open_store()
     entry = measure_reranker(reranker, retriever, store)
@@ -403,15 +391,13 @@ def _existing_index(out: Path, names: set[str]) -> IndexFolder | None:
 def _files(data: Path) -> tuple[FileEntry, ...]:
     entries = []
     for file in sorted(data.rglob("*")):
-        if file.is_file() and not file.name.endswith(".lock"):
-            name, size = file.relative_to(data).as_posix(), file.stat().st_size
-            entries.append(
-                FileEntry(
-                    path=name,
-                    size=size,
-                    digest=digest_file(file),
-                )
+        if file.is_file() and file.suffix != ".lock":
+            entry = FileEntry(
+                path=file.relative_to(data).as_posix(),
+                size=file.stat().st_size,
+                digest=digest_file(file),
             )
+            entries.append(entry)
     return tuple(entries)
 
 
@@ -446,7 +432,7 @@ def _locked(out: Path) -> Iterator[None]:
             hint="name a folder that you may write: --index FOLDER",
         ) from exc
     try:
-        with exclusive(out / ".lock"):
+        with exclusive(out / ".lock"), room_for(out):
             yield
     except Locked as exc:
         raise ServiceUnavailable(

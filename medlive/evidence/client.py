@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from io import BufferedWriter
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
@@ -45,6 +45,7 @@ PAGE_S = 600.0
 ANSWER_S = 120.0
 """Most seconds for a literature service's whole answer, however slowly it comes."""
 LARGEST_PAGE = 64 * 1024 * 1024
+_LATER = "what was fetched is kept; run the same command again later"
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
 
@@ -55,22 +56,6 @@ class FetchFailed(ServiceUnavailable):
 
 class NotPublished(FetchFailed):
     """The publisher does not have this file (404, 410)."""
-
-
-class _Temporary(Exception):
-    """A failure after which the same request may succeed."""
-
-    def __init__(self, cause: str, wait_s: float | None = None) -> None:
-        super().__init__(cause)
-        self.wait_s = wait_s  # As the host asks
-
-
-class Answer(NamedTuple):
-    """An HTTP answer."""
-
-    status: int
-    headers: Mapping[str, str]  # Names in lower case
-    body: bytes
 
 
 class Client(AbstractAsyncContextManager["Client"]):
@@ -118,19 +103,19 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Close the connections."""
         await self._client.aclose()
 
-    async def post(self, address: str, form: Mapping[str, str]) -> Answer:
-        """Return the answer to a form, cut behind the longest that is read. Raises OSError if none came."""
-        body = bytearray()
+    async def post(
+        self, address: str, form: Mapping[str, str]
+    ) -> tuple[httpx2.Response, bytes]:
+        """Return the answer to a form, and its body, cut behind the longest that is read.
+
+        Raises OSError if none came.
+        """
         try:
             async with (
                 asyncio.timeout(ANSWER_S),
                 self._client.stream("POST", address, data=dict(form)) as response,
             ):
-                async for block in response.aiter_bytes():
-                    body += block
-                    if len(body) > LITERATURE_BYTES:
-                        break
-                return Answer(response.status_code, dict(response.headers), bytes(body))
+                return response, await _read(response, LITERATURE_BYTES)
         except httpx2.HTTPError as exc:
             raise OSError(str(exc) or type(exc).__name__) from exc
 
@@ -138,14 +123,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return the text of a page or list. Raises FetchFailed."""
 
         async def read() -> str:
-            body = bytearray()
             async with asyncio.timeout(PAGE_S), self._answer(url) as response:
-                async for block in response.aiter_bytes():
-                    body += block
-                    if len(body) > LARGEST_PAGE:
-                        raise FetchFailed(
-                            f"{url} sent more than {LARGEST_PAGE} bytes; expected a list of files"
-                        )
+                body = await _read(response, LARGEST_PAGE)
+            if len(body) > LARGEST_PAGE:
+                raise FetchFailed(
+                    f"{url} sent more than {LARGEST_PAGE} bytes; expected a list of files"
+                )
             return body.decode("utf-8", "replace")
 
         return await self._retry(url, read)
@@ -182,7 +165,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                     return came > 0  # Nothing is left to come
                 if status == 206 and not stated.startswith(f"bytes {size}-"):
                     part.unlink(missing_ok=True)
-                    raise _Temporary("the host answered with another part of the file")
+                    raise ConnectionError("the answer is another part of the file")
                 if status == 200:
                     part.unlink(missing_ok=True)
                     size = 0
@@ -212,7 +195,10 @@ class Client(AbstractAsyncContextManager["Client"]):
         url: str,
         headers: Mapping[str, str] = {},
     ) -> AsyncIterator[httpx2.Response]:
-        """Yield the successful answer at the end of the redirects, its body unread."""
+        """Yield the successful answer at the end of the redirects, its body unread.
+
+        Raises FetchFailed, and ConnectionError where the same request may succeed later.
+        """
         came = ""
         for _ in range(_MOST_REDIRECTS + 1):
             parts = urlsplit(url)
@@ -223,6 +209,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                     hint="if the publisher has moved, give its new address under [evidence.mirrors]",
                 )
             await asyncio.sleep(self._free_at.get(host, 0.0) - time.monotonic())
+            wait_s = self._pause_s
             try:
                 async with self._client.stream("GET", url, headers=headers) as response:
                     status = response.status_code
@@ -231,7 +218,14 @@ class Client(AbstractAsyncContextManager["Client"]):
                         return
                     if status in RETRIED_STATUSES:
                         after = response.headers.get("retry-after", "")
-                        raise _Temporary(f"status {status}", parse_retry_after(after))
+                        asked_s = parse_retry_after(after) or 0.0
+                        if asked_s > LONGEST_WAIT_S:
+                            raise FetchFailed(
+                                f"{url}: status {status}; the host asks to wait {asked_s:.0f} s",
+                                hint=_LATER,
+                            )
+                        wait_s = max(wait_s, asked_s)
+                        raise ConnectionError(f"status {status}")
                     if status in (404, 410):
                         raise NotPublished(f"{url} does not exist (status {status})")
                     if status not in _REDIRECTS:
@@ -244,7 +238,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                             f"{url} redirects to {printable(location)[:200]}: {exc}"
                         ) from exc
             finally:
-                self._free_at[host] = time.monotonic() + self._pause_s
+                self._free_at[host] = time.monotonic() + wait_s
             came = f"{url} redirects to "
             if parts.scheme == "https" and not target.startswith("https:"):
                 raise FetchFailed(
@@ -267,26 +261,23 @@ class Client(AbstractAsyncContextManager["Client"]):
         while True:
             try:
                 return await work()
-            except _Temporary as exc:
-                cause, wait_s = str(exc), exc.wait_s
-            except (httpx2.TransportError, TimeoutError) as exc:
+            except (httpx2.TransportError, TimeoutError, ConnectionError) as exc:
                 cause = f"{type(exc).__name__}: {exc}".removesuffix(": ")
-                wait_s = None
             failures = 0 if size() > furthest else failures + 1
             furthest = max(furthest, size())
-            if wait_s is None:
-                wait_s = BACKOFF_S * 2 ** (failures - 1)
-            if wait_s > LONGEST_WAIT_S:
-                cause = f"{cause}; the host asks to wait {wait_s:.0f} s"
-            elif failures == ATTEMPTS:
-                cause = f"{cause} ({failures} attempts)"
-            else:
-                await asyncio.sleep(wait_s)
-                continue
-            raise FetchFailed(
-                f"{url}: {cause}",
-                hint="what was fetched is kept; run the same command again later",
-            )
+            if failures == ATTEMPTS:
+                raise FetchFailed(f"{url}: {cause} ({failures} attempts)", hint=_LATER)
+            await asyncio.sleep(BACKOFF_S * 2 ** (failures - 1))
+
+
+async def _read(response: httpx2.Response, most: int) -> bytes:
+    """A body, cut behind the first block that makes it longer than that."""
+    body = bytearray()
+    async for block in response.aiter_bytes():
+        body += block
+        if len(body) > most:
+            break
+    return bytes(body)
 
 
 async def _public(host: str, port: int) -> list[str]:

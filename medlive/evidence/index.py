@@ -1,12 +1,12 @@
 """An index on disk: its files, whether they are what the manifest says, and the retriever that searches them."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -49,8 +49,7 @@ from medlive.evidence.vectors import (
 from medlive.integrity.digest import digest_file, digest_json
 from medlive.integrity.paths import UnsafePath, path_below
 
-if TYPE_CHECKING:
-    from medlive.evidence.dense import DenseIndex
+T = TypeVar("T")
 
 DATA = "data-"
 """Prefix of the names of data folders."""
@@ -97,18 +96,12 @@ class IndexFolder:
                 path_below(self.data, entry.path)
                 size = place.stat().st_size
                 digest = digest_file(place) if digests else entry.digest
-            except UnsafePath as exc:
+            except (OSError, UnsafePath) as exc:
+                raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
+            if (size, digest) != (entry.size, entry.digest):
                 raise IndexCorrupt(
-                    f"the manifest of {self.path}: {exc.message}"
-                ) from exc
-            except FileNotFoundError as exc:
-                raise IndexCorrupt(f"{place} is missing") from exc
-            except OSError as exc:
-                raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}") from exc
-            if size != entry.size:
-                raise IndexCorrupt(f"{place} has {size} bytes, expected {entry.size}")
-            if digest != entry.digest:
-                raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}")
+                    f"{place} has {size} bytes and {digest}, expected {entry.size} and {entry.digest}"
+                )
 
     def open_store(self) -> PassageStore:
         """Open the passages. Raises IndexCorrupt."""
@@ -130,11 +123,16 @@ class IndexFolder:
             )
         return LexicalIndex(self.data / LEXICAL, store)
 
-    def open_vectors(self, entry: DenseEntry) -> "DenseIndex":
+    def open_side(self, entry: DenseEntry, encoder: Encoder) -> DenseSide:
         """Open an encoder's vectors. Raises IndexCorrupt."""
         from medlive.evidence.dense import DenseIndex
 
-        return DenseIndex(self.data / entry.folder, entry.part)
+        return DenseSide(
+            encoder=encoder,
+            index=DenseIndex(self.data / entry.folder, entry.part),
+            ordinals=self.read_ordinals(entry),
+            weights={weight.language: weight.weight for weight in entry.weights},
+        )
 
     def read_ordinals(self, entry: DenseEntry) -> Ordinals:
         """Return which passage each vector of an encoder is of. Raises IndexCorrupt."""
@@ -155,6 +153,19 @@ class IndexFolder:
 def read_index(path: Path) -> IndexFolder:
     """Read the manifest of the index at `path`. Raises as `read_manifest` does."""
     return IndexFolder(path, read_manifest(path))
+
+
+def _use(path: Path, work: Callable[[IndexFolder], T]) -> T:
+    """Do the work with the index at `path`; again, where a build replaces the index meanwhile."""
+    index = read_index(path)
+    while True:
+        try:
+            return work(index)
+        except IndexCorrupt:
+            current = read_index(path)
+            if current.data == index.data:
+                raise
+            index = current
 
 
 def open_index(
@@ -186,62 +197,41 @@ def open_index(
         UsageError: for a dense search of an index without vectors.
     """
     models = settings or EncoderSettings(home=path)
-    index = read_index(path)
-    while True:
-        try:
-            return _open(index, models, encoders, reranker, retriever, verify)
-        except IndexCorrupt:
-            current = read_index(path)
-            if current.data == index.data:
-                raise
-            index = current  # a build replaced the index meanwhile
 
-
-def _open(
-    index: IndexFolder,
-    settings: EncoderSettings,
-    encoders: Mapping[str, Encoder],
-    reranker: Reranker | None,
-    retriever: RetrieverName | None,
-    verify: bool,
-) -> IndexRetriever:
-    manifest = index.manifest
-    name = retriever or manifest.retriever
-    if name != "bm25" and not manifest.dense:
-        raise UsageError(
-            f"{index.path} has no vectors, so that only bm25 searches it: {manifest.reason}",
-            hint="build it with an encoder: medlive evidence build CORPUS... --encoder NAME",
-        )
-    index.check()
-    store = index.open_store()
-    sides = []
-    for entry in manifest.dense if name != "bm25" else ():
-        encoder = encoders.get(entry.encoder.name)
-        if encoder is None:
-            encoder = open_named_encoder(index.path, entry, settings)
-        if encoder.identity.digest != entry.encoder.digest:
-            raise IndexOutdated(
-                f"{index.path / MANIFEST}: its vectors were made by encoder {entry.encoder.name} from"
-                f" {entry.encoder.where} ({entry.encoder.digest}), and the one at hand is"
-                f" {encoder.identity.name} ({encoder.identity.digest})",
-                hint="use that encoder, or embed with this one: medlive evidence build CORPUS... --encoder NAME",
+    def open_folder(index: IndexFolder) -> IndexRetriever:
+        manifest = index.manifest
+        name = retriever or manifest.retriever
+        if name != "bm25" and not manifest.dense:
+            raise UsageError(
+                f"{path} has no vectors, so that only bm25 searches it: {manifest.reason}",
+                hint="build it with an encoder: medlive evidence build CORPUS... --encoder NAME",
             )
-        side = DenseSide(
-            encoder=encoder,
-            index=index.open_vectors(entry),
-            ordinals=index.read_ordinals(entry),
-            weights={weight.language: weight.weight for weight in entry.weights},
+        index.check()
+        store = index.open_store()
+        sides = []
+        for entry in manifest.dense if name != "bm25" else ():
+            encoder = encoders.get(entry.encoder.name)
+            if encoder is None:
+                encoder = open_named_encoder(path, entry, models)
+            if encoder.identity.digest != entry.encoder.digest:
+                raise IndexOutdated(
+                    f"{path / MANIFEST}: its vectors were made by encoder {entry.encoder.name} from"
+                    f" {entry.encoder.where} ({entry.encoder.digest}), and the one at hand is"
+                    f" {encoder.identity.name} ({encoder.identity.digest})",
+                    hint="use that encoder, or embed with this one: medlive evidence build CORPUS... --encoder NAME",
+                )
+            sides.append(index.open_side(entry, encoder))
+        reader = reranker or _measured_reranker(index, models)
+        return IndexRetriever(
+            store,
+            _identity(manifest, name, reader),
+            lexical=None if name == "dense" else index.open_words(store),
+            dense=sides,
+            reranker=reader,
+            verified=_verify_in_background(path) if verify else None,
         )
-        sides.append(side)
-    reranker = reranker or _measured_reranker(index, settings)
-    return IndexRetriever(
-        store,
-        _identity(manifest, name, reranker),
-        lexical=None if name == "dense" else index.open_words(store),
-        dense=sides,
-        reranker=reranker,
-        verified=_verify_in_background(index) if verify else None,
-    )
+
+    return _use(path, open_folder)
 
 
 def _measured_reranker(
@@ -261,8 +251,8 @@ def _measured_reranker(
     return reranker
 
 
-def _verify_in_background(index: IndexFolder) -> Future[None]:
-    """Compare every file of an open index with its digest, in a thread of its own.
+def _verify_in_background(path: Path) -> Future[None]:
+    """Compare every file of the index with its digest, in a thread of its own.
 
     A flipped byte in a column of dates changes which passages a claim meets, and no search notices it.
     """
@@ -270,17 +260,12 @@ def _verify_in_background(index: IndexFolder) -> Future[None]:
 
     def verify() -> None:
         try:
-            index.check(digests=True)
+            # Files of an index that was replaced meanwhile are gone; whoever has it open searches it to the end.
+            _use(path, lambda index: index.check(digests=True))
         except BaseException as exc:
-            try:
-                # Files of an index that was replaced meanwhile are gone; whoever has it open searches it to the end.
-                is_current = read_manifest(index.path).data == index.manifest.data
-            except EvidenceUnavailable:
-                is_current = True
-            if is_current:
-                result.set_exception(exc)
-                return
-        result.set_result(None)
+            result.set_exception(exc)
+        else:
+            result.set_result(None)
 
     # A daemon: a command that needs no search does not wait for the last gigabyte.
     threading.Thread(target=verify, name="verify-evidence", daemon=True).start()
@@ -292,33 +277,23 @@ def verify_index(path: Path) -> IndexManifest:
 
     Raises as `open_index` does, and IndexCorrupt for the first file that differs.
     """
-    index = read_index(path)
-    while True:
-        try:
-            return _verify(index)
-        except IndexCorrupt:
-            current = read_index(path)
-            if current.data == index.data:
-                raise
-            index = current  # a build replaced the index meanwhile
 
+    def verify(index: IndexFolder) -> IndexManifest:
+        index.check(digests=True)
+        store = index.open_store()
+        for entry in index.manifest.dense:
+            passages = (store.get(int(n)) for n in index.read_ordinals(entry))
+            digest = keys_digest(keys_of(passages))
+            if digest != entry.part.keys_digest:
+                raise IndexCorrupt(
+                    f"the vectors of {path} are of other passages ({entry.part.keys_digest}) than those"
+                    f" beside them ({digest})"
+                )
+            if folder_of(path / VECTORS, entry.encoder.digest).is_dir():
+                VectorStore(path / VECTORS, entry.encoder).verify()
+        return index.manifest
 
-def _verify(index: IndexFolder) -> IndexManifest:
-    """Verify the index of that manifest. Raises IndexCorrupt."""
-    path = index.path
-    index.check(digests=True)
-    store = index.open_store()
-    for entry in index.manifest.dense:
-        passages = (store.get(int(n)) for n in index.read_ordinals(entry))
-        digest = keys_digest(keys_of(passages))
-        if digest != entry.part.keys_digest:
-            raise IndexCorrupt(
-                f"the vectors of {path} are of other passages ({entry.part.keys_digest}) than those"
-                f" beside them ({digest})",
-            )
-        if folder_of(path / VECTORS, entry.encoder.digest).is_dir():
-            VectorStore(path / VECTORS, entry.encoder).verify()
-    return index.manifest
+    return _use(path, verify)
 
 
 def list_indexes(
@@ -364,15 +339,13 @@ def _identity(
     record: dict[str, Any] = {}
     digest = manifest.index_digest
     if name != "bm25":
-        record["sides"] = []
+        record["sides"] = sides = []
         for entry in manifest.dense:
-            side = {
-                "encoder": entry.encoder.name,
-                "encoder_digest": entry.encoder.digest,
-                "weights": {w.language: w.weight for w in entry.weights},
-            }
-            how = {"kind", "parameters", "recall"}
-            record["sides"].append(side | entry.part.model_dump(include=how))
+            side = entry.part.model_dump(include={"kind", "parameters", "recall"})
+            side["encoder"] = entry.encoder.name
+            side["encoder_digest"] = entry.encoder.digest
+            side["weights"] = {w.language: w.weight for w in entry.weights}
+            sides.append(side)
     if name == "hybrid":
         record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
     reread = None

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from medlive.evidence.dense import DenseIndex, as_query, sample_ordinals
-from medlive.evidence.encoders.model import Encoder, Reranker
+from medlive.evidence.dense import as_query, sample_ordinals
+from medlive.evidence.encoders.model import Reranker
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import RerankerEntry, SideWeight
 from medlive.evidence.passage import Passage, Query
-from medlive.evidence.retriever import IndexRetriever
+from medlive.evidence.retriever import DenseSide, IndexRetriever
 from medlive.evidence.store import PassageStore
 from medlive.evidence.vectors import Ordinals
 
@@ -36,48 +36,34 @@ _TITLE = range(6, 300)
 def measure_weights(
     store: PassageStore,
     lexical: LexicalIndex,
-    dense: DenseIndex,
-    ordinals: Ordinals,
-    encoder: Encoder,
+    side: DenseSide,
     languages: Sequence[str],
 ) -> tuple[SideWeight, ...]:
-    """Measure one encoder beside the words, in each language that it reads.
+    """Measure one encoder beside the words, in each of the languages (ISO 639) whose phrases it reads.
 
-    Args:
-        store: All passages of the index.
-        lexical: The words' side.
-        dense: The encoder's side.
-        ordinals: Which passage each of its vectors is of.
-        encoder: The encoder.
-        languages: The languages (ISO 639) whose phrases it reads.
+    `store` has all passages of the index, `lexical` is the words' side.
     """
     weights = []
-    questions = _questions(store, ordinals)
+    questions = _questions(store, side.ordinals)
     for language in languages:
         asked = questions.get(language, [])[:ITEMS]
-        if len(asked) < LEAST_ITEMS:
-            weights.append(
-                SideWeight(
-                    language=language,
-                    weight=1.0,
-                    items=len(asked),
-                )
-            )
+        items = len(asked)
+        if items < LEAST_ITEMS:
+            weights.append(SideWeight(language=language, weight=1.0, items=items))
             continue
         by_words, by_vectors = [], []
-        _, rows = dense.search(encoder.encode_queries(asked), _DEPTH)
-        for question, row in zip(asked, rows, strict=True):
-            hits = [ordinal for ordinal, _ in lexical.search(question, _DEPTH, None)]
-            near = ordinals[row[row >= 0]].tolist()
-            by_words.append(_reciprocal_rank(question, map(store.get, hits)))
-            by_vectors.append(_reciprocal_rank(question, map(store.get, near)))
+        for question, near in zip(asked, side.nearest(asked, _DEPTH), strict=True):
+            hits = lexical.search(question, _DEPTH, None)
+            by_words.append(_reciprocal_rank(question, (store.get(n) for n, _ in hits)))
+            passages = (store.get(n) for n, _ in near)
+            by_vectors.append(_reciprocal_rank(question, passages))
         words, vectors = float(np.mean(by_words)), float(np.mean(by_vectors))
         share = min(1.0, vectors / words) if words else 1.0
         weights.append(
             SideWeight(
                 language=language,
                 weight=round(share, 3) if share >= LEAST_SHARE else 0.0,
-                items=len(asked),
+                items=items,
                 words=round(words, 3),
                 vectors=round(vectors, 3),
             )
@@ -90,13 +76,7 @@ def measure_reranker(
     retriever: IndexRetriever,
     store: PassageStore,
 ) -> RerankerEntry:
-    """Measure whether a cross-encoder finds known items better than the order that it is given.
-
-    Args:
-        reranker: The cross-encoder.
-        retriever: Searches the index without it.
-        store: All passages of the index.
-    """
+    """Measure whether a cross-encoder finds known items better than the order that `retriever` gives it."""
     before, after = [], []
     for asked in _questions(store, np.arange(len(store))).values():
         for question in asked[:RERANKED_ITEMS]:

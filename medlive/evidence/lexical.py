@@ -31,7 +31,7 @@ from medlive.errors import (
 )
 from medlive.evidence.corpora.parsing.text import HAN, stop_words
 from medlive.evidence.passage import Passage
-from medlive.evidence.store import PassageStore
+from medlive.evidence.store import Order, PassageStore
 from medlive.integrity.digest import digest_json
 from medlive.text.lists import read_lists
 
@@ -126,14 +126,12 @@ def _terms_of_names() -> dict[str, list[str]]:
         rjieba.add_word(name, None, None)
     terms_of: dict[str, list[str]] = {}
     for name in names:
-        inside: dict[str, None] = {}
-        for start, end in combinations(range(len(name) + 1), 2):
-            if end - start > 1 and name[start:end] in names:
-                inside[name[start:end]] = None
+        spans = combinations(range(len(name) + 1), 2)
+        inside = [name[start:end] for start, end in spans if end - start > 1]
+        words = [word for word in inside if word in names]
         if name in parts:
-            inside |= dict.fromkeys(rjieba.cut_for_search(name))
-        inside.pop(name, None)
-        terms_of[name] = [*inside, name]
+            words += rjieba.cut_for_search(name)
+        terms_of[name] = [*dict.fromkeys(w for w in words if w != name), name]
     return terms_of
 
 
@@ -243,7 +241,7 @@ class LexicalIndex:
         text: str,
         k: int,
         not_after: date | None,
-    ) -> list[tuple[int, float]]:
+    ) -> Order:
         """The k best (ordinal, score), best first; equal scores are ordered by passage id.
 
         A query is plain text, whatever it holds; one without a word of the index finds nothing. The day changes no

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from medlive.errors import (
     EvidenceUnavailable,
@@ -31,11 +31,7 @@ DenseKind = Literal["flat", "ivf_pq"]
 """How vectors are arranged: exact, or compressed."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class CorpusEntry(_Frozen):
+class CorpusEntry(BaseModel, frozen=True, extra="forbid"):
     """A corpus as it was when it was read."""
 
     name: str
@@ -59,7 +55,7 @@ class CorpusEntry(_Frozen):
     fetched: Fetched | None = None
 
 
-class DenseRecall(_Frozen):
+class DenseRecall(BaseModel, frozen=True, extra="forbid"):
     """How many of the exact k nearest an index finds, on queries that its cells were not chosen on."""
 
     k: int
@@ -68,10 +64,8 @@ class DenseRecall(_Frozen):
     target: float
 
 
-class DensePart(BaseModel):
+class DensePart(BaseModel, frozen=True):
     """A file of vectors, and how they are arranged."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: DenseKind
     parameters: dict[str, int] | None
@@ -85,7 +79,7 @@ class DensePart(BaseModel):
     faiss: str  # FAISS's version
 
 
-class FileEntry(_Frozen):
+class FileEntry(BaseModel, frozen=True, extra="forbid"):
     """A file of the index, by its path within the data folder."""
 
     path: str
@@ -93,7 +87,7 @@ class FileEntry(_Frozen):
     digest: str
 
 
-class SideWeight(_Frozen):
+class SideWeight(BaseModel, frozen=True, extra="forbid"):
     """What an encoder counts in one language beside the words, measured on the index's own known items.
 
     A known item is a passage that is looked for by its title. The value of a side is its mean reciprocal rank
@@ -107,18 +101,18 @@ class SideWeight(_Frozen):
     vectors: float | None = None  # The same by vectors
 
 
-class DenseEntry(_Frozen):
+class DenseEntry(BaseModel, frozen=True, extra="forbid"):
     """One encoder's side of an index: which phrases it reads, and its vectors."""
 
     encoder: EncoderIdentity  # The same one must read the queries
     languages: tuple[str, ...]  # Whose phrases it reads
-    reason: str  # Why this encoder, in a sentence
+    reason: str  # Why the index has the encoders that it has
     folder: str  # Of its files, within the data folder
     part: DensePart
     weights: tuple[SideWeight, ...]  # One a language
 
 
-class RerankerEntry(_Frozen):
+class RerankerEntry(BaseModel, frozen=True, extra="forbid"):
     """A cross-encoder, and what it makes of the index's own known items (see `SideWeight`)."""
 
     where: str  # How it is opened again: a name or a folder
@@ -133,7 +127,7 @@ class RerankerEntry(_Frozen):
         return self.after > self.before
 
 
-class IndexManifest(_Frozen):
+class IndexManifest(BaseModel, frozen=True, extra="forbid"):
     """The whole account of an index; two indexes of the same corpora and parameters share `index_digest`."""
 
     format_version: int = FORMAT_VERSION
@@ -206,7 +200,7 @@ def read_manifest(folder: Path) -> IndexManifest:
     version = int(stated[1]) if stated else FORMAT_VERSION
     if version != FORMAT_VERSION:
         raise IndexOutdated(
-            f"{place} has format {version}, this medlive reads format {FORMAT_VERSION}",
+            f"{place} has format {version}, this medlive reads format {FORMAT_VERSION}"
         )
     try:
         manifest = IndexManifest.model_validate_json(text)

@@ -60,6 +60,10 @@ class Side(StrEnum):
     EUROPEPMC = "europepmc"  # Europe PMC's
 
 
+Place = tuple[Side, int]
+"""A side, and the number of the query's phrase, from 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class SideHit:
     """The rank of a passage on one side."""

@@ -1,8 +1,8 @@
 """Which sides an index gets beside its words: the encoders that are asked for, configured, known or at hand."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,14 +18,8 @@ Routes = dict[str, tuple[str, ...]]
 """Encoder → the languages (ISO 639) whose phrases it reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class DensePlan:
-    """One encoder's side to build."""
-
-    encoder: Encoder
-    where: str  # How the encoder is opened again: see `EncoderIdentity.where`
-    reason: str  # Why this encoder, in a sentence
-    languages: tuple[str, ...] = LANGUAGES  # Whose phrases it reads
+DensePlan = tuple[Encoder, tuple[str, ...]]
+"""One encoder's side to build, and the languages (ISO 639) whose phrases it reads."""
 
 
 class IndexPlan(NamedTuple):
@@ -82,21 +76,19 @@ def plan_index(
         else:
             identity = known[where].encoder if where in known else None
             encoder = open_encoder(where, settings=settings, known=identity)
-        sides.append(DensePlan(encoder, where, why, languages))
-    reranker = None
-    if settings.reranker:
-        reranker = open_reranker(settings.reranker, settings=settings)
-    return IndexPlan(tuple(sides), _reason(sides, settings), reranker)
+        sides.append((encoder, languages))
+    name = settings.reranker
+    reranker = open_reranker(name, settings=settings) if name else None
+    return IndexPlan(tuple(sides), _reason(routes, why, settings), reranker)
 
 
-def _reason(sides: Sequence[DensePlan], settings: EncoderSettings) -> str:
+def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
+    """Why the index gets these encoders, and how one is had for a language without."""
     parts: list[str] = []
-    served: set[str] = set()
-    for side in sides:
-        parts.append(f"{side.where} for {', '.join(side.languages)}: {side.reason}")
-        served.update(side.languages)
+    for where, languages in routes.items():
+        parts.append(f"{where} for {', '.join(languages)}: {why}")
     for language in LANGUAGES:
-        if language not in served:
+        if not any(language in languages for languages in routes.values()):
             names = [n for n, m in settings.table().items() if m.reads(language)]
             parts.append(
                 f"no encoder for {language}: {DOWNLOAD} {names[0]}, or another of {', '.join(names)}"
@@ -106,7 +98,7 @@ def _reason(sides: Sequence[DensePlan], settings: EncoderSettings) -> str:
 
 def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
     """The routes of "NAME", "zh=NAME" and "all=NAME"."""
-    routes: Routes = {}
+    routes: Routes = defaultdict(tuple)
     for text in named:
         language, separator, name = text.partition("=")
         if not separator:
@@ -117,7 +109,7 @@ def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
         if language == "all":
             routes[name] = readable
         elif language in readable:
-            routes[name] = (*routes.get(name, ()), language)
+            routes[name] += (language,)
         else:
             raise UsageError(
                 f"encoder {name} does not read {language!r}, but {', '.join(readable)}",
@@ -128,12 +120,12 @@ def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
 
 def _at_hand(settings: EncoderSettings) -> Routes:
     """For each language the first encoder of the table whose models are here."""
-    routes: Routes = {}
+    routes: Routes = defaultdict(tuple)
     for language in LANGUAGES:
         for name, model in settings.table().items():
             # An endpoint may cost money: it is asked where it is named.
             local = not model.base_url and model.reads(language)
             if local and find_problem(model, settings) is None:
-                routes[name] = (*routes.get(name, ()), language)
+                routes[name] += (language,)
                 break
     return routes

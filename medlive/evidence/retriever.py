@@ -13,19 +13,23 @@ share, so that words and vectors weigh alike.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.passage import Hit, IndexIdentity, Query, Side, SideHit
-from medlive.evidence.store import PassageStore
+from medlive.evidence.passage import Hit, IndexIdentity, Place, Query, Side, SideHit
+from medlive.evidence.store import Order, PassageStore
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from medlive.evidence.dense import DenseIndex
     from medlive.evidence.vectors import Ordinals
 
@@ -46,12 +50,9 @@ _DIGITS = 6
 """Significant digits of an encoder's score: what is left beyond changes with the batch a text was in."""
 _SPARE = 16
 """Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
-_MAX_QUERY_CHARS = 8000
 
-Found = Sequence[tuple[int, float]]
-"""What one side found: (ordinal, that side's score), best first."""
-Orders = Mapping[tuple[Side, int], Found]
-"""(side, number of the phrase in the query) → what was found there."""
+Orders = Mapping[Place, Order]
+"""What each side finds for each phrase, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class DenseSide:
     index: "DenseIndex"
     ordinals: "Ordinals"
     """(vectors,): which passage each vector is of; an encoder has no vector of a language that it does not know."""
-    weights: Mapping[str, float]
+    weights: Mapping[str, float] = field(default_factory=dict)
     """Language of the phrases that it reads → what it counts beside the words, 0 to 1."""
 
     def weight_of(self, phrase: str) -> float:
@@ -71,6 +72,29 @@ class DenseSide:
         if language == "und":  # A dose, a code: whoever reads anything may read it
             return max(self.weights.values(), default=0.0)
         return self.weights.get(language, 0.0)
+
+    def nearest(
+        self,
+        phrases: Sequence[str],
+        k: int,
+        allowed: "NDArray[np.bool_] | None" = None,
+    ) -> list[Order]:
+        """The k nearest passages to each phrase, best first; the phrases are encoded in one batch.
+
+        `allowed` has a truth value for each passage of the index; None for every passage.
+        """
+        vectors = self.encoder.encode_queries(phrases)
+        if allowed is not None:
+            allowed = allowed[self.ordinals]
+        orders: list[Order] = []
+        results = zip(vectors, *self.index.search(vectors, k, allowed), strict=True)
+        for vector, scores, numbers in results:
+            # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
+            is_hit = (numbers >= 0) & vector.any()
+            ordinals = self.ordinals[numbers[is_hit]].tolist()
+            rounded = map(_rounded, scores[is_hit].tolist())
+            orders.append(list(zip(ordinals, rounded, strict=True)))
+        return orders
 
 
 class IndexRetriever:
@@ -124,27 +148,26 @@ class IndexRetriever:
     ) -> list[list[Hit]]:
         """As `search`, blocking, without its checks."""
         depth = max(k, DEPTH)
+        allowed = self._store.allowed(not_after) if self.dense else None
         phrases = dict.fromkeys(p for query in queries for p in query.phrases)
-        nearest: dict[str, Found] = {}
+        nearest: dict[str, Order] = {}
         for side in self.dense:
             own = [phrase for phrase in phrases if self._reader_of(phrase) is side]
-            if own:
-                nearest |= self._nearest(side, own, depth, not_after)
+            orders_of_side = side.nearest(own, depth + _SPARE, allowed) if own else []
+            for phrase, order in zip(own, orders_of_side, strict=True):
+                nearest[phrase] = self._store.ordered(order, depth)
         results = []
         for query in queries:
-            orders: dict[tuple[Side, int], Found] = {}
-            if self._lexical is not None:
-                texts = {Side.LEXICAL: query.phrases, Side.JOINT: joint_phrases(query)}
-                for way, words in texts.items():
-                    for number, text in enumerate(words):
-                        found = self._lexical.search(text, depth, not_after)
-                        orders[way, number] = found
-            weights = {}
+            orders: dict[Place, Order] = {}
+            weights: dict[Place, float] = {}
+            for place, text, weight in _searched(query):
+                if self._lexical is not None:
+                    orders[place] = self._lexical.search(text, depth, not_after)
+                    weights[place] = weight
             for number, phrase in enumerate(query.phrases):
-                reader = self._reader_of(phrase)
-                if reader is not None:
+                if reader := self._reader_of(phrase):
                     orders[Side.DENSE, number] = nearest[phrase]
-                    weights[number] = reader.weight_of(phrase)
+                    weights[Side.DENSE, number] = reader.weight_of(phrase)
             results.append(self._hits_of(query, orders, weights, k))
         return results
 
@@ -157,53 +180,29 @@ class IndexRetriever:
         best = max(self.dense, key=lambda side: side.weight_of(phrase), default=None)
         return best if best and best.weight_of(phrase) > 0 else None
 
-    def _nearest(
-        self,
-        side: DenseSide,
-        phrases: Sequence[str],
-        depth: int,
-        not_after: date | None,
-    ) -> dict[str, Found]:
-        """What vectors find for each phrase, encoded in one batch."""
-        vectors = side.encoder.encode_queries([p[:_MAX_QUERY_CHARS] for p in phrases])
-        allowed = self._store.allowed(not_after)
-        if allowed is not None:
-            allowed = allowed[side.ordinals]
-        scores, found = side.index.search(vectors, depth + _SPARE, allowed)
-        nearest: dict[str, Found] = {}
-        for number, phrase in enumerate(phrases):
-            # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
-            hits = (found[number] >= 0) & vectors[number].any()
-            ordinals = side.ordinals[found[number][hits]].tolist()
-            rounded = map(_rounded, scores[number][hits].tolist())
-            pairs = list(zip(ordinals, rounded, strict=True))
-            nearest[phrase] = self._store.ordered(pairs, depth)
-        return nearest
-
     def _hits_of(
         self,
         query: Query,
-        orders: dict[tuple[Side, int], Found],
-        weights: Mapping[int, float],
+        orders: dict[Place, Order],
+        weights: Mapping[Place, float],
         k: int,
     ) -> list[Hit]:
         """The k best of a query's orders, which come in the order of `Side` and of the phrases."""
         wanted = max(k, RERANKED) if self._reranker else k
         if self.identity.retriever == "hybrid" or len(query.phrases) > 1:
-            best: Found = self._store.ordered(fused(orders, weights), wanted)
+            best: Order = self._store.ordered(fused(orders, weights), wanted)
         else:
             best = next(iter(orders.values()), ())[:wanted]
         passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
         if self._reranker is not None:
             pairs = [passage.title_and_text for passage in passages.values()]
-            scores = self._reranker.score(query.phrases[0][:_MAX_QUERY_CHARS], pairs)
+            scores = self._reranker.score(query.phrases[0], pairs)
             reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
             best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
-        places: dict[int, list[SideHit]] = {}
+        places: dict[int, list[SideHit]] = defaultdict(list)
         for (side, phrase), order in orders.items():
             for rank, (ordinal, score) in enumerate(order, start=1):
-                place = SideHit(side, rank, score, phrase)
-                places.setdefault(ordinal, []).append(place)
+                places[ordinal].append(SideHit(side, rank, score, phrase))
         hits = []
         for rank, (ordinal, score) in enumerate(best[:k], start=1):
             hits.append(Hit(passages[ordinal], score, rank, tuple(places[ordinal])))
@@ -214,36 +213,27 @@ def _rounded(score: float) -> float:
     return float(f"{score:.{_DIGITS}g}")
 
 
-def joint_phrases(query: Query) -> list[str]:
-    """For each language of a query's phrases all their words; nothing for one phrase alone.
+def _searched(query: Query) -> Iterator[tuple[Place, str, float]]:
+    """What is searched by its words, and what each order counts: one in all, of which joint orders have their share.
 
-    Each language has an order of its own, so that a claim that is searched by three English
-    phrases and in its own Chinese words finds what is written in Chinese.
+    All words of a query's phrases together have an order for each language, so that a claim that is searched by three
+    English phrases and in its own Chinese words finds what is written in Chinese. One phrase alone has none.
     """
-    if len(query.phrases) < 2:
-        return []
+    count = len(query.phrases)
+    share = JOINT if count > 1 else 0.0
     words: dict[str, list[str]] = {}
-    for phrase in query.phrases:
+    for number, phrase in enumerate(query.phrases):
         words.setdefault(language_of(phrase), []).append(phrase)
-    return [" ".join(phrases) for phrases in words.values()]
+        yield (Side.LEXICAL, number), phrase, 1 - share
+    for number, phrases in enumerate(words.values() if share else ()):
+        yield (Side.JOINT, number), " ".join(phrases), share * count
 
 
-def fused(orders: Orders, dense: Mapping[int, float]) -> list[tuple[int, float]]:
-    """(ordinal, fused score) of everything that is in any order, in no order.
-
-    `dense` is phrase → the weight of its vectors.
-    """
+def fused(orders: Orders, weights: Mapping[Place, float]) -> Order:
+    """(ordinal, fused score) of everything that is in any order, in no order."""
     total: dict[int, float] = {}
-    phrases = sum(side is Side.LEXICAL for side, _ in orders)
-    # Words count one, of which joint orders have their share; vectors what was measured.
-    words = 1 - JOINT if (Side.JOINT, 0) in orders else 1.0
-    for (side, number), found in orders.items():
-        weight = words
-        if side is Side.DENSE:
-            weight = dense[number]
-        elif side is Side.JOINT:
-            weight = JOINT * phrases
-        for rank, (ordinal, _) in enumerate(found, start=1):
-            share = weight / (RRF_K + rank)
+    for place, order in orders.items():
+        for rank, (ordinal, _) in enumerate(order, start=1):
+            share = weights[place] / (RRF_K + rank)
             total[ordinal] = total.get(ordinal, 0.0) + share
     return [(ordinal, round(score, SCORE_DIGITS)) for ordinal, score in total.items()]

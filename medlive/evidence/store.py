@@ -28,6 +28,8 @@ DAYS = "days.bin"
 """Little-endian signed 32-bit numbers: each passage's day (1 is 1 January of year 1), 0 when it has none."""
 
 _UNDATED = 0
+Order = Sequence[tuple[int, float]]
+"""Passages as (ordinal, score), mostly the best first."""
 
 
 def to_line(passage: Passage) -> bytes:
@@ -99,9 +101,9 @@ class PassageStore:
 
     def ordered(
         self,
-        scored: Sequence[tuple[int, float]],
+        scored: Order,
         k: int,
-    ) -> list[tuple[int, float]]:
+    ) -> Order:
         """Return the k best of (ordinal, score), highest score first, equal scores by passage id."""
         ranked = sorted(scored, key=lambda pair: -pair[1])
         result: list[tuple[int, float]] = []

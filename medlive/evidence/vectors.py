@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, first_fault
-from medlive.evidence.encoders.model import Encoder, EncoderIdentity
+from medlive.evidence.encoders.model import Encoder, EncoderIdentity, Pairs
 from medlive.evidence.files import sweep_parts, whole_file
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import digest_bytes, digest_file
@@ -59,10 +59,8 @@ def folder_of(root: Path, encoder_digest: str) -> Path:
     return root / encoder_digest.removeprefix("sha256:")[:32]
 
 
-class ShardEntry(BaseModel):
+class ShardEntry(BaseModel, frozen=True, extra="forbid"):
     """A finished shard, as described by its `.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     encoder: str
     encoder_digest: str
@@ -87,10 +85,10 @@ class VectorStore:
 
     def verify(self) -> None:
         """Compare every shard with its digest. Raises IndexCorrupt for the first that differs."""
-        for shard in self._shards:
-            digest, expected = digest_file(shard.place), shard.entry.digest
-            if digest != expected:
-                raise _damaged(shard.place, f"has {digest}, expected {expected}")
+        for place, entry in self._entries():
+            digest = digest_file(place)
+            if digest != entry.digest:
+                raise _damaged(place, f"has {digest}, expected {entry.digest}")
 
     def vectors(self, keys: Keys) -> "StoredVectors":
         """Return the vectors of these passages. Raises EvidenceUnavailable if one is not embedded."""
@@ -138,27 +136,52 @@ class VectorStore:
 
         texts = missing()
         while shard := dict(islice(texts, shard_size or SHARD)):
-            pairs = list(shard.values())
-            vectors = np.empty((len(pairs), self.encoder.dimension), dtype=_VECTOR)
+            pairs, vectors = list(shard.values()), []
             for start in range(0, len(pairs), _BATCH):
                 group = pairs[start : start + _BATCH]
                 encoded = encoder.encode_passages(group)
                 self._check(encoded, group)
-                vectors[start : start + len(group)] = encoded
+                vectors.append(encoded.astype(_VECTOR))
                 progress(made + start + len(group))
-            self._write_shard(list(shard), vectors)
+            self._write_shard(list(shard), np.concatenate(vectors))
             made += len(shard)
         self._read_shards()
         return present, made
 
+    def _entries(self) -> Iterator[tuple[Path, ShardEntry]]:
+        """Yield each finished shard's file and description. Raises IndexCorrupt."""
+        for description in sorted(self.folder.glob("shard-*.json")):
+            try:
+                entry = ShardEntry.model_validate_json(read_small(description))
+            except ValidationError as exc:
+                what = f"is not a valid shard description: {first_fault(exc)}"
+                raise _damaged(description, what) from exc
+            yield description.with_suffix(".vec"), entry
+
     def _read_shards(self) -> None:
-        names = sorted(place.stem for place in self.folder.glob("shard-*.json"))
-        self._shards = [_Shard(self.folder, name, self.encoder) for name in names]
-        keys = np.concatenate(
-            [np.empty(0, dtype=KEY), *(shard.keys for shard in self._shards)]
-        )
-        self._order = np.argsort(keys, kind="stable")
-        self._keys: Keys = keys[self._order]
+        """Map the finished shards into memory. Raises IndexCorrupt."""
+        keys: list[Keys] = [np.empty(0, dtype=KEY)]
+        self._shards: list[NDArray[np.float16]] = []
+        dimension = self.encoder.dimension
+        for place, entry in self._entries():
+            count = entry.count
+            expected = count * (KEY.itemsize + dimension * _VECTOR.itemsize)
+            size = place.stat().st_size if place.is_file() else None
+            if size != expected or not count:
+                what = f"has {size} bytes, expected {expected}"
+                raise _damaged(place, "is missing" if size is None else what)
+            keys.append(np.memmap(place, dtype=KEY, mode="r", shape=(count,)))
+            vectors = np.memmap(
+                place,
+                dtype=_VECTOR,
+                mode="r",
+                offset=count * KEY.itemsize,
+                shape=(count, dimension),
+            )
+            self._shards.append(vectors)
+        joined = np.concatenate(keys)
+        self._order = np.argsort(joined, kind="stable")
+        self._keys: Keys = joined[self._order]
 
     def _rows(self, keys: Keys) -> Ordinals:
         """Return each key's row in all shards together, or -1."""
@@ -167,22 +190,19 @@ class VectorStore:
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[at] == keys, self._order[at], -1)
 
-    def _check(self, vectors: Matrix, pairs: Sequence[tuple[str, str]]) -> None:
+    def _check(self, vectors: Matrix, pairs: Pairs) -> None:
         expected = (len(pairs), self.encoder.dimension)
-        if vectors.shape != expected:
-            problem = f"vectors of shape {vectors.shape}, expected {expected}, from passage {pairs[0][0]!r} on"
-        else:
+        first = 0
+        if vectors.shape == expected:
             # A vector beyond the range of half precision would be stored as infinite.
             fits = (np.abs(vectors) <= _LARGEST).all(axis=1)
             if fits.all():
                 return
-            title, text = pairs[int(np.argmin(fits))]
-            problem = (
-                f"a vector that is not finite, or beyond {_LARGEST:.0f}, for passage {title!r}:"
-                f" {text[:80]!r}"
-            )
+            first = int(np.argmin(fits))
+        title, text = pairs[first]
         raise EvidenceUnavailable(
-            f"encoder {self.encoder.name} returned {problem}",
+            f"encoder {self.encoder.name} returned vectors of shape {vectors.shape}, expected {expected} and no number"
+            f" beyond {_LARGEST:.0f}: see passage {title!r}: {text[:80]!r}",
             hint="see what the encoder is and where it was read from: medlive evidence models",
         )
 
@@ -210,13 +230,14 @@ class StoredVectors:
         self,
         encoder: EncoderIdentity,
         keys: Keys,
-        shards: "Sequence[_Shard]",
+        shards: Sequence[NDArray[np.float16]],
         rows: Ordinals,
     ) -> None:
+        """`rows` says where the vector of each key is in all shards together."""
         self.encoder = encoder
         self.keys_digest = keys_digest(keys)
         self._shards = shards
-        self._starts = np.cumsum([0, *(len(shard.keys) for shard in shards)])
+        self._starts = np.cumsum([0, *map(len, shards)])
         self._rows = rows
 
     def __len__(self) -> int:
@@ -229,47 +250,8 @@ class StoredVectors:
         out = np.empty((len(rows), self.encoder.dimension), dtype=np.float32)
         for number in np.unique(numbers):
             chosen = numbers == number
-            out[chosen] = self._shards[int(number)].vectors[
-                rows[chosen] - self._starts[number]
-            ]
+            out[chosen] = self._shards[number][rows[chosen] - self._starts[number]]
         return out
-
-
-class _Shard:
-    """A finished shard, memory-mapped."""
-
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        encoder: EncoderIdentity,
-    ) -> None:
-        self.place = folder / f"{name}.vec"
-        description = folder / f"{name}.json"
-        try:
-            self.entry = ShardEntry.model_validate_json(read_small(description))
-        except ValidationError as exc:
-            what = f"is not a valid shard description: {first_fault(exc)}"
-            raise _damaged(description, what) from exc
-        count, dimension = self.entry.count, encoder.dimension
-        expected = count * (KEY.itemsize + dimension * _VECTOR.itemsize)
-        size = self.place.stat().st_size if self.place.is_file() else None
-        if size != expected or not count:
-            what = f"has {size} bytes, expected {expected}"
-            raise _damaged(self.place, "is missing" if size is None else what)
-        self.keys: Keys = np.memmap(
-            self.place,
-            dtype=KEY,
-            mode="r",
-            shape=(count,),
-        )
-        self.vectors: NDArray[np.float16] = np.memmap(
-            self.place,
-            dtype=_VECTOR,
-            mode="r",
-            offset=count * KEY.itemsize,
-            shape=(count, dimension),
-        )
 
 
 def _damaged(place: Path, what: str) -> IndexCorrupt:

@@ -25,3 +25,12 @@ def read_lists(package: str, name: str) -> dict[str, list[str]]:
         elif line and not line.startswith("#"):
             current.append(line)
     return lists
+
+
+@cache
+def read_words(package: str, name: str) -> dict[str, frozenset[str]]:
+    """Return the words of each section of such a file."""
+    words = {}
+    for section, lines in read_lists(package, name).items():
+        words[section] = frozenset(" ".join(lines).split())
+    return words

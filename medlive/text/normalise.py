@@ -8,7 +8,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Literal
 
-from medlive.text.lists import read_lists
+from medlive.text.lists import read_words
 from medlive.text.neutral import LINE_END, join_surrogates, neutralise
 
 Language = Literal["en", "zh", "other", "unknown"]
@@ -55,9 +55,7 @@ _SAMPLE = 20_000
 _MAX_TRIES = 1_000
 # Longest source whose folded text is cached for the next quote
 _MAX_CACHED = 50_000
-_FUNCTION_WORDS = read_lists("medlive.text", "function_words.txt")
-_ENGLISH = frozenset(" ".join(_FUNCTION_WORDS["english"]).split())
-_FOREIGN = frozenset(" ".join(_FUNCTION_WORDS["other"]).split())
+_FUNCTION_WORDS = read_words("medlive.text", "function_words.txt")
 _ADDRESS = re.compile(r"https?://\S+")
 
 
@@ -206,8 +204,8 @@ def _characters(pattern: re.Pattern[str], text: str) -> int:
 
 
 def _latin_language(words: list[str]) -> Language:
-    english = sum(map(_ENGLISH.__contains__, words))
-    foreign = sum(map(_FOREIGN.__contains__, words))
+    english = sum(map(_FUNCTION_WORDS["english"].__contains__, words))
+    foreign = sum(map(_FUNCTION_WORDS["other"].__contains__, words))
     marked = len(list(filter(_MARKED.search, words)))
     if foreign + marked > max(1, english):
         return "other"

@@ -8,7 +8,7 @@ days), a statement in one. What a number refers to is not checked here.
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from string import ascii_lowercase
@@ -79,6 +79,9 @@ _WIDE = re.compile(r"[^\x00-\x7f\u4e00-\u9fff]")
 _SUPERSCRIPT = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 
 
+Match = re.Match[str]
+
+
 class Quantity(NamedTuple):
     """A number in one reading."""
 
@@ -93,10 +96,16 @@ def numbers_missing(statement: str, *sources: str) -> list[str]:
     stated = numbers(statement)
     if not stated:
         return []
-    source_numbers = _Sources(*sources)
+    known = frozenset[Quantity]().union(*map(_read_source, sources))
+    units: dict[float, set[str | None]] = {}
+    for quantity in known:
+        units.setdefault(round(quantity.value, 6), set()).add(quantity.unit)
     missing: dict[str, None] = {}
     for number in stated:
-        if not source_numbers.states(number):
+        # A source may write a year with two digits (09).
+        is_year = 1930 <= number.value <= 2049 and number.value % 100 in units
+        is_stated = _is_among(units.get(number.value, set()), number.unit)
+        if not (is_stated or is_year or _is_measured(known, number)):
             missing[number.text] = None
     return list(missing)
 
@@ -111,14 +120,39 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     kinds = {measured(q)[0] for q in quoted} & {"mass", "volume"}
     if not kinds:
         return []
-    source_numbers = _Sources(source)
+    known = _read_source(source)
     bare = {q.value for q in quoted if q.unit is None}
     exchanged = []
     for dose in numbers(statement):
-        known = source_numbers.measures(dose) or dose.value in bare
-        if measured(dose)[0] in kinds and not known:
+        is_known = dose.value in bare or _is_measured(known, dose)
+        if measured(dose)[0] in kinds and not is_known:
             exchanged.append(dose.text)
     return exchanged
+
+
+def _is_among(units: Collection[str | None], unit: str | None) -> bool:
+    """Whether a number that a source has with these units may be the one with this unit: days are no weeks."""
+    if unit is None or None in units or unit in units:
+        return bool(units)
+    kinds = {_UNITS[other][0] for other in units if other}
+    return bool(units) and _UNITS[unit][0] not in kinds
+
+
+def _is_measured(known: Iterable[Quantity], number: Quantity) -> bool:
+    """Whether an equal measure is known in any unit."""
+    kind, own = measured(number)
+    loose = _LOOSE if kind in ("time", "length") else 1e-6
+    for quantity in known:
+        other, size = measured(quantity)
+        if kind and other == kind and abs(own - size) <= loose * max(own, size):
+            return True
+    return False
+
+
+@lru_cache(maxsize=512)
+def _read_source(source: str) -> frozenset[Quantity]:
+    # A thread is checked once for each of its elements.
+    return frozenset(_source_numbers(plain_digits(source)))
 
 
 @lru_cache(maxsize=2048)
@@ -151,7 +185,7 @@ def plain_digits(text: str) -> str:
     return _WIDE.sub(_plain, text.translate(_HAN_FORMAL)).lower()
 
 
-def _plain(match: re.Match[str]) -> str:
+def _plain(match: Match) -> str:
     char = match[0]
     if (decimal := unicodedata.decimal(char, None)) is not None:
         return str(decimal)
@@ -160,11 +194,11 @@ def _plain(match: re.Match[str]) -> str:
     return char if char in "℃℉°μµ，" else unicodedata.normalize("NFKC", char)
 
 
-def _blank(match: re.Match[str]) -> str:
+def _blank(match: Match) -> str:
     return " " * len(match[0])
 
 
-def _without_name(match: re.Match[str]) -> str:
+def _without_name(match: Match) -> str:
     """A word with digits, blank unless it is a number written together with its neighbour ("bp120", 10mg)."""
     word = match[0]
     head = word.removesuffix(word.lstrip(ascii_lowercase))
@@ -181,16 +215,15 @@ def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
         begin, end = match.span()
         if any(start < end and begin < other for start, other in taken):
             continue
-        value = 0.0
         if match.re is _DAMAGED:
             value = float(f"{match[1]}.{match[2]}")
         else:
-            value, end = _digit_value(plain, match)
+            value, end = _digit_value(match)
         taken.append((begin, max(end, match.end())))
-        yield begin, _with_unit(plain, match, value, end)
+        yield begin, _with_unit(match, value, end)
     yield from _statement_numerals(plain)
     for match in _WORD.finditer(plain):
-        quantity = _word_quantity(plain, match)
+        quantity = _word_quantity(match)
         if quantity.unit and _STATED_WORDS.match(match[0]):
             yield match.start(), quantity
 
@@ -202,25 +235,25 @@ def _statement_numerals(plain: str) -> Iterator[tuple[int, Quantity]]:
         han = _han_value(numeral)
         if han is None or _NO_NUMBER.search(plain, max(0, begin - 1), end + 2):
             continue
-        quantity = _han_quantity(plain, match, han)
+        quantity = _han_quantity(match, han)
         is_bare_digit = quantity.unit is None and len(numeral) == 1
         is_counted = han > 1 and not is_bare_digit
         if is_counted or quantity.value != han:
             yield begin, quantity
 
 
-def _han_quantity(plain: str, match: re.Match[str], value: float) -> Quantity:
+def _han_quantity(match: Match, value: float) -> Quantity:
     """Read a Chinese numeral with what may follow it: 一片半, 一个半月, 三十七度一, 三十多岁."""
-    start, end = match.span()
+    plain, (start, end) = match.string, match.span()
     if half := _HALF_AFTER.match(plain, end):
         between = half[0] in ("半", "个半")
-        unit = _with_unit(plain, match, value, half.end() if between else end).unit
+        unit = _with_unit(match, value, half.end() if between else end).unit
         return Quantity(value + 0.5, unit, plain[start : half.end()])
     if tenth := _DEGREE_TENTH.match(plain, end):
-        value = round(value + _digit(tenth[1]) / 10, 6)
+        value = round(value + _any_value(tenth[1]) / 10, 6)
         return Quantity(value, None, plain[start : tenth.end()])
     more = plain[end : end + 1] in ("多", "余", "来", "几")
-    return _with_unit(plain, match, value, end + more)
+    return _with_unit(match, value, end + more)
 
 
 def _source_numbers(plain: str) -> Iterator[Quantity]:
@@ -228,9 +261,9 @@ def _source_numbers(plain: str) -> Iterator[Quantity]:
     yield from _source_digits(plain)
     yield from _source_numerals(plain)
     for match in _WORD.finditer(plain):
-        yield _word_quantity(plain, match)
+        yield _word_quantity(match)
     for match in _HALF.finditer(plain):
-        yield _with_unit(plain, match, 0.5)
+        yield _with_unit(match, 0.5)
     for match in _AND_A_HALF.finditer(plain):
         word = match[1]
         whole = _number(word) if word.isdigit() else _WORD_VALUES.get(word, 1)
@@ -242,7 +275,7 @@ def _source_numbers(plain: str) -> Iterator[Quantity]:
         yield Quantity(share, "%", "")
     for pattern, value in _SHORT_FORMS:
         for match in pattern.finditer(plain):
-            yield _with_unit(plain, match, value)
+            yield _with_unit(match, value)
             yield Quantity(value, None, "")
 
 
@@ -252,51 +285,46 @@ def _source_numerals(plain: str) -> Iterator[Quantity]:
         readings = {float(_HAN_DIGITS[c]) for c in match[0] if c in _HAN_DIGITS}
         if value is not None:
             readings.add(value)
-            yield _han_quantity(plain, match, value)
+            yield _han_quantity(match, value)
         for reading in readings:
-            yield _with_unit(plain, match, reading)
+            yield _with_unit(match, reading)
 
 
 def _source_digits(plain: str) -> Iterator[Quantity]:
     for match in _DIGITS.finditer(plain):
-        value, end = _digit_value(plain, match)
-        yield _with_unit(plain, match, value, end)
+        value, end = _digit_value(match)
+        yield _with_unit(match, value, end)
         if _UNIT.match(plain, end) is None:  # 5.12 may be the twelfth of May
             for part in re.findall(r"[^.,]+", match[0]):
                 yield Quantity(float(part), None, "")
     for match in _DAMAGED.finditer(plain):
-        yield _with_unit(plain, match, float(f"{match[1]}.{match[2]}"))
+        yield _with_unit(match, float(f"{match[1]}.{match[2]}"))
     for match in _WIDE_GROUPS.finditer(plain):
-        yield _with_unit(plain, match, _number(match[0].replace("，", ",")))
+        yield _with_unit(match, _number(match[0].replace("，", ",")))
     for match in _OVER.finditer(plain):
         yield Quantity(float(match[1]), _OVER_UNITS[match[2]], "")
     for match in _FRACTION.finditer(plain):
         if float(match[2]):
-            yield _with_unit(plain, match, float(match[1]) / float(match[2]))
+            yield _with_unit(match, float(match[1]) / float(match[2]))
 
 
-def _digit_value(plain: str, match: re.Match[str]) -> tuple[float, int]:
+def _digit_value(match: Match) -> tuple[float, int]:
     """Read a number in digits, and where it ends: 60k, 1.8万, 38度5."""
-    value, end = _times_many(plain, _number(match[0]), match.end())
-    if tenth := _DEGREE_TENTH.match(plain, end):
-        return value + _digit(tenth[1]) / 10, tenth.end()
+    value, end = _times_many(match, _number(match[0]))
+    if tenth := _DEGREE_TENTH.match(match.string, end):
+        return value + _any_value(tenth[1]) / 10, tenth.end()
     return value, end
 
 
-def _times_many(plain: str, value: float, end: int) -> tuple[float, int]:
-    """Multiply a number by the thousand or 万 that may follow it."""
-    many = _MANY.match(plain, end)
-    if many is None:
-        return value, end
-    return value * _MANY_VALUES[many[1]], many.end()
+def _times_many(number: Match, value: float) -> tuple[float, int]:
+    """Multiply a number by the thousand or 万 that may follow it; and where it ends then."""
+    if many := _MANY.match(number.string, number.end()):
+        return value * _MANY_VALUES[many[1]], many.end()
+    return value, number.end()
 
 
 def _number(digits: str) -> float:
     return float(digits.replace(",", ""))
-
-
-def _digit(char: str) -> float:
-    return float(char) if char.isdigit() else float(_HAN_DIGITS[char])
 
 
 def _any_value(numeral: str) -> float:
@@ -306,11 +334,10 @@ def _any_value(numeral: str) -> float:
     return _han_value(numeral) or 0.0
 
 
-def _word_quantity(plain: str, match: re.Match[str]) -> Quantity:
+def _word_quantity(match: Match) -> Quantity:
     words = filter(None, match.group("tens", "ones", "word"))
     value = float(sum(_WORD_VALUES[word] for word in words))
-    value, end = _times_many(plain, value, match.end())
-    return _with_unit(plain, match, value, end)
+    return _with_unit(match, *_times_many(match, value))
 
 
 def _han_value(numeral: str) -> float | None:
@@ -339,67 +366,19 @@ def _han_value(numeral: str) -> float | None:
 
 
 def _with_unit(
-    plain: str,
-    number: re.Match[str],
+    number: Match,
     value: float,
     end: int | None = None,
 ) -> Quantity:
     """A number with the unit that follows it, or that follows the range it begins."""
-    end = number.end() if end is None else end
+    plain, end = number.string, end or number.end()
     match = _UNIT.match(plain, end)
-    end = match.end() if match else end
-    if (
-        match is None
-        and (joined := _RANGE.match(plain, end))
-        and (other := _DIGITS.match(plain, joined.end()))
+    if match:
+        end = match.end()
+    elif (joined := _RANGE.match(plain, end)) and (
+        other := _DIGITS.match(plain, joined.end())
     ):
         match = _UNIT.match(plain, other.end())  # "6 to 12 months" are six months too
     unit = _UNIT_NAMES[(match.lastindex or 1) - 1] if match else None
     text = plain[number.start() : end].strip()
     return Quantity(round(value, 6), unit, text)
-
-
-class _Sources:
-    """The numbers of texts, for lookup."""
-
-    def __init__(self, *sources: str) -> None:
-        self._units: dict[float, set[str | None]] = {}
-        self._measures: set[tuple[str | None, float]] = set()
-        for source in sources:
-            for quantity in _read_source(source):
-                value = round(quantity.value, 6)
-                self._units.setdefault(value, set()).add(quantity.unit)
-                self._measures.add(measured(quantity))
-
-    def states(self, number: Quantity) -> bool:
-        """Whether the source contains the number in some reading, not only with another unit of its kind."""
-        value, unit, _ = number
-        units = self._units.get(value)
-        if unit is None:
-            return units is not None or self._is_short_year(value)
-        if units is not None:
-            kinds = {_UNITS[other][0] for other in units if other}
-            if None in units or unit in units or _UNITS[unit][0] not in kinds:
-                return True
-        return self.measures(number) or self._is_short_year(value)
-
-    def measures(self, number: Quantity) -> bool:
-        """Whether the source contains an equal measure in any unit."""
-        kind, own = measured(number)
-        if kind is None:
-            return False
-        loose = _LOOSE if kind in ("time", "length") else 1e-6
-        for other, measure in self._measures:
-            if other == kind and abs(own - measure) <= loose * max(own, measure):
-                return True
-        return False
-
-    def _is_short_year(self, value: float) -> bool:
-        """Whether the number is a year that the source writes with two digits (09)."""
-        return 1930 <= value <= 2049 and value % 100 in self._units
-
-
-@lru_cache(maxsize=512)
-def _read_source(source: str) -> frozenset[Quantity]:
-    # A thread is checked once for each of its elements.
-    return frozenset(_source_numbers(plain_digits(source)))

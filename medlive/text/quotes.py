@@ -16,7 +16,8 @@ _EMPHASIS: Final = re.compile(
 )
 _LINE_MARK: Final = re.compile(r"^[ \t]*(?:#{1,6}|[-*+•]|>)[ \t]+", re.MULTILINE)
 _MARKS: Final = "\"'“”‘’「」『』«» \n\t.,;:!?。，、；：！？"
-_WIDE_MARKS: Final = "，。、；：？！…（）·—"
+_SIGN: Final = re.compile(r"[^\W_]|[^\x00-\x7f\s，。、；：？！…（）·—]")
+"""A letter, a digit or a sign that says something: neither ASCII punctuation nor a wide mark."""
 _WORD: Final = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
 _STOP_WORDS: Final = """
 a an the and or but nor of to in on at by for from with as is are was were be been being am it its this that these
@@ -64,13 +65,9 @@ def quoted(quote: str, answer: str) -> bool:
 
 
 def _stands(quote: str, answer: str) -> bool:
-    parts: dict[str, None] = {}
-    for piece in _ELLIPSIS.split(quote.strip(_MARKS)):
-        part = piece.strip().strip(_MARKS)
-        for char in fold(part):
-            is_mark = char.isascii() or char.isspace() or char in _WIDE_MARKS
-            if char.isalnum() or not is_mark:
-                parts[part] = None
+    pieces = _ELLIPSIS.split(quote.strip(_MARKS))
+    stripped = [piece.strip().strip(_MARKS) for piece in pieces]
+    parts = [part for part in stripped if _SIGN.search(fold(part))]
     return bool(parts) and all(_contains(part, answer) for part in parts)
 
 

@@ -106,7 +106,7 @@ def test_an_index_is_built_on_and_nothing_is_embedded_twice(
     more.write_text(json.dumps({"id": "1", "title": "Croup", "text": "Dexamethasone."}))
     steps: list[Progress] = []
     plan = plan_index(index, (), replace(settings, by_language={}))
-    assert [side.where for side in plan.sides] == ["minilm", "e5"]
+    assert [encoder.identity.where for encoder, _ in plan.sides] == ["minilm", "e5"]
     build_index([open_corpus(more)], index, steps.append, plan=plan)
     assert (steps[-1].embedded, steps[-1].reused) == (2, 15)
     plan = plan_index(index, (), settings)

@@ -23,8 +23,7 @@ from medlive.errors import CircuitOpen, IndexMissing, LiteratureUnavailable
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.online import pubmed, service
-from medlive.evidence.online.phrases import MOST_WORDS, plain_words
-from medlive.evidence.online.retriever import OnlineRetriever
+from medlive.evidence.online.retriever import MOST_WORDS, OnlineRetriever, plain_words
 from medlive.evidence.passage import Query, Side
 from medlive.instance.paths import index_path
 from medlive.integrity.digest import digest_text

@@ -13,7 +13,7 @@ from aiohttp import web
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.model import Curation, Outcome
 from medlive.demo.samples import SampleThread
-from medlive.evidence.corpora.parsing.chunk import sentences
+from medlive.evidence.corpora.model import sentences
 from medlive.evidence.passage import Retriever
 from medlive.llm.engine import Engine, EngineIdentity, Reply, Request
 from medlive.llm.openai import OpenAIEngine

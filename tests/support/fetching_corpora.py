@@ -7,15 +7,12 @@ from medlive.evidence.client import Client
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.fetching import (
-    Outcome,
-    Plan,
+    Fetch,
     corpus_path,
     make_plan,
     run_plan,
 )
-from medlive.evidence.fetch.ledger import read_ledger
-from medlive.evidence.fetch.model import Selection, Source
-from medlive.evidence.fetch.registry import find_source
+from medlive.evidence.fetch.sources import Selection, Source, find_source, read_ledger
 from tests.support.publishers import (
     Article,
     Publisher,
@@ -44,22 +41,20 @@ def source_at(publisher: Publisher, name: str) -> Source:
 
 async def make(
     source: Source, folder: Path, selection: Selection, *, run: bool
-) -> tuple[Plan, Outcome | None]:
+) -> Fetch:
     async with Client(None, source.hosts) as client:
         plan = await make_plan(source, folder, selection, client)
-        if not run:
-            return plan, None
-        return plan, await run_plan(plan, client, lambda done, total: None)
+        if run:
+            await run_plan(plan, client, lambda done, total: None)
+        return plan
 
 
-def plan_of(source: Source, folder: Path, selection: Selection = ALL) -> Plan:
-    return asyncio.run(make(source, folder, selection, run=False))[0]
+def plan_of(source: Source, folder: Path, selection: Selection = ALL) -> Fetch:
+    return asyncio.run(make(source, folder, selection, run=False))
 
 
-def fetch(source: Source, folder: Path, selection: Selection = ALL) -> Outcome:
-    _, outcome = asyncio.run(make(source, folder, selection, run=True))
-    assert outcome is not None
-    return outcome
+def fetch(source: Source, folder: Path, selection: Selection = ALL) -> Fetch:
+    return asyncio.run(make(source, folder, selection, run=True))
 
 
 def put_two(publisher: Publisher) -> dict[str, bytes]:

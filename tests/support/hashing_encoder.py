@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from medlive.evidence.encoders.model import Encoder, EncoderIdentity
 from medlive.evidence.encoders.table import LANGUAGES
-from medlive.evidence.plan import DensePlan, IndexPlan
+from medlive.evidence.plan import IndexPlan
 from medlive.integrity.digest import digest_json
 
 
@@ -61,16 +61,12 @@ class HashingEncoder:
 
 
 def index_plan(
-    encoder: Encoder,
+    encoder: HashingEncoder,
     where: str = "no-such-model",
 ) -> IndexPlan:
     """The plan of an index with this encoder's vectors, for the languages that it reads."""
-    side = DensePlan(
-        encoder=encoder,
-        where=where,
-        reason="a test's choice",
-        languages=tuple(filter(encoder.reads, LANGUAGES)),
-    )
+    encoder.identity = encoder.identity.model_copy(update={"where": where})
+    side = (encoder, tuple(filter(encoder.reads, LANGUAGES)))
     return IndexPlan((side,), "a test's choice")
 
 

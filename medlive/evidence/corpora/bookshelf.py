@@ -12,19 +12,17 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
-from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document, Section, path_label
+from medlive.evidence.corpora.model import (
+    Document,
+    Reader,
+    ReadLog,
+    Section,
+    path_label,
+)
 from medlive.evidence.corpora.parsing.dates import element_period
 from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
 from medlive.evidence.corpora.parsing.text import is_retracted_title
-from medlive.evidence.corpora.parsing.xml import (
-    ELEMENTS,
-    NO_ELEMENT,
-    child_of,
-    first_below,
-    flat,
-    local,
-)
+from medlive.evidence.corpora.parsing.xml import ELEMENTS, NO_ELEMENT, find, flat
 
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")
@@ -42,7 +40,6 @@ _GENERAL_TITLE = re.compile(
 )
 _RETRACTED = ("retracted-article", "retraction", "partial-retraction")
 _PARTS = ("book-part", "article")
-_MAX_DEPTH = 100
 _LEFT_OUT = re.compile(
     r"""(?ix) \W* (?:
         references? | bibliography | literature\ cited | further\ reading | suggested\ (?:reading|resources)
@@ -67,8 +64,8 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     number = _NBK.search(path.name)
     shelf = number[0] if number else None
     for name, root in xml_roots(path, _SUFFIXES, _ROOTS, log):
-        book = first_below(root, "book-meta")
-        parts = [each for each in root.iter() if local(each.tag) in _PARTS] or [root]
+        book = find(root, ".//book-meta")
+        parts = [each for each in root.iter() if each.tag in _PARTS] or [root]
         for position, part in enumerate(parts):
             place = f"{name}#{position}" if position else name
             document = _chapter(root, part, book, place, shelf)
@@ -96,13 +93,14 @@ def _chapter(
     shelf: str | None,
 ) -> Document:
     """The chapter without its sections."""
-    article = child_of(child_of(part, "front"), "article-meta")
-    meta = child_of(part, "book-part-meta")
+    article = find(part, "front/article-meta")
+    meta = find(part, "book-part-meta")
     if meta is NO_ELEMENT:
         meta = article
     is_article = article is not NO_ELEMENT
-    title = flat(child_of(child_of(meta, "title-group"), "title", "article-title"))
-    whole = flat(child_of(child_of(book, "book-title-group"), "book-title"))
+    titles = find(meta, "title-group")
+    title = flat(titles.find("title")) or flat(titles.find("article-title"))
+    whole = flat(book.find("book-title-group/book-title"))
     if not title or (whole and _GENERAL_TITLE.fullmatch(title)):
         title = f"{whole}: {title}".strip(": ")
     file = PurePosixPath(name)
@@ -122,7 +120,7 @@ def _chapter(
         language=language if is_told else None,
         published=published,
         url=url,
-        licence=_licence(meta) or _licence(book) or None,
+        licence=_licence(meta) or _licence(book),
     )
 
 
@@ -154,9 +152,8 @@ def _address(
 
 def _own_link(meta: Element) -> str | None:
     """The chapter's own number in the Bookshelf, in its link to itself."""
-    for element in meta.iter():
-        number = _NBK.search(element.get(_XLINK, ""))
-        if number and local(element.tag) == "self-uri":
+    for link in meta.iter("self-uri"):
+        if number := _NBK.search(link.get(_XLINK, "")):
             return number[0]
     return None
 
@@ -166,7 +163,7 @@ def _identifiers(meta: Element, *names: str) -> dict[str, str]:
     identifiers: dict[str, str] = {}
     for child in meta:
         text = (child.text or "").strip()
-        if text and local(child.tag) in names:
+        if text and child.tag in names:
             kind = next(filter(None, map(child.get, _ID_TYPES)), "")
             kind = _ACCESSION if _NBK.fullmatch(text) else kind
             identifiers.setdefault(kind, text)
@@ -182,11 +179,11 @@ def _published(meta: Element, *, is_article: bool) -> date | None:
     days = []
     electronic = []
     for child in meta:
-        whole = local(child.tag) in ("pub-history", "history")
+        whole = child.tag in ("pub-history", "history")
         for each in child if whole else [child]:
             known = element_period(each)
             kind = (each.get("date-type") or each.get("pub-type") or "").lower()
-            other = local(each.tag) not in ("pub-date", "date")
+            other = each.tag not in ("pub-date", "date")
             if known is None or other or kind in ELEMENTS["other dates"]:
                 continue
             days.append(known.last)
@@ -197,17 +194,16 @@ def _published(meta: Element, *, is_article: bool) -> date | None:
     return min(electronic or days, default=None)
 
 
-def _licence(meta: Element) -> str:
-    permissions = child_of(meta, "permissions")
-    licence = child_of(permissions, "license")
+def _licence(meta: Element) -> str | None:
+    licence = find(meta, "permissions/license")
     for each in licence.iter():
         shared = _CC.search(each.get(_XLINK) or each.text or "")
         if shared and shared[3]:
             return f"CC0-{shared[3]}"
         if shared:
             return f"CC-{shared[1].upper()}-{shared[2]}"
-    words = flat(licence) or flat(child_of(permissions, "copyright-statement"))
-    return words[:200]
+    words = flat(licence) or flat(meta.find("permissions/copyright-statement"))
+    return words[:200] or None
 
 
 def _sections_of(part: Element) -> tuple[list[Section], int]:
@@ -218,19 +214,19 @@ def _sections_of(part: Element) -> tuple[list[Section], int]:
     """
     reading = _Reading()
     for child in part:
-        name = local(child.tag)
+        name = child.tag
         if name in ("front", "book-part-meta"):
             for each in child.iter():
                 kind = each.get("abstract-type")
-                if local(each.tag) == "abstract" and kind in _ABSTRACTS:
-                    reading.section(each, (), 0, "Abstract")
+                if each.tag == "abstract" and kind in _ABSTRACTS:
+                    reading.section(each, (), "Abstract")
         elif name == "body":
-            reading.block(child, (), 0)
+            reading.block(child, ())
         elif name == "back":
             for group in child:
-                for each in group if local(group.tag) == "app-group" else [group]:
-                    if local(each.tag) in ("app", "book-app"):
-                        reading.section(each, (), 0)
+                for each in group if group.tag == "app-group" else [group]:
+                    if each.tag in ("app", "book-app"):
+                        reading.section(each, ())
     reading.close()
     return reading.sections, reading.omitted
 
@@ -253,12 +249,11 @@ class _Reading:
         self,
         element: Element,
         path: tuple[str, ...],
-        depth: int,
         untitled: str = "",
     ) -> None:
-        own = child_of(element, "title")
-        if own is NO_ELEMENT:
-            own = child_of(child_of(element, "caption"), "title")
+        own = element.find("title")
+        if own is None:
+            own = element.find("caption/title")
         title = flat(own) or untitled
         if (
             _LEFT_OUT.fullmatch(title)
@@ -269,26 +264,19 @@ class _Reading:
         self.close()
         below = (*path, title) if title else path
         self._path = below
-        self.block(element, below, depth)
+        self.block(element, below)
         self.close()
         self._path = path
 
-    def block(
-        self,
-        element: Element,
-        path: tuple[str, ...],
-        depth: int,
-    ) -> None:
+    def block(self, element: Element, path: tuple[str, ...]) -> None:
         """What stands in a section, a box or the body; a paragraph of bold words alone is a title of its own."""
         under = path
         for child in element:
-            name = local(child.tag)
-            if not name or name in ELEMENTS["no text"]:
+            name = child.tag
+            if name in ELEMENTS["no text"]:
                 continue
-            if depth > _MAX_DEPTH:
-                self._line(flat(child))
-            elif name in ("sec", "boxed-text", "app"):
-                self.section(child, path, depth + 1)
+            if name in ("sec", "boxed-text", "app"):
+                self.section(child, path)
                 under = path
             elif name == "p":
                 heading = _bold_alone(child)
@@ -297,56 +285,54 @@ class _Reading:
                     under = (*path, heading)
                 self._path = under
                 if not heading:
-                    self.paragraph(child, depth)
+                    self.paragraph(child)
             else:
                 self._path = under
-                self.piece(child, depth)
+                self.piece(child)
 
-    def paragraph(self, element: Element, depth: int) -> None:
+    def paragraph(self, element: Element) -> None:
         """A paragraph's words, then what is set within it: lists, tables, figures."""
         plain = Element("p")
         plain.text = element.text
         for child in element:
-            if local(child.tag) in ELEMENTS["pieces"]:
+            if child.tag in ELEMENTS["pieces"]:
                 self._line(flat(plain))
-                self.piece(child, depth + 1)
+                self.piece(child)
                 plain = Element("p")
                 plain.text = child.tail
             else:
                 plain.append(child)
         self._line(flat(plain))
 
-    def piece(self, element: Element, depth: int) -> None:
-        name = local(element.tag)
-        if depth > _MAX_DEPTH:
-            self._line(flat(element))
-        elif name in ("list", "def-list"):
-            self._list(element, depth)
+    def piece(self, element: Element) -> None:
+        name = element.tag
+        if name in ("list", "def-list"):
+            self._list(element)
         elif name in ("table-wrap", "table", "fig", "fig-group"):
             # The rows of a table; of a figure and a table the caption and what stands below.
             for each in element.iter():
-                kind = local(each.tag)
+                kind = each.tag
                 if kind in ("caption", "table-wrap-foot"):
                     self._line(flat(each))
                 elif kind == "tr":
-                    columns = [cell for cell in each if local(cell.tag) in ("td", "th")]
+                    columns = [cell for cell in each if cell.tag in ("td", "th")]
                     if any(words := list(map(flat, columns))):
                         self._line(" | ".join(words))
         elif name in ELEMENTS["blocks"]:
-            self.block(element, self._path, depth + 1)
+            self.block(element, self._path)
         elif name not in ELEMENTS["no text"]:
             self._line(flat(element))
 
-    def _list(self, element: Element, depth: int) -> None:
+    def _list(self, element: Element) -> None:
         for item in element:
-            kind = local(item.tag)
+            kind = item.tag
             if kind == "def-item":
                 self._line("- " + ": ".join(filter(None, map(flat, item))))
             mark = "- "
             for child in item if kind == "list-item" else ():
-                name = local(child.tag)
+                name = child.tag
                 if name in ELEMENTS["pieces"]:
-                    self.piece(child, depth + 1)
+                    self.piece(child)
                 elif name not in ELEMENTS["no text"] and (words := flat(child)):
                     self._line(mark + words)
                     mark = ""
@@ -359,7 +345,7 @@ class _Reading:
 
 def _bold_alone(element: Element) -> str:
     """The words of a paragraph that holds nothing but bold ones: StatPearls' lowest titles."""
-    if len(element) != 1 or local(element[0].tag) not in ("bold", "b"):
+    if len(element) != 1 or element[0].tag not in ("bold", "b"):
         return ""
     around = (element.text or "") + (element[0].tail or "")
     words = flat(element[0]).rstrip(":").strip()

@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
 from medlive.evidence.corpora.parsing.files import (
     LARGE_MEMBER,
     begins_with,
     xml_roots,
 )
-from medlive.evidence.corpora.parsing.xml import child_of, first_below, flat, local
+from medlive.evidence.corpora.parsing.xml import find, flat
 from medlive.text.lists import read_lists
 
 _FILES = (".xml", ".zip")
@@ -31,17 +30,16 @@ _SECTIONS = {
 """LOINC codes of the sections that are read."""
 _LINES = frozenset({"paragraph", "item", "tr", "caption"})
 _NO_TEXT = ("code", "effectiveTime", "id", "title")
-_MAX_DEPTH = 100
 
 
 def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every label with one of the sections that are read."""
     for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
-        number = child_of(root, "setId").get("root", "")
+        number = find(root, "setId").get("root", "")
         sections = tuple(_sections(root))
         day = None
         with suppress(ValueError):
-            stated = child_of(root, "effectiveTime").get("value", "")
+            stated = find(root, "effectiveTime").get("value", "")
             day = date.fromisoformat(stated[:8])
         if not number:
             log.problem(name, "not a structured product label: <setId> is missing")
@@ -60,39 +58,38 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
 
 def _title(root: Element) -> str:
     """The product's name and what it is made of: the label's own title is a sentence about the label."""
-    for product in root.iter():
-        name = flat(child_of(product, "name"))
-        if name and local(product.tag) == "manufacturedProduct":
-            substance = flat(child_of(first_below(product, "genericMedicine"), "name"))
+    for product in root.iter("manufacturedProduct"):
+        if name := flat(product.find("name")):
+            substance = flat(product.find(".//genericMedicine/name"))
             if substance.lower() not in ("", name.lower()):
                 name = f"{name} ({substance})"
             return f"{name}: drug label"
-    return flat(child_of(root, "title"))
+    return flat(root.find("title"))
 
 
-def _sections(element: Element, depth: int = 0) -> Iterator[Section]:
+def _sections(element: Element) -> Iterator[Section]:
     for child in element:
-        label = _SECTIONS.get(child_of(child, "code").get("code", ""))
-        if local(child.tag) == "section" and label is not None:
-            text = "\n".join(_lines(child, 0))
+        label = _SECTIONS.get(find(child, "code").get("code", ""))
+        if child.tag == "section" and label is not None:
+            text = "\n".join(_lines(child))
             if text:
                 yield Section(label, text)
-        elif depth < _MAX_DEPTH:
-            yield from _sections(child, depth + 1)
+        else:
+            yield from _sections(child)
 
 
-def _lines(element: Element, depth: int) -> Iterator[str]:
+def _lines(element: Element, *, titled: bool = False) -> Iterator[str]:
     """The lines of a section and of those within it, their titles among them."""
     for child in element:
-        kind = local(child.tag)
-        if kind in _LINES or (kind == "title" and depth):
+        kind = child.tag
+        if kind in _LINES or (titled and kind == "title"):
             text = flat(child)
             if text:
                 yield f"- {text}" if kind == "item" else text
-        elif depth < _MAX_DEPTH and kind not in _NO_TEXT:
+        elif kind not in _NO_TEXT:
             if kind == "text" and not len(child) and (child.text or "").strip():
                 yield flat(child)
-            yield from _lines(child, depth + 1)
+            yield from _lines(child, titled=True)
 
 
 READER = Reader(

@@ -8,8 +8,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document, Section, path_label
+from medlive.evidence.corpora.model import (
+    Document,
+    Reader,
+    ReadLog,
+    Section,
+    path_label,
+)
 from medlive.evidence.corpora.parsing.files import files_below, members
 
 _SUFFIXES = (".txt", ".md", ".markdown")
@@ -31,20 +36,12 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
         if not text.strip():
             log.empty += 1
             continue
-        stem = PurePosixPath(name).stem.replace("_", " ").replace("-", " ")
-        if name.lower().endswith(".txt"):
-            yield Document(
-                id=name,
-                title=stem,
-                sections=(Section("", text),),
-            )
-        else:
+        title = ""
+        sections: tuple[Section, ...] = (Section("", text),)
+        if not name.lower().endswith(".txt"):
             title, sections = titled_sections(text)
-            yield Document(
-                id=name,
-                title=title or stem,
-                sections=sections,
-            )
+        stem = PurePosixPath(name).stem.replace("_", " ").replace("-", " ")
+        yield Document(id=name, title=title or stem, sections=sections)
 
 
 def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
@@ -89,7 +86,7 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
 READER = Reader(
     kind="folder",
     about="a folder of .txt and .md files",
-    sniff=lambda path: path.is_dir() and bool(files_below(path, _SUFFIXES)),
+    sniff=lambda path: path.is_dir() and bool(files_below(path, _SUFFIXES, ReadLog())),
     documents=documents,
     licence="unstated",
 )

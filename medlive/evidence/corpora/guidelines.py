@@ -10,8 +10,7 @@ from pathlib import Path
 
 from medlive.evidence.corpora.folder import titled_sections
 from medlive.evidence.corpora.jsonl import Row, Text, documents_of, files_of
-from medlive.evidence.corpora.model import Reader
-from medlive.evidence.corpora.parsing.chunk import Document
+from medlive.evidence.corpora.model import Document, Reader
 from medlive.evidence.corpora.parsing.files import head_of
 
 _FIELDS = (b'"source"', b'"clean_text"')
@@ -32,8 +31,8 @@ whom, on what grounds. Short and full of the subject's words, they would come be
 
 def sniff(path: Path) -> bool:
     """Whether the first line of the first file, of which perhaps only the beginning is read, has the fields."""
-    for file in filter(Path.is_file, files_of(path)):
-        head = head_of(path, file)
+    for file in files_of(path):
+        head = head_of(file)
         line = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")[0]
         return line.startswith(b"{") and all(field in line for field in _FIELDS)
     return False

@@ -15,11 +15,10 @@ from typing import Annotated, TypeVar
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
 from medlive.errors import first_fault
-from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
 from medlive.evidence.corpora.parsing.files import (
     files_below,
-    name_below,
+    is_named,
     open_unpacked,
 )
 from medlive.evidence.corpora.parsing.text import published_by
@@ -62,9 +61,8 @@ class _Passage(Row):
 
 def files_of(path: Path) -> list[Path]:
     """The JSON Lines files of a folder, or the file itself when it is one."""
-    if path.is_dir():
-        return files_below(path, _SUFFIXES)
-    return [path] if path.name.lower().endswith(_SUFFIXES) else []
+    files = files_below(path, _SUFFIXES, ReadLog())
+    return [file for name, file in files if is_named(name, _SUFFIXES)]
 
 
 def documents_of(
@@ -76,8 +74,8 @@ def documents_of(
 
     `document` parses a line and raises ValueError with what is wrong with it.
     """
-    for file in files_of(path) or [path]:
-        yield from converted(_lines(path, file, log), log, document)
+    for name, file in files_below(path, _SUFFIXES, log):
+        yield from converted(_lines(name, file, log), log, document)
 
 
 def converted(
@@ -105,12 +103,11 @@ def converted(
             log.empty += 1
 
 
-def _lines(root: Path, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
+def _lines(name: str, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
     """(place, line) of every line that is not blank."""
-    name = name_below(root, file)
     number = 0
     try:
-        with open_unpacked(root, file) as stream:
+        with open_unpacked(file) as stream:
             while line := stream.readline(PASSAGE_LINE_BYTES):
                 number += 1
                 place = f"{name}:{number}"

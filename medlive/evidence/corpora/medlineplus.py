@@ -8,18 +8,17 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import date
 from functools import partial
 from pathlib import Path
 
-from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
 from medlive.evidence.corpora.parsing.files import (
     LARGE_MEMBER,
     begins_with,
     xml_roots,
 )
-from medlive.evidence.corpora.parsing.html import lines_of
+from medlive.evidence.corpora.parsing.text import lines_of
 
 _FILES = (".xml", ".zip")
 _ROOTS = ("health-topics",)
@@ -31,8 +30,8 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
         day = None
         with suppress(ValueError):
-            stated = root.get("date-generated", "")[:10]
-            day = datetime.strptime(stated, "%m/%d/%Y").replace(tzinfo=UTC).date()
+            month, day_of_month, year = root.get("date-generated", "")[:10].split("/")
+            day = date(int(year), int(month), int(day_of_month))
         for topic in root.iter("health-topic"):
             if topic.get("language") != "English":
                 continue

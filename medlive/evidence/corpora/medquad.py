@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
 from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
+from medlive.evidence.corpora.parsing.xml import find
 
 _FILES = (".xml",)
 _ROOTS = ("Document",)
@@ -20,22 +20,20 @@ _ROOTS = ("Document",)
 def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every pair with an answer."""
     for name, root in xml_roots(path, _FILES, _ROOTS, log):
-        if root.find(".//QAPair") is None:
-            log.empty += 1
+        pairs = list(root.iter("QAPair"))
+        log.empty += not pairs
         focus = (root.findtext("Focus") or "").strip()
-        place = PurePosixPath(name)
-        folder = f"{place.parent.name}/" if place.parent.name else ""
-        for position, pair in enumerate(root.iter("QAPair"), start=1):
-            reply, question = pair.find("Answer"), pair.find("Question")
-            answer = "" if reply is None else "".join(reply.itertext())
+        place = "/".join(PurePosixPath(name).with_suffix("").parts[-2:])
+        for position, pair in enumerate(pairs, start=1):
+            question = find(pair, "Question")
+            answer = "".join(find(pair, "Answer").itertext())
             if not answer.strip():
                 log.empty += 1
                 continue
-            kind = "" if question is None else question.get("qtype", "")
             yield Document(
-                id=f"{folder}{place.stem}-{pair.get('pid') or position}",
-                title=focus or (pair.findtext("Question") or "").strip(),
-                sections=(Section(kind, answer),),
+                id=f"{place}-{pair.get('pid') or position}",
+                title=focus or (question.text or "").strip(),
+                sections=(Section(question.get("qtype", ""), answer),),
                 url=root.get("url", ""),
             )
 

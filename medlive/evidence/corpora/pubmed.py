@@ -20,13 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import BadInput
-from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
 from medlive.evidence.corpora.parsing.dates import element_period
 from medlive.evidence.corpora.parsing.files import (
     begins_with,
     files_below,
-    name_below,
     open_unpacked,
 )
 from medlive.evidence.corpora.parsing.frames import Frame, frames
@@ -84,29 +82,25 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every article whose record is the valid one, and is neither retracted nor questioned."""
     valid = _Valid()
     readable = []
-    files = files_below(path, SUFFIXES) if path.is_dir() else [path]
+    files = files_below(path, SUFFIXES, log)
     if not files:
         raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
-    for file in sorted(files, key=lambda f: (f.name, f.as_posix())):
+    for name, file in sorted(files, key=lambda named: (named[1].name, named[0])):
         try:
-            valid.take(_frames(path, file))
-            readable.append(file)
-        except UnsafeXml as exc:
-            log.problem(name_below(path, file), str(exc))
-        except OSError as exc:
-            problem = f"cannot be read: {exc.strerror or exc}"
-            log.problem(name_below(path, file), problem)
+            valid.take(_frames(file))
+            readable.append((name, file))
+        except (UnsafeXml, OSError) as exc:
+            log.problem(name, str(exc))
     number = 0
-    for file in readable:
-        name = name_below(path, file)
-        for frame in _frames(path, file):
+    for name, file in readable:
+        for frame in _frames(file):
             number += 1
             if valid.holds(frame, number, name, log):
                 yield from documents_of_record(frame, log, name)
 
 
-def _frames(root: Path, file: Path) -> Iterator[Frame]:
-    with open_unpacked(root, file) as stream:
+def _frames(file: Path) -> Iterator[Frame]:
+    with open_unpacked(file) as stream:
         yield from frames(cast("BufferedIOBase", stream))
 
 
@@ -128,20 +122,19 @@ class _Valid:
         """Take note of a file's records; of none of them when the file turns out to be unreadable."""
         articles, versions = array("I"), array("H")
         deleted: list[tuple[int, int]] = []
-        notices: list[tuple[str, int]] = []
+        retracted, concerns = set[int](), set[int]()
         for frame in records:
-            articles.append(0)
-            versions.append(1)
+            article, version = 0, 1
             if frame.kind == "DeleteCitation":
                 for number in PMID.finditer(frame.data):
                     deleted.append((int(number[2]), int(number[1] or 0)))
-                continue
-            named = PMID.search(frame.data)
-            if named is not None:
-                articles[-1] = int(named[2])
-                versions[-1] = int(named[1] or 1)
+            elif named := PMID.search(frame.data):
+                article, version = int(named[2]), int(named[1] or 1)
+            articles.append(article)
+            versions.append(version)
             if any(map(frame.data.__contains__, NOTICES)):
-                self._note(frame.data, notices)
+                retracted |= _named_by(frame.data, _RETRACTING)
+                concerns |= _named_by(frame.data, {"ExpressionOfConcernFor"})
         for article, version in zip(articles, versions, strict=True):
             self._add(article, version)
         for article, version in deleted:
@@ -149,8 +142,8 @@ class _Valid:
             if not version or version >= self.versions.get(article, 1):
                 self.numbers[article] = 0
                 self.versions.pop(article, None)
-        for kind, article in notices:
-            (self.retracted if kind in _RETRACTING else self.concerns).add(article)
+        self.retracted |= retracted
+        self.concerns |= concerns
 
     def _add(self, article: int, version: int) -> None:
         """Count the next record, which holds unless a later version of its article was met."""
@@ -159,13 +152,6 @@ class _Valid:
             self.numbers[article] = self.count
             if version != 1:
                 self.versions[article] = version
-
-    def _note(self, data: bytes, notices: list[tuple[str, int]]) -> None:
-        """Add the kind of each notice of retraction or concern, and the article that it is about."""
-        for notice in NOTICE.finditer(data):
-            kind, article = notice[1].decode(), pmid_of(notice[2])
-            if article and (kind in _RETRACTING or kind == "ExpressionOfConcernFor"):
-                notices.append((kind, int(article)))
 
     def holds(
         self,
@@ -192,6 +178,15 @@ class _Valid:
         else:
             return True
         return False
+
+
+def _named_by(data: bytes, kinds: set[str]) -> set[int]:
+    """The articles that a record's notices of these kinds are about."""
+    articles = set()
+    for notice in NOTICE.finditer(data):
+        if notice[1].decode() in kinds:
+            articles.add(int(pmid_of(notice[2]) or 0))
+    return articles
 
 
 def pmid_of(data: bytes) -> str | None:

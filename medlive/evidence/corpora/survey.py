@@ -19,7 +19,7 @@ REPEATED_IN = 20
 """A later piece of a section whose text appears under this many titles is the publisher's boilerplate. (A first
 piece is kept: "inherited in an autosomal recessive pattern" answers its title.)"""
 
-_BATCH = 1000
+_INSERT = "INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)"
 _AMBIGUOUS = "SELECT id FROM passage GROUP BY id HAVING COUNT(DISTINCT content) > 1"
 _KEPT = f"""
     SELECT row, content, id IN ({_AMBIGUOUS}) FROM passage WHERE ordinal NOT IN (
@@ -42,9 +42,8 @@ class Survey:
         self._database.executescript(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
             "CREATE TABLE passage (ordinal INTEGER PRIMARY KEY, line BLOB, id TEXT, content BLOB, later BLOB,"
-            " title BLOB, row BLOB)"
+            " title BLOB, row BLOB); BEGIN"
         )
-        self._rows: list[tuple[object, ...]] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -69,15 +68,15 @@ class Survey:
         later = None if passage.id.endswith(".1") else _hash(passage.text)
         content = _hash(f"{passage.title}\0{passage.section}\0{passage.text}")
         row = (line, passage.id, content, later, _hash(passage.title), to_line(passage))
-        self._rows.append((self._count, *row))
+        try:
+            self._database.execute(_INSERT, (self._count, *row))
+        except sqlite3.OperationalError as exc:  # The file is nobody else's
+            raise OSError(errno.ENOSPC, str(exc)) from exc
         self._count += 1
-        if len(self._rows) == _BATCH:
-            self._store()
 
     @cached_property
     def digest(self) -> str:
         """The digest of all passages, whatever their order."""
-        self._store()
         whole = hashlib.sha256()
         for (line,) in self._database.execute("SELECT line FROM passage ORDER BY line"):
             whole.update(line)
@@ -86,7 +85,6 @@ class Survey:
     @cached_property
     def ambiguous_ids(self) -> list[str]:
         """The ids that the source gave to different texts."""
-        self._store()
         return [identity for (identity,) in self._database.execute(_AMBIGUOUS)]
 
     def kept(self) -> Iterator[Passage]:
@@ -96,22 +94,11 @@ class Survey:
         one with the smallest id is kept. An id that the source gave to different texts gets a hash of its text
         appended.
         """
-        self._store()
         rows = self._database.execute(_KEPT, (REPEATED_IN,))
         for row, content, is_ambiguous in rows:
             passage = from_line(row)
             mark = f"~{content.hex()[:8]}" if is_ambiguous else ""
             yield replace(passage, id=passage.id + mark)
-
-    def _store(self) -> None:
-        insert = "INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)"
-        try:
-            self._database.execute("BEGIN")
-            self._database.executemany(insert, self._rows)
-            self._database.execute("COMMIT")
-        except sqlite3.OperationalError as exc:  # The file is nobody else's
-            raise OSError(errno.ENOSPC, str(exc)) from exc
-        self._rows.clear()
 
 
 def _hash(text: str) -> bytes:

@@ -11,10 +11,15 @@ from typing import Final
 import httpx2
 import numpy as np
 import openai
-from numpy.typing import NDArray
 
 from medlive.errors import ConfigError, EvidenceUnavailable
-from medlive.evidence.encoders.model import EncoderIdentity, cleaned, joined
+from medlive.evidence.encoders.model import (
+    EncoderIdentity,
+    Matrix,
+    Pairs,
+    cleaned,
+    joined,
+)
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.guard.trust import tls_context
 from medlive.integrity.digest import digest_json
@@ -76,12 +81,14 @@ class EndpointEncoder:
         # From variables that only OpenAI's client reads: they would go to every endpoint.
         self._client.organization = self._client.project = None
         self._client._custom_headers = {}
-        as_queries = self._ask(model.names[0], PROBE[:5], model.query_prompt)
-        as_passages = self._ask(model.names[-1], PROBE[5:], model.passage_prompt)
-        vectors = np.concatenate([as_queries, as_passages])
+        vectors = np.concatenate(
+            [
+                self._ask(model.names[0], PROBE[:5], model.query_prompt),
+                self._ask(model.names[-1], PROBE[5:], model.passage_prompt),
+            ]
+        )
         near = (vectors @ vectors.T).astype(float)
-        pairs = np.triu_indices(len(PROBE), 1)
-        probe = tuple(near[pairs].round(4).tolist())
+        probe = tuple(near[np.triu_indices(len(PROBE), 1)].round(4).tolist())
         dimension = vectors.shape[1]
         made = {"endpoint": model.names, "probe": probe, "dimension": dimension}
         self.identity = EncoderIdentity(
@@ -89,29 +96,28 @@ class EndpointEncoder:
             digest=digest_json(made),
             dimension=dimension,
             probe=probe,
+            where=name,
         )
         if (
             known is not None
             and (known.dimension, len(known.probe)) == (dimension, len(probe))
             and np.allclose(known.probe, probe, rtol=0, atol=TOLERANCE)
         ):
-            kept = {"digest": known.digest, "probe": known.probe}
-            self.identity = self.identity.model_copy(update=kept)
+            self.identity = known
 
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639)."""
         return self._model.reads(language)
 
-    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode_queries(self, texts: Sequence[str]) -> Matrix:
         """(n, dimension), in the order of the texts."""
         vectors = self._ask(self._model.names[0], texts, self._model.query_prompt)
-        try:
-            return vectors.reshape(len(texts), self.identity.dimension)
-        except ValueError as exc:
-            expected = f"vectors of other lengths than {self.identity.dimension}"
-            raise self._wrong(f"answered {expected}, as the first had") from exc
+        dimension = self.identity.dimension
+        if vectors.shape[1] != dimension:
+            raise self._wrong(f"answered vectors of other lengths than {dimension}")
+        return vectors
 
-    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+    def encode_passages(self, pairs: Pairs) -> Matrix:
         """(n, dimension) of (title, text), in the order of the pairs."""
         texts = [joined(title, text) for title, text in pairs]
         return self._ask(self._model.names[-1], texts, self._model.passage_prompt)
@@ -121,7 +127,7 @@ class EndpointEncoder:
         name: str,
         texts: Sequence[str],
         prompt: str | None,
-    ) -> NDArray[np.float32]:
+    ) -> Matrix:
         rows: list[list[float]] = []
         for start in range(0, len(texts), self._batch):
             batch = []
@@ -129,17 +135,14 @@ class EndpointEncoder:
                 # An empty input is refused by most endpoints.
                 batch.append((prompt or "") + cleaned(text) or " ")
             rows += self._request(name, batch)
-        lengths = set(map(len, rows))
-        if len(lengths) > 1 or 0 in lengths:
-            raise self._wrong(
-                f"answered vectors of different lengths ({sorted(lengths)})"
-            )
         try:
             vectors = np.array(rows, dtype=np.float32)
         except (ValueError, TypeError) as exc:
-            raise self._wrong(f"answered something other than numbers: {exc}") from exc
-        if not np.isfinite(vectors).all():
-            raise self._wrong("answered numbers that are not finite")
+            raise self._wrong(
+                f"answered vectors of different lengths, or no numbers: {exc}"
+            ) from exc
+        if vectors.ndim != 2 or not vectors.size or not np.isfinite(vectors).all():
+            raise self._wrong("answered something other than finite numbers")
         # Not every endpoint gives vectors of length one, and an inner product wants them.
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
         np.divide(vectors, norms, out=vectors, where=norms > 0)

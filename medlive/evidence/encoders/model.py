@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     # `medlive status` reads manifests, and need not wait for numpy.
     import numpy as np
     from numpy.typing import NDArray
 
+Matrix: TypeAlias = "NDArray[np.float32]"
+Pairs = Sequence[tuple[str, str]]
+"""Passages, each as its title and its text."""
 MAX_CHARACTERS = 20_000
 """Of each text, before it is tokenized: enough for every model's length, so that megabytes cost nothing."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -28,10 +31,8 @@ def joined(title: str, text: str) -> str:
     return f"{title}. {text}" if title else text
 
 
-class EncoderIdentity(BaseModel):
+class EncoderIdentity(BaseModel, frozen=True, extra="forbid"):
     """Which encoder made a vector: vectors of equal digests may be compared, others never."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str  # As configured: a name of the table, a folder, a name on the hub
     digest: str
@@ -40,7 +41,7 @@ class EncoderIdentity(BaseModel):
     probe: tuple[float, ...] = ()
     """Of an endpoint: how near ten fixed texts are to each other; see `encoders.endpoint`."""
     where: str = ""
-    """How it is opened again, as an index keeps it: a name or a folder."""
+    """How it is opened again: a name or a folder."""
 
 
 class Encoder(Protocol):
@@ -58,10 +59,10 @@ class Encoder(Protocol):
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639; "und": no words of one)."""
 
-    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode_queries(self, texts: Sequence[str]) -> Matrix:
         """(n, dimension), in the order of the texts."""
 
-    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+    def encode_passages(self, pairs: Pairs) -> Matrix:
         """(n, dimension) of (title, text), in the order of the pairs."""
 
 
@@ -74,6 +75,6 @@ class Reranker(Protocol):
     def score(
         self,
         query: str,
-        pairs: Sequence[tuple[str, str]],
-    ) -> NDArray[np.float32]:
+        pairs: Pairs,
+    ) -> Matrix:
         """(n,) of (title, text): the model's logit, higher is nearer; comparable within one query only."""

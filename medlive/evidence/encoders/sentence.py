@@ -3,12 +3,10 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, MissingExtra
 from medlive.evidence.encoders.folders import (
@@ -17,7 +15,13 @@ from medlive.evidence.encoders.folders import (
     says_pooling,
     weights_of,
 )
-from medlive.evidence.encoders.model import EncoderIdentity, cleaned, joined
+from medlive.evidence.encoders.model import (
+    EncoderIdentity,
+    Matrix,
+    Pairs,
+    cleaned,
+    joined,
+)
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.integrity.digest import digest_json
 
@@ -33,6 +37,8 @@ except ImportError as exc:
         hint=INSTALL,
     ) from exc
 
+logging.set_verbosity_error()
+logging.disable_progress_bar()
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 Text = str | tuple[str, str]
@@ -77,6 +83,7 @@ class SentenceEncoder:
             name=name.rpartition("/")[2],
             digest=digest_json({"models": digests, **how}),
             dimension=dimensions.pop(),
+            where=name,
         )
         self._one_call = threading.Lock()
 
@@ -84,13 +91,17 @@ class SentenceEncoder:
         """Whether it knows a language (ISO 639)."""
         return self._model.reads(language)
 
-    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode_queries(self, texts: Sequence[str]) -> Matrix:
         """(n, dimension), in the order of the texts."""
-        encode = partial(self._query.encode_query, prompt=self._model.query_prompt)
-        cleaned_texts = list(map(cleaned, texts))
-        return self._encode(encode, self._query, cleaned_texts, self._query_tokens)
+        return self._encode(
+            self._query,
+            self._query.encode_query,
+            list(map(cleaned, texts)),
+            self._query_tokens,
+            self._model.query_prompt,
+        )
 
-    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+    def encode_passages(self, pairs: Pairs) -> Matrix:
         """(n, dimension) of (title, text), in the order of the pairs."""
         texts: list[Text] = []
         for title, text in pairs:
@@ -102,22 +113,30 @@ class SentenceEncoder:
         if prompt is None:
             # The library looks for a prompt named "document" first, which it adds itself.
             prompt = self._passage.prompts.get("passage")
-        encode = partial(self._passage.encode_document, prompt=prompt)
-        return self._encode(encode, self._passage, texts, self._passage_tokens)
+        return self._encode(
+            self._passage,
+            self._passage.encode_document,
+            texts,
+            self._passage_tokens,
+            prompt,
+        )
 
     def _encode(
         self,
-        encode: Callable[..., NDArray[np.float32]],
         model: Any,
+        encode: Callable[..., Matrix],
         texts: Sequence[Text],
         tokens: int | None,
-    ) -> NDArray[np.float32]:
+        prompt: str | None,
+    ) -> Matrix:
         if not texts:
             return np.empty((0, self.identity.dimension), dtype=np.float32)
         with self._one_call, torch.inference_mode():
             if tokens is not None:
                 model.max_seq_length = tokens
-            vectors = encode(texts, batch_size=self._batch, show_progress_bar=False)
+            vectors = encode(
+                texts, prompt=prompt, batch_size=self._batch, show_progress_bar=False
+            )
         if not np.isfinite(vectors).all():
             raise EvidenceUnavailable(
                 f"encoder {self.identity.name} gives numbers that are not finite: its weights are damaged"
@@ -158,15 +177,15 @@ class SentenceReranker:
     def score(
         self,
         query: str,
-        pairs: Sequence[tuple[str, str]],
-    ) -> NDArray[np.float32]:
+        pairs: Pairs,
+    ) -> Matrix:
         """(n,) of (title, text), whose two halves are read as one text, title first: the model's logit."""
         if not pairs:
             return np.empty(0, dtype=np.float32)
         inputs = []
         for title, text in pairs:
             inputs.append((cleaned(query), cleaned(f"{title} {text}".strip())))
-        scores: NDArray[np.float32] = self._model.predict(
+        scores: Matrix = self._model.predict(
             inputs,
             batch_size=self._batch,
             show_progress_bar=False,
@@ -228,10 +247,7 @@ def _check_weights(loaded: Any, folder: Path) -> None:
 
 @contextmanager
 def _loading(folder: Path) -> Iterator[None]:
-    """Keep progress bars off the terminal; any error becomes EvidenceUnavailable."""
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    """Turn any error into EvidenceUnavailable."""
     try:
         yield
     # Damaged files raise errors of four libraries without a common base.
@@ -241,7 +257,3 @@ def _loading(folder: Path) -> Iterator[None]:
             f"the model in {folder} cannot be loaded: {cause}",
             hint="fetch the model again: a file is damaged, or not of this model",
         ) from exc
-    finally:
-        logging.set_verbosity(verbosity)
-        if bar:
-            logging.enable_progress_bar()

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from medlive.errors import UsageError
 
@@ -15,10 +15,8 @@ LANGUAGES = ("en", "zh")
 """The languages of the sources (ISO 639)."""
 
 
-class EncoderModel(BaseModel):
+class EncoderModel(BaseModel, frozen=True, extra="forbid"):
     """How one encoder turns texts into vectors whose inner product says how near they are."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     query: str
     """A sentence-transformers folder or its name on the hub; with `base_url` the endpoint's name of the model."""

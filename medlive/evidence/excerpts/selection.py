@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, zip_longest
 
-from medlive.evidence.excerpts.excerpt import excerpt, render
-from medlive.evidence.excerpts.sentences import Sentence, split_sentences
+from medlive.evidence.excerpts.excerpt import Sentence, excerpt, render, split_sentences
 from medlive.evidence.passage import Hit, Passage
 from medlive.text.normalise import contains_quote, fold
 from medlive.text.tokens import UNITS, estimate_tokens, weight
@@ -102,8 +101,8 @@ def select(
     return case.passages(), case.hits()
 
 
-Pieces = dict[str, tuple[Sentence, ...]]
-"""Id of a passage → what is shown of it."""
+Shown = dict[str, tuple[Sentence, ...]]
+"""Id of a piece → what is shown of it."""
 
 
 class _Case:
@@ -121,14 +120,20 @@ class _Case:
         self._room = room  # Tokens that are left
         self._instead: dict[str, str] = {}
         self._hits: dict[str, Hit] = {}
-        self._titles: dict[str, str] = {}
-        self._sections: dict[str, Pieces] = {}
+        self._sections: dict[str, list[Hit]] = {}  # In reading order
+        self._costs: dict[str, int] = {}  # Of the sections of which something is shown
+        self._shown: Shown = {}
         self._own = [self._distinct(hits_of_claim, most) for hits_of_claim in hits]
         for rank in zip_longest(*self._own):
             for phrases, hit in zip(wanted, rank, strict=True):
                 if hit is not None:
                     known = self.phrases.setdefault(hit.passage.id, {})
                     known.update(dict.fromkeys(phrases))
+        for identity in self.phrases:
+            hit = self._hits[identity]
+            self._sections.setdefault(hit.passage.section_id, []).append(hit)
+        for pieces in self._sections.values():
+            pieces.sort(key=lambda hit: (hit.passage.piece, hit.passage.id))
 
     def _distinct(self, hits: Sequence[Hit], most: int) -> list[Hit]:
         """A claim's first hits, one of a section, each text by the passage that was first found with it."""
@@ -152,87 +157,63 @@ class _Case:
 
     def show(self, identity: str, units: int) -> None:
         """Show a piece, about `units` of it, if there is room."""
-        passage = self._hits[identity].passage
-        section = passage.section_id
-        if section not in self._titles:
-            title = textwrap.shorten(passage.title, TITLE, placeholder=" …")
-            heading = textwrap.shorten(passage.section, SECTION, placeholder=" …")
-            # The section's heading where it says more than the document's title
-            if heading.casefold() not in title.casefold():
-                title = f"{title}: {heading}" if title else heading
-            self._titles[section] = title
-        title = self._titles[section]
-        pieces = self._sections.setdefault(section, {})
-        limit = (self._room - (0 if pieces else _cost(title, "")) - 1) * UNITS
-        self._set(identity, units=min(units, limit), limit=limit)
+        section = self._hits[identity].passage.section_id
+        title = 0 if section in self._costs else _cost(self._title_of(section), "")
+        limit = (self._room - title - 1) * UNITS
+        self._set(identity, min(units, limit), limit)
 
     def widen(self, identity: str) -> None:
         """Show more of a piece that is shown, as far as there is room."""
-        pieces = self._sections[self._hits[identity].passage.section_id]
-        if identity in pieces:
-            shown = weight(render(pieces[identity]))
+        if identity in self._shown:
+            shown = weight(render(self._shown[identity]))
             limit = shown + (self._room - 1) * UNITS
-            self._set(
-                identity,
-                units=limit,
-                limit=limit,
-                least=shown + 1,
-            )
+            self._set(identity, limit, limit, least=shown + 1)
 
-    def _set(
-        self,
-        identity: str,
-        *,
-        units: int,
-        limit: int,
-        least: int = 1,
-    ) -> None:
+    def _set(self, identity: str, units: int, limit: int, least: int = 1) -> None:
         """Show so much of a piece, unless it repeats another section."""
         passage = self._hits[identity].passage
         known: set[str] = set()
-        for pieces in self._sections.values():
-            for other, stretches in pieces.items():
-                if other != identity:
-                    known |= _long_sentences(stretches)
-        own = self._sections[passage.section_id]
-        wanted = self.phrases[identity]
+        for other, stretches in self._shown.items():
+            if other != identity:
+                known |= _long_sentences(stretches)
         piece = excerpt(
             passage.text,
-            wanted,
+            self.phrases[identity],
             units=units,
             limit=limit,
             known=known,
         )
         if weight(render(piece)) < least:
             return
-        changed = own | {identity: piece}
-        text = render(self._stretches(changed))
-        for other_pieces in self._sections.values():
-            shown = other_pieces if other_pieces is not own else {}
-            if shown and alike(text, render(self._stretches(shown))):
+        section = passage.section_id
+        changed = self._shown | {identity: piece}
+        text = render(self._stretches(section, changed))
+        for other in self._costs.keys() - {section}:
+            if alike(text, render(self._stretches(other, self._shown))):
                 return
-        self._room += self._tokens(passage.section_id)
-        self._sections[passage.section_id] = changed
-        self._room -= self._tokens(passage.section_id)
+        cost = _cost(self._title_of(section), text)
+        self._room -= cost - self._costs.get(section, 0)
+        self._costs[section] = cost
+        self._shown = changed
 
-    def _tokens(self, section: str) -> int:
-        """What a section costs; 0 while nothing of it is shown."""
-        pieces = self._sections[section]
-        shown = render(self._stretches(pieces))
-        return _cost(self._titles[section], shown) if pieces else 0
+    def _title_of(self, section: str) -> str:
+        """The document's title, and the section's heading where it says more."""
+        passage = self._sections[section][0].passage
+        title = textwrap.shorten(passage.title, TITLE, placeholder=" …")
+        heading = textwrap.shorten(passage.section, SECTION, placeholder=" …")
+        if heading.casefold() in title.casefold():
+            return title
+        return f"{title}: {heading}" if title else heading
 
-    def _in_order(self, pieces: Pieces) -> list[Hit]:
-        """The hits of a section's pieces in reading order."""
-        hits = [self._hits[identity] for identity in pieces]
-        return sorted(hits, key=lambda hit: (hit.passage.piece, hit.passage.id))
-
-    def _stretches(self, pieces: Pieces) -> list[Sentence]:
+    def _stretches(self, section: str, shown: Shown) -> list[Sentence]:
         """What is shown of a section, joined where nothing between is left out."""
         joined: list[Sentence] = []
         previous: Passage | None = None
-        for hit in self._in_order(pieces):
+        for hit in self._sections[section]:
             passage = hit.passage
-            first, *rest = pieces[passage.id]
+            if passage.id not in shown:
+                continue
+            first, *rest = shown[passage.id]
             joins = (
                 previous is not None
                 and passage.piece == previous.piece + 1
@@ -246,20 +227,21 @@ class _Case:
     def passages(self) -> list[ShownPassage]:
         """The sections of which something is shown."""
         passages = []
-        for section, pieces in self._sections.items():
-            if not pieces:
+        for section, hits in self._sections.items():
+            if section not in self._costs:
                 continue
-            stretches = self._stretches(pieces)
+            stretches = self._stretches(section, self._shown)
             readable: list[str] = []
             for stretch in stretches:
                 before = f"{readable.pop()}\n" if stretch.joins else ""
                 readable.append(before + stretch.words)
+            pieces = [self._with_words(hit) for hit in hits]
             passage = ShownPassage(
                 id=section,
-                title=self._titles[section],
+                title=self._title_of(section),
                 text=render(stretches),
                 stretches=tuple(readable),
-                hits=tuple(map(self._with_words, self._in_order(pieces))),
+                hits=tuple(hit for hit in pieces if hit.shown),
             )
             passages.append(passage)
         return passages
@@ -270,8 +252,7 @@ class _Case:
 
     def _with_words(self, hit: Hit) -> Hit:
         """The hit with what is shown of its passage."""
-        pieces = self._sections.get(hit.passage.section_id, {})
-        return replace(hit, shown=render(pieces.get(hit.passage.id, ())))
+        return replace(hit, shown=render(self._shown.get(hit.passage.id, ())))
 
 
 def _cost(title: str, text: str) -> int:

@@ -2,28 +2,43 @@
 
 In the folder: `files/` (complete and checked), `parts/` (half files, for the next attempt), `fetched.json` (the
 ledger). A kill at any moment loses nothing but seconds: a file appears in `files/` in one step.
+
+Of PubMed the chosen articles are kept, and whatever later files need to stay right: notices of retraction and
+concern, and deletions. In an update file, an article that is not chosen becomes a deletion of its number: an earlier
+version of it may have been chosen.
 """
 
 import csv
 import gzip
 import hashlib
+import re
 import shutil
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BufferedIOBase, BufferedReader, FileIO
 from pathlib import Path
+from typing import cast
 
 from medlive.clock import now
 from medlive.errors import BadInput, UsageError
 from medlive.evidence.client import Client, FetchFailed, NotPublished
 from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
-from medlive.evidence.fetch.layouts import LAYOUTS
-from medlive.evidence.fetch.ledger import FetchedFile, Ledger, read_ledger, write_ledger
-from medlive.evidence.fetch.model import RemoteFile, Selection, Source
-from medlive.evidence.fetch.pubmed_selection import select
+from medlive.evidence.corpora.parsing.frames import Frame, frames
+from medlive.evidence.corpora.parsing.xml import UnsafeXml
+from medlive.evidence.corpora.pubmed import NOTICES, PMID
+from medlive.evidence.fetch.layouts import CHECKSUMS, LISTS
+from medlive.evidence.fetch.sources import (
+    ArticleType,
+    FetchedFile,
+    Ledger,
+    RemoteFile,
+    Selection,
+    Source,
+    read_ledger,
+)
 from medlive.evidence.files import room_for
 from medlive.integrity.digest import digest_file
 from medlive.integrity.lock import exclusive
@@ -40,32 +55,38 @@ _LOCK = ".fetch.lock"
 _SAVE_EVERY_S = 5.0
 _LARGEST_UNPACKED = 256 << 30
 _BLOCK = 1 << 20
+_TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
+_NAMES: Mapping[ArticleType, tuple[str, ...]] = {
+    "guideline": (
+        "Guideline",
+        "Practice Guideline",
+        "Consensus Development Conference",
+    ),
+    "systematic-review": ("Systematic Review",),
+    "meta-analysis": ("Meta-Analysis", "Network Meta-Analysis"),
+    "review": ("Review", "Scoping Review"),
+    "trial": (
+        "Clinical Trial",
+        "Randomized Controlled Trial",
+        "Controlled Clinical Trial",
+    ),
+}
+"""PubMed's own publication types; followed by a comma ("Clinical Trial, Phase III") as well, but for animals'."""
+
+_HEAD = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
+_TAIL = b"</PubmedArticleSet>\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a fetch would do."""
+@dataclass(slots=True, kw_only=True)
+class Fetch:
+    """A fetch of a corpus: what it would do, and what it did."""
 
     source: Source
     folder: Path
-    selection: Selection
+    ledger: Ledger
     listed: int  # Files that the publisher lists
     wanted: tuple[RemoteFile, ...]  # Those that are new or changed
     gone: tuple[str, ...]  # Files here that the publisher lists no more
-
-    @property
-    def download_bytes(self) -> int:
-        """About how many bytes are fetched."""
-        typical = self.source.typical_file
-        return sum(file.size or typical for file in self.wanted)
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a fetch did."""
-
-    plan: Plan
-    ledger: Ledger
     fetched: int = 0  # Files
     fetched_bytes: int = 0
     unchanged: int = 0  # Listed as changed, and the checksum is the same
@@ -73,13 +94,26 @@ class Outcome:
     removed: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()  # A sentence for each file that could not be fetched
 
+    @property
+    def download_bytes(self) -> int:
+        """About how many bytes are fetched."""
+        typical = self.source.typical_file
+        return sum(file.size or typical for file in self.wanted)
+
+    def save(self, *, complete: bool) -> None:
+        """Write the ledger."""
+        self.ledger.files = dict(sorted(self.ledger.files.items()))
+        self.ledger.complete = complete
+        self.ledger.checked_at = now()
+        self.ledger.write(self.folder)
+
 
 async def make_plan(
     source: Source,
     folder: Path,
     selection: Selection,
     client: Client,
-) -> Plan:
+) -> Fetch:
     """Read the publisher's list and compare it with what is in the folder.
 
     Raises:
@@ -87,39 +121,37 @@ async def make_plan(
         BadInput: if the folder's ledger is damaged, or of another corpus.
     """
     ledger = _ledger_of(source, folder, selection)
-    list_files, _ = LAYOUTS[source.publisher]
     try:
-        listed = await list_files(client, source)
+        listed = await LISTS[source.publisher](client, source)
     except (ValueError, OverflowError, csv.Error) as exc:
         raise FetchFailed(
             f"{source.address} has no list of files that can be read: {exc}"
         ) from exc
-    names = set()
     wanted = []
     for file in listed:
-        names.add(file.name)
         known = ledger.files.get(file.name)
         if known is None or (known.mark, known.url) != (file.mark, file.url):
             wanted.append(file)
-    return Plan(
+    gone = ledger.files.keys() - {file.name for file in listed}
+    return Fetch(
         source=source,
         folder=folder,
-        selection=selection,
+        ledger=ledger,
         listed=len(listed),
         wanted=tuple(wanted),
-        gone=tuple(sorted(ledger.files.keys() - names)),
+        gone=tuple(sorted(gone)),
     )
 
 
 async def run_plan(
-    plan: Plan,
+    fetch: Fetch,
     client: Client,
     tick: Callable[[int, int], None],
-) -> Outcome:
-    """Fetch what the plan names. A file that fails is passed over, named in the outcome, and fetched next time.
+) -> None:
+    """Fetch what is wanted. A file that fails is passed over, named in `failures`, and fetched next time.
 
     Args:
-        plan: Made just before.
+        fetch: Planned just before.
         client: Asks the source's hosts.
         tick: Gets the bytes fetched so far and about how many there will be.
 
@@ -128,52 +160,41 @@ async def run_plan(
         DiskFull: if the disk is full; what is complete stays.
         Locked: if another process fetches into the folder.
     """
+    source, folder = fetch.source, fetch.folder
     try:
-        plan.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     except OSError as exc:
         raise UsageError(
-            f"{plan.folder} cannot be written: {exc.strerror}",
+            f"{folder} cannot be written: {exc.strerror}",
             hint="name a folder that you may write: --to FOLDER",
         ) from exc
-    with exclusive(plan.folder / _LOCK):
-        done = Outcome(plan, _ledger_of(plan.source, plan.folder, plan.selection))
+    with exclusive(folder / _LOCK):
+        fetch.ledger = _ledger_of(source, folder, fetch.ledger.selection)
         saved_at = 0.0
         complete = False
         try:
-            for file in plan.wanted:
+            for file in fetch.wanted:
                 try:
-                    await _fetch(file, client, done, tick)
+                    await _fetch(file, client, fetch, tick)
                 except FetchFailed as exc:
-                    if isinstance(exc, NotPublished) and plan.source.may_be_absent:
-                        done.absent += (file.name,)
+                    if isinstance(exc, NotPublished) and source.may_be_absent:
+                        fetch.absent += (file.name,)
                     else:
-                        hint = f" ({exc.hint})" if exc.hint else ""
-                        done.failures += (f"{exc.message}{hint}",)
+                        fetch.failures += (exc.whole,)
                 if time.monotonic() - saved_at > _SAVE_EVERY_S:
-                    _save(done, complete=False)
+                    fetch.save(complete=False)
                     saved_at = time.monotonic()
-            complete = not done.failures
+            complete = not fetch.failures
             if complete:
-                for name in plan.gone:
+                for name in fetch.gone:
                     with suppress(FileNotFoundError):
-                        path_below(plan.folder, f"{FILES}/{name}").unlink()
-                    done.ledger.files.pop(name, None)
-                done.removed = plan.gone
+                        path_below(folder, f"{FILES}/{name}").unlink()
+                    fetch.ledger.files.pop(name, None)
+                fetch.removed = fetch.gone
         finally:
-            _save(done, complete=complete)
+            fetch.save(complete=complete)
         if complete:
-            shutil.rmtree(plan.folder / PARTS, ignore_errors=True)
-        return done
-
-
-def _save(done: Outcome, *, complete: bool) -> None:
-    changes = {
-        "files": dict(sorted(done.ledger.files.items())),
-        "complete": complete,
-        "checked_at": now(),
-    }
-    done.ledger = done.ledger.model_copy(update=changes)
-    write_ledger(done.plan.folder, done.ledger)
+            shutil.rmtree(folder / PARTS, ignore_errors=True)
 
 
 def corpus_path(source: Source, folder: Path, ledger: Ledger) -> Path:
@@ -186,34 +207,32 @@ def corpus_path(source: Source, folder: Path, ledger: Ledger) -> Path:
 async def _fetch(
     file: RemoteFile,
     client: Client,
-    done: Outcome,
+    fetch: Fetch,
     tick: Callable[[int, int], None],
 ) -> None:
     """Fetch and check a file, and put it, or what the selection leaves of it, into `files/`."""
-    plan = done.plan
-    _, read_checksum = LAYOUTS[plan.source.publisher]
+    folder, source = fetch.folder, fetch.source
     md5 = file.md5
-    if file.checksum_url is not None and read_checksum is not None:
-        md5 = read_checksum(await client.page(file.checksum_url), file)
-    files = done.ledger.files
+    if file.checksum_url is not None:
+        md5 = CHECKSUMS[source.publisher](await client.page(file.checksum_url), file)
+    files = fetch.ledger.files
     known = files.get(file.name)
     if known and md5 and known.checksum == f"md5:{md5}":
-        done.unchanged += 1
+        fetch.unchanged += 1
         listed = {"mark": file.mark, "url": file.url}
         files[file.name] = known.model_copy(update=listed)
         return
     name = f"{PARTS}/{file.name}"
-    part = path_below(plan.folder, name)
-    before = done.fetched_bytes
+    part = path_below(folder, name)
+    before = fetch.fetched_bytes
 
     def count(size: int) -> None:
-        tick(before + size, max(plan.download_bytes, before + size))
+        tick(before + size, max(fetch.download_bytes, before + size))
 
-    largest = plan.source.largest
     while True:
-        resumed = await client.download(file.url, plan.folder, name, largest, count)
+        resumed = await client.download(file.url, folder, name, source.largest, count)
         try:
-            _verify(file, plan.folder, name, md5)
+            _verify(file, folder, name, md5)
             break
         except FetchFailed:
             part.unlink()
@@ -221,33 +240,35 @@ async def _fetch(
             if not resumed:
                 raise
     kept = part
-    if plan.selection.types:
+    selection = fetch.ledger.selection
+    if selection.types:
         chosen = f"{name}.chosen"
-        kept = path_below(plan.folder, chosen)
+        kept = path_below(folder, chosen)
         is_update = file.name.startswith("updatefiles/")
         with (
-            open_below(plan.folder, name) as source,
-            room_for(plan.folder),
-            create_below(plan.folder, chosen) as target,
+            open_below(folder, name) as published,
+            room_for(folder),
+            create_below(folder, chosen) as target,
         ):
             try:
-                select(source, target, plan.selection, update=is_update)
-            except FetchFailed as exc:
-                raise FetchFailed(f"{file.url}: {exc.message}") from exc
+                select_articles(published, target, selection, update=is_update)
+            except UnsafeXml as exc:
+                raise FetchFailed(f"{file.url}: {exc}") from exc
+    size = part.stat().st_size
     files[file.name] = FetchedFile(
         name=file.name,
         url=file.url,
         mark=file.mark,
-        size=part.stat().st_size,
+        size=size,
         digest=digest_file(part),
         checksum=md5 and f"md5:{md5}",
         kept_size=kept.stat().st_size,
         kept_digest=digest_file(kept),
         fetched_at=now(),
     )
-    done.fetched += 1
-    done.fetched_bytes += part.stat().st_size
-    place = path_below(plan.folder, f"{FILES}/{file.name}")
+    fetch.fetched += 1
+    fetch.fetched_bytes += size
+    place = path_below(folder, f"{FILES}/{file.name}")
     place.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     kept.replace(place)
     part.unlink(missing_ok=True)
@@ -256,24 +277,25 @@ async def _fetch(
 def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
     """The folder's ledger; an empty one where nothing of this selection was fetched."""
     ledger = read_ledger(folder) if folder.is_dir() else None
-    if ledger is not None and ledger.source != source.name:
+    if ledger is None:
+        return Ledger(
+            source=source.name,
+            address=source.address,
+            licence=source.licence,
+            selection=selection,
+        )
+    if ledger.source != source.name:
         raise BadInput(
             f"{folder} holds {ledger.source}, not {source.name}",
             hint="name another folder",
         )
-    if ledger is not None and ledger.selection == selection:
-        return ledger
-    files = {}
-    for name, file in ledger.files.items() if ledger else ():
+    if ledger.selection != selection:
         # Fetched again, for they are of another selection.
-        files[name] = file.model_copy(update={"mark": "", "checksum": None})
-    return Ledger(
-        source=source.name,
-        address=source.address,
-        licence=source.licence,
-        selection=selection,
-        files=files,
-    )
+        outdated = {"mark": "", "checksum": None}
+        for name, file in ledger.files.items():
+            ledger.files[name] = file.model_copy(update=outdated)
+        ledger.address, ledger.selection = source.address, selection
+    return ledger
 
 
 def _verify(file: RemoteFile, root: Path, name: str, md5: str | None) -> None:
@@ -305,3 +327,53 @@ def _verify(file: RemoteFile, root: Path, name: str, md5: str | None) -> None:
     except DAMAGE as exc:
         cause = exc or type(exc).__name__
         raise FetchFailed(f"{file.url} is damaged: {cause}", hint=hint) from exc
+
+
+def select_articles(
+    source: FileIO,
+    target: FileIO,
+    selection: Selection,
+    *,
+    update: bool,
+) -> None:
+    """Write the chosen records of a PubMed file; the same input gives the same bytes.
+
+    Args:
+        source: The file as it is published, compressed.
+        target: Gets the chosen records, compressed.
+        selection: What is chosen.
+        update: Whether it is an update file, whose records replace earlier ones.
+
+    Raises:
+        UnsafeXml: if the file is not a readable PubMed file.
+    """
+    names = {name for kind in selection.types for name in _NAMES[kind]}
+    dropped: dict[bytes, bytes] = {}  # Number of an article → its PMID element
+    with (
+        gzip.open(source) as unpacked,
+        gzip.GzipFile("", "wb", 6, target, mtime=0) as packed,
+    ):
+        packed.write(_HEAD)
+        for frame in frames(cast("BufferedIOBase", unpacked)):
+            if not frame.kind:
+                continue
+            identity = PMID.search(frame.data)
+            if _is_kept(frame, names):
+                packed.write(frame.data + b"\n")
+                if identity is not None:
+                    dropped.pop(identity[2], None)
+            elif identity is not None and (update or int(identity[1] or 1) > 1):
+                dropped[identity[2]] = identity[0]
+        for element in dropped.values():
+            packed.write(b"<DeleteCitation>" + element + b"</DeleteCitation>\n")
+        packed.write(_TAIL)
+
+
+def _is_kept(frame: Frame, names: set[str]) -> bool:
+    if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, NOTICES)):
+        return True
+    for kind in _TYPE.findall(frame.data):
+        name, _, rest = kind.decode("utf-8", "replace").partition(",")
+        if name in names and rest.strip() != "Veterinary":
+            return True
+    return False

@@ -7,12 +7,11 @@ import csv
 import html
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
-from itertools import groupby
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode, urljoin
 
 from medlive.evidence.client import Client, FetchFailed
-from medlive.evidence.fetch.model import RemoteFile, Source, read_size
+from medlive.evidence.fetch.sources import RemoteFile, Source, read_size
 
 _PUBMED_ROW = re.compile(
     r'<a href="(pubmed\d{2}n(\d{4,5})\.xml\.gz)">[^<]*</a>\s*(\d{4}-\d\d-\d\d \d\d:\d\d)\s+([\d.]+[KMG]?)'
@@ -20,7 +19,7 @@ _PUBMED_ROW = re.compile(
 _MD5_LINE = re.compile(r"MD5\s*\((\S+)\)\s*=\s*([0-9a-fA-F]{32})\s*")
 _BOOK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
 _TOPICS = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"')
-_RELEASE = re.compile(r"dm_spl_release_(\w+?)\.zip")
+_RELEASE = re.compile(r"(dm_spl_release_\w+?\.zip)")
 _LINK = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
 _LABEL_SIZE = re.compile(r"\d[\d.,]*\s*[KMGT]B", re.IGNORECASE)
 _MD5 = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
@@ -86,13 +85,7 @@ async def list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
             if title and title.startswith("Last Updated"):
                 changed = value or ""
         url = urljoin(source.files, name)
-        return [
-            RemoteFile(
-                name=name,
-                url=url,
-                mark=changed,
-            )
-        ]
+        return [RemoteFile(name=name, url=url, mark=changed)]
     raise FetchFailed(
         f"{source.address} does not list {source.wanted}",
         hint="the book may have left the open-access subset",
@@ -107,52 +100,38 @@ async def list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
             f"{source.address} links no file such as mplus_topics_compressed_2026-06-06.zip"
         )
     address, name, day = max(links, key=lambda link: str(link[2]))
-    return [
-        RemoteFile(
-            name=name,
-            url=urljoin(source.address, address),
-            mark=day,
-        )
-    ]
+    return [RemoteFile(name=name, url=urljoin(source.address, address), mark=day)]
 
 
 async def list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
     """The parts of a full release of labels."""
     page = html.unescape(await client.page(source.address))
     addresses = {name: address for address, name in reversed(_LINK.findall(page))}
-    files: dict[str, RemoteFile] = {}
-    for name, kind, text in _release_rows(page):
-        address = addresses.get(name)
-        known = files.get(name)
-        if address is None or (known is not None and known.md5 is not None):
-            continue
-        if not kind.startswith(f"human_{source.wanted}_part"):
+    # Each file's name, and the page's text behind each of its mentions
+    texts: dict[str, str] = {}
+    _, *pieces = _RELEASE.split(page)
+    for name, text in zip(pieces[::2], pieces[1::2], strict=True):
+        texts[name] = f"{texts.get(name, '')} {_TAG.sub(' ', text)}"
+    files = []
+    for name, text in texts.items():
+        wanted = name.startswith(f"dm_spl_release_human_{source.wanted}_part")
+        if not wanted or name not in addresses:
             continue
         size, checksum = _LABEL_SIZE.search(text), _MD5.search(text)
         md5 = checksum[0].lower() if checksum else None
-        files[name] = RemoteFile(
+        file = RemoteFile(
             name=name,
-            url=urljoin(source.address, address),
-            mark=md5 or text[:200],
+            url=urljoin(source.address, addresses[name]),
+            mark=md5 or " ".join(text.split())[:200],
             size=read_size(size[0]) if size else None,
             md5=md5,
         )
+        files.append(file)
     if not files:
         raise FetchFailed(
             f"{source.address} links no file such as dm_spl_release_human_{source.wanted}_part1.zip"
         )
-    return list(files.values())
-
-
-def _release_rows(page: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each release file's name and kind, and the page's text from there to where it names another."""
-    firsts = []
-    for _, group in groupby(_RELEASE.finditer(page), key=lambda match: match[0]):
-        firsts.append(next(group))
-    ends = [first.start() for first in firsts[1:]] + [len(page)]
-    for first, end in zip(firsts, ends, strict=False):
-        text = _TAG.sub(" ", page[first.start() : end])
-        yield first[0], first[1], " ".join(text.split())
+    return files
 
 
 async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
@@ -210,15 +189,17 @@ def pmc_checksum(text: str, file: RemoteFile) -> str:
     return matched[0].lower()
 
 
-Lists = Callable[[Client, Source], Awaitable[list[RemoteFile]]]
-Checksum = Callable[[str, RemoteFile], str]
-"""Reads the MD5 of a file in the text at its `checksum_url`."""
-
-LAYOUTS: dict[str, tuple[Lists, Checksum | None]] = {
-    "bookshelf": (list_bookshelf, None),
-    "medlineplus": (list_medlineplus, None),
-    "dailymed": (list_dailymed, None),
-    "pubmed": (list_pubmed, pubmed_checksum),
-    "pmc": (list_pmc, pmc_checksum),
+Lister = Callable[[Client, Source], Awaitable[list[RemoteFile]]]
+LISTS: dict[str, Lister] = {
+    "bookshelf": list_bookshelf,
+    "medlineplus": list_medlineplus,
+    "dailymed": list_dailymed,
+    "pubmed": list_pubmed,
+    "pmc": list_pmc,
 }
-"""By publisher; without a function for checksums where they are listed, or not published."""
+"""By publisher: what lists its files."""
+CHECKSUMS: dict[str, Callable[[str, RemoteFile], str]] = {
+    "pubmed": pubmed_checksum,
+    "pmc": pmc_checksum,
+}
+"""By publisher: what reads the MD5 of a file in the text at its `checksum_url`."""

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.html import sentences_of
-from medlive.evidence.corpora.parsing.text import is_retracted_title, one_line
+from medlive.evidence.corpora.model import Document, Section
+from medlive.evidence.corpora.parsing.text import (
+    is_retracted_title,
+    one_line,
+    sentences_of,
+)
 from medlive.evidence.online.service import (
     Literature,
     Unreadable,

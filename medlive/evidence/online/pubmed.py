@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from xml.etree.ElementTree import Element
 
-from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.parsing.chunk import Document
+from medlive.evidence.corpora.model import Document, ReadLog
 from medlive.evidence.corpora.parsing.frames import frames
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of

@@ -6,16 +6,18 @@ as its plain words, and not at all where an identifier of a person is found in i
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
-from medlive.evidence.online.phrases import plain_words
+from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.online.service import Literature
 from medlive.evidence.passage import (
     Hit,
     IndexIdentity,
     Passage,
+    Place,
     Query,
     Retriever,
     Side,
@@ -26,6 +28,10 @@ from medlive.integrity.digest import digest_json
 
 ARTICLES = 10
 """Articles asked of each service for each phrase."""
+MOST_WORDS = 12
+"""Words of a phrase that are sent; relevance ranking gains nothing from more, and long phrases match nothing."""
+_WORD = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*")
+_OPERATORS = frozenset({"and", "or", "not", "to"})
 _ARTICLE = re.compile(
     r"https://(?:pubmed\.ncbi\.nlm\.nih\.gov/|europepmc\.org/article/MED/)(\d+)/?"
 )
@@ -52,14 +58,7 @@ class OnlineRetriever:
         self._local = local
         self._may_leave = may_leave
         # Services have no digest, so their passages are stored with each verdict.
-        own = IndexIdentity(
-            retriever="",
-            index_digest="",
-            corpora={},
-            passages=0,
-        )
-        if local is not None:
-            own = local.identity
+        own = local.identity if local else IndexIdentity("", "", {}, 0)
         names = [service.name for service in services]
         searched = {"index": own.index_digest or None, "online": names}
         self.identity = replace(
@@ -99,63 +98,79 @@ class OnlineRetriever:
         self,
         query: Query,
         not_after: date | None,
-    ) -> dict[tuple[Side, int], list[Passage]]:
+    ) -> dict[Place, list[Passage]]:
         """Return what each service finds for each phrase; when one fails, the others are not asked any further."""
-        searches: dict[tuple[Side, int], Coroutine[None, None, list[Passage]]] = {}
-        for number, phrase in enumerate(query.phrases):
-            words = plain_words(phrase) if self._may_leave(phrase) else ""
-            if not words:
-                continue
-            for service in self.services:
-                search = service.search(words, most=ARTICLES, not_after=not_after)
-                searches[Side(service.name), number] = search
+        tasks: dict[Place, asyncio.Task[list[Passage]]] = {}
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = {
-                    key: group.create_task(search) for key, search in searches.items()
-                }
+                for number, phrase in enumerate(query.phrases):
+                    words = plain_words(phrase) if self._may_leave(phrase) else ""
+                    for service in self.services if words else ():
+                        search = service.search(
+                            words, most=ARTICLES, not_after=not_after
+                        )
+                        key = Side(service.name), number
+                        tasks[key] = group.create_task(search)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return {key: task.result() for key, task in tasks.items()}
 
 
+def plain_words(phrase: str) -> str:
+    """Return the words of a phrase in lower case, without what a search engine reads as a command.
+
+    Args:
+        phrase: A search phrase as an engine wrote it.
+
+    Returns:
+        At most `MOST_WORDS` words; "" if the phrase holds none, or is not in a script that the services index.
+    """
+    if language_of(phrase) not in ("en", "und"):
+        return ""
+    words = [word.lower() for word in _WORD.findall(phrase)]
+    return " ".join([word for word in words if word not in _OPERATORS][:MOST_WORDS])
+
+
 def fuse(
     local: Sequence[Hit],
-    orders: Mapping[tuple[Side, int], Sequence[Passage]],
+    orders: Mapping[Place, Sequence[Passage]],
     k: int,
 ) -> list[Hit]:
     """Return the k best of all orders; the local index's own order counts as one.
 
     Europe PMC's copy of an article that PubMed or the index gives counts for that one.
     """
-    by_id: dict[str, Hit] = {}
+    passages = {hit.passage.id: hit.passage for hit in local}
+    scores: dict[str, float] = defaultdict(float)
+    sides: dict[str, list[SideHit]] = defaultdict(list)
     for hit in local:
-        by_id[hit.passage.id] = replace(hit, score=1 / (RRF_K + hit.rank))
+        scores[hit.passage.id] = 1 / (RRF_K + hit.rank)
+        sides[hit.passage.id] += hit.sides
     # Each PMID's first passage, of the index or else of PubMed
     articles: dict[str, Passage] = {}
-    passages = [hit.passage for hit in local]
+    preferred = list(passages.values())
     for (side, _), order in orders.items():
-        passages += order if side is Side.PUBMED else ()
-    for passage in passages:
+        preferred += order if side is Side.PUBMED else ()
+    for passage in preferred:
         if pmid := _pmid(passage):
             articles.setdefault(pmid, passage)
     for (side, phrase), order in orders.items():
-        seen: set[str] = set()
+        ranks: dict[str, int] = {}
         for rank, passage in enumerate(order, start=1):
             if side is Side.EUROPEPMC:
                 passage = articles.get(_pmid(passage), passage)
-            if passage.id in seen:
-                continue
-            seen.add(passage.id)
-            by_side = SideHit(side, rank, 1 / (RRF_K + rank), phrase)
-            hit = by_id.get(passage.id) or Hit(passage, 0.0, 0)
-            score, sides = hit.score + by_side.score, (*hit.sides, by_side)
-            by_id[passage.id] = replace(hit, score=score, sides=sides)
-    hits = []
-    for hit in by_id.values():
-        hits.append(replace(hit, score=round(hit.score, SCORE_DIGITS)))
-    hits.sort(key=lambda hit: (-hit.score, hit.passage.id))
-    return [replace(hit, rank=rank) for rank, hit in enumerate(hits[:k], start=1)]
+            passages.setdefault(passage.id, passage)
+            ranks.setdefault(passage.id, rank)
+        for name, rank in ranks.items():
+            share = 1 / (RRF_K + rank)
+            scores[name] += share
+            sides[name].append(SideHit(side, rank, share, phrase))
+    rounded = {name: round(score, SCORE_DIGITS) for name, score in scores.items()}
+    best = sorted(rounded, key=lambda name: (-rounded[name], name))[:k]
+    return [
+        Hit(passages[name], rounded[name], rank, tuple(sides[name]))
+        for rank, name in enumerate(best, start=1)
+    ]
 
 
 def _pmid(passage: Passage) -> str:

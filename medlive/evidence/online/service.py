@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 from medlive.clock import now, parse_retry_after
 from medlive.errors import LiteratureUnavailable
 from medlive.evidence.client import Client
-from medlive.evidence.corpora.parsing.chunk import Document, passages_of
+from medlive.evidence.corpora.model import Document, passages_of
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
 from medlive.guard.http import RETRIED_STATUSES
@@ -130,22 +130,9 @@ class Literature(ABC):
         """
         shown = {name: text for name, text in form.items() if name not in _SECRETS}
         key = digest_json({"service": self.name, "address": address, "form": shown})
-        body = await self.store.load(key)
-        if body is None:
-            body = await self.fetch(address, form, read)
-            await self.store.save(self.name, key, body)
-        return body
-
-    async def fetch(
-        self,
-        address: str,
-        form: Mapping[str, str],
-        read: Callable[[bytes], bytes],
-    ) -> bytes:
-        """Return what `read` makes of the service's answer, asked for again where that may help.
-
-        Raises LiteratureUnavailable or CircuitOpen, as `ask` does.
-        """
+        stored = await self.store.load(key)
+        if stored is not None:
+            return stored
         cause = ""
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -165,6 +152,7 @@ class Literature(ABC):
                 raise self._away(str(exc)) from exc
             else:
                 await self.gate.answered()
+                await self.store.save(self.name, key, content)
                 return content
             _log.debug("%s: %s", self.name, cause)
             await self.gate.failed(cause, began)
@@ -177,30 +165,29 @@ class Literature(ABC):
         read: Callable[[bytes], bytes],
     ) -> bytes:
         """Ask once; a wait that the service asks for holds back every worker. Raises OSError or Unreadable."""
-        answer = await self.client.post(address, form)
-        wait_s = 0.0
-        if answer.status in RETRIED_STATUSES:
-            wait_s = parse_retry_after(answer.headers.get("retry-after", "")) or 0.0
-        if wait_s > LITERATURE_WAIT_S:
-            cause = f"status {answer.status}; it asks to wait {wait_s:.0f} s"
-            await self.gate.refused(cause, certain=True)
-            raise self._away(cause)
-        if wait_s:
-            await self.store.hold_back(self.name, wait_s)
-        if answer.status in RETRIED_STATUSES:
-            raise TryAgain(f"status {answer.status}")
+        response, body = await self.client.post(address, form)
+        status = f"status {response.status_code}"
+        if response.status_code in RETRIED_STATUSES:
+            wait_s = parse_retry_after(response.headers.get("retry-after", "")) or 0.0
+            if wait_s > LITERATURE_WAIT_S:
+                cause = f"{status}; it asks to wait {wait_s:.0f} s"
+                await self.gate.refused(cause, certain=True)
+                raise self._away(cause)
+            if wait_s:
+                await self.store.hold_back(self.name, wait_s)
+            raise TryAgain(status)
         # The service answers no request from here: the address, the network or the key is refused.
-        refusal = "" if answer.status in (200, 400) else f"status {answer.status}"
-        if b"api key invalid" in answer.body[:1000].lower():
+        refusal = "" if response.status_code in (200, 400) else status
+        if b"api key invalid" in body[:1000].lower():
             refusal = "the API key is not valid"
         if refusal:
             await self.gate.refused(refusal)
             raise self._away(refusal)
-        if answer.status == 400:
-            raise Unreadable("status 400")
-        if len(answer.body) > LITERATURE_BYTES:
+        if response.status_code == 400:
+            raise Unreadable(status)
+        if len(body) > LITERATURE_BYTES:
             raise Unreadable(f"more than {LITERATURE_BYTES} bytes")
-        return read(answer.body)
+        return read(body)
 
     def passages(
         self,

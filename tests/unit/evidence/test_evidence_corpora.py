@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, UsageError
-from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.parsing import files as members_module
-from medlive.evidence.corpora.parsing.chunk import (
+from medlive.evidence.corpora.model import (
     Document,
+    ReadLog,
     Section,
     chunk,
     is_boilerplate,
     passages_of,
 )
+from medlive.evidence.corpora.parsing import files as members_module
 from medlive.evidence.corpora.parsing.text import clean, language_of, published_by
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.registry import READERS, open_corpus

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from medlive.errors import BadInput
 from medlive.evidence.corpora.folder import titled_sections
-from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.parsing.chunk import path_label
+from medlive.evidence.corpora.model import ReadLog, path_label
 from medlive.evidence.corpora.parsing.xml import flat, parse
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.passage import Passage

@@ -16,12 +16,7 @@ import pytest
 from medlive.errors import BadInput, UsageError
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.fetch.ledger import read_ledger
-from medlive.evidence.fetch.model import (
-    Selection,
-    read_size,
-)
-from medlive.evidence.fetch.registry import SOURCES
+from medlive.evidence.fetch.sources import SOURCES, Selection, read_ledger, read_size
 from medlive.guard.bounds import ARCHIVE_MEMBER_BYTES
 from medlive.integrity.digest import digest_bytes
 from tests.support.fetching_corpora import (

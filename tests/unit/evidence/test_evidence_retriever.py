@@ -127,21 +127,22 @@ def test_ranks_are_fused_as_the_paper_says() -> None:
         c: Fraction(1, 62),
         d: Fraction(1, 63),
     }
-    assert dict(fused(sides, {0: 1.0})) == pytest.approx(
+    equal = dict.fromkeys(sides, 1.0)
+    assert dict(fused(sides, equal)) == pytest.approx(
         {o: float(s) for o, s in expected.items()}, abs=1e-10
     )
-    assert len(fused(sides, {0: 1.0})) == 4
+    assert len(fused(sides, equal)) == 4
     # Vectors that count half have half the share.
-    assert dict(fused(sides, {0: 0.5}))[c] == pytest.approx(0.5 / 62, abs=1e-10)
-    # The order of a float's additions must not part a tie.
-    tied = fused(
-        {
-            (Side.LEXICAL, 0): [(a, 1), (b, 1), (c, 1)],
-            (Side.LEXICAL, 1): [(c, 1), (a, 1), (b, 1)],
-            (Side.DENSE, 0): [(b, 1), (c, 1), (a, 1)],
-        },
-        {0: 1.0, 1: 1.0, 2: 1.0},
+    assert dict(fused(sides, {**equal, (Side.DENSE, 0): 0.5}))[c] == pytest.approx(
+        0.5 / 62, abs=1e-10
     )
+    # The order of a float's additions must not part a tie.
+    orders = {
+        (Side.LEXICAL, 0): [(a, 1), (b, 1), (c, 1)],
+        (Side.LEXICAL, 1): [(c, 1), (a, 1), (b, 1)],
+        (Side.DENSE, 0): [(b, 1), (c, 1), (a, 1)],
+    }
+    tied = fused(orders, dict.fromkeys(orders, 1.0))
     assert len({score for _, score in tied}) == 1
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from medlive.evidence.build import build_index
-from medlive.evidence.corpora.parsing.chunk import sentences
+from medlive.evidence.corpora.model import sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.index import open_index
 from medlive.evidence.lexical import chinese_names, terms

@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.evidence.excerpts.excerpt import excerpt, render
+from medlive.evidence.excerpts.excerpt import (
+    LONGEST,
+    Sentence,
+    excerpt,
+    render,
+    split_sentences,
+)
 from medlive.evidence.excerpts.selection import ShownPassage, alike, select
-from medlive.evidence.excerpts.sentences import LONGEST, Sentence, split_sentences
 from medlive.evidence.passage import Hit, Passage
 from medlive.text.tokens import estimate_tokens, weight
 

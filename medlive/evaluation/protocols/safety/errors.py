@@ -15,7 +15,7 @@ from typing import Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import EvaluationCase, Turn
-from medlive.evidence.corpora.parsing.chunk import sentences
+from medlive.evidence.corpora.model import sentences
 
 KINDS: Final = ("dose", "drug", "side", "negation", "omission")
 """What is wrong with the edited sentence."""

@@ -6,8 +6,6 @@ from datetime import date
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from medlive.evidence.corpora.parsing.xml import local
-
 
 class Period(NamedTuple):
     """The days on which a thing so dated may have appeared."""
@@ -44,13 +42,11 @@ def element_period(element: Element | None) -> Period | None:
         return None
     parts: dict[str, str] = {}
     for child in element:
-        parts[local(child.tag).lower()] = (child.text or "").strip()
+        parts[child.tag.lower()] = (child.text or "").strip()
     month = parts.get("month") or parts.get("season")
-    by_parts = period(parts.get("year"), month, parts.get("day"))
-    if by_parts is not None:
+    if by_parts := period(parts.get("year"), month, parts.get("day")):
         return by_parts
-    iso = _ISO.match(element.get("iso-8601-date", ""))
-    if iso:
+    if iso := _ISO.match(element.get("iso-8601-date", "")):
         return period(*iso.groups())
     return written(parts.get("medlinedate") or parts.get("string-date") or "")
 
@@ -65,15 +61,13 @@ def period(
     `month` may be a number, an English name or a season; an invalid month or day counts as absent.
     """
     year_number, day_number = _number(year), _number(day)
-    if year_number is None or not 1500 <= year_number <= 2100:
+    if not 1500 <= year_number <= 2100:
         return None
-    number = _number(month)
     months = _month_by_name((month or "").strip().lower()) or _WHOLE_YEAR
-    if number is not None and 1 <= number <= 12:
+    if 1 <= (number := _number(month)) <= 12:
         months = (number, number)
     last = _month_end(year_number, months[1])
-    is_one_month = months[0] == months[1]
-    if is_one_month and day_number is not None and 1 <= day_number <= last.day:
+    if months[0] == months[1] and 1 <= day_number <= last.day:
         last = last.replace(day=day_number)
         return Period(last, last)
     return Period(date(year_number, months[0], 1), last)
@@ -123,9 +117,10 @@ def _month_by_name(name: str) -> _Months | None:
     return _SEASONS.get(name)
 
 
-def _number(text: str | None) -> int | None:
+def _number(text: str | None) -> int:
+    """Return a number of one to four digits; 0 for anything else."""
     text = (text or "").strip()
-    return int(text) if re.fullmatch("[0-9]{1,4}", text) else None
+    return int(text) if re.fullmatch("[0-9]{1,4}", text) else 0
 
 
 def _month_end(year: int, month: int) -> date:

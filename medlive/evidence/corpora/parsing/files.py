@@ -5,16 +5,14 @@ archive that unpacks to more than its bound ends with a report, and damage keeps
 """
 
 import gzip
-import heapq
 import io
 import lzma
 import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Final, cast
@@ -22,7 +20,7 @@ from xml.etree.ElementTree import Element
 
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.parsing.xml import UnsafeXml, local, parse
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.guard.bounds import (
     ARCHIVE_BYTES,
     ARCHIVE_HEADER_BYTES,
@@ -30,13 +28,14 @@ from medlive.guard.bounds import (
 )
 from medlive.guard.printable import printable
 from medlive.integrity.folder import TooLong
-from medlive.integrity.given import open_given, read_to_end
+from medlive.integrity.given import read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
 
 HEAD = 64 * 1024
 LARGE_MEMBER = 256 * 1024 * 1024
 """Bytes of a member that holds pictures, or a whole corpus."""
 _LOOKED_AT = 20
+_NOT_FOLLOWED = "a link or a special file, not followed"
 _ZIP = ".zip"
 _ENCRYPTED = 1
 DAMAGE = (
@@ -53,28 +52,16 @@ _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
 
 
+Suffixes = tuple[str, ...]
+"""In lower case."""
 Member = tuple[str, bytes]
 """The name and the content of a file, or of a member of an archive."""
 
 
-def name_below(root: Path, file: Path) -> str:
-    """The name of a file of a corpus, relative to the folder that was named; its own where it was named itself."""
-    return file.name if file == root else file.relative_to(root).as_posix()
-
-
-def open_below(root: Path, file: Path) -> io.FileIO:
-    """Open a file of a corpus: what the user named may be a link or a pipe, what lies below it must be a file.
-
-    Raises:
-        OSError: If it cannot be opened, or is no such file.
-    """
-    return open_given(file) if file == root else open_plain(file)
-
-
 @contextmanager
-def open_unpacked(root: Path, file: Path) -> Iterator[IO[bytes]]:
-    """Open a file of a corpus as `open_below` does, unpacked when it is a gzip."""
-    with io.BufferedReader(open_below(root, file), HEAD) as handle:
+def open_unpacked(file: Path) -> Iterator[IO[bytes]]:
+    """Open a file of a corpus, unpacked when it is a gzip. Raises OSError for a link or a special file."""
+    with io.BufferedReader(open_plain(file), HEAD) as handle:
         if handle.peek(2)[:2] != b"\x1f\x8b":
             yield handle
             return
@@ -82,62 +69,64 @@ def open_unpacked(root: Path, file: Path) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", unpacked)
 
 
-def head_of(root: Path, file: Path) -> bytes:
+def head_of(file: Path) -> bytes:
     """The beginning of a file's content, unpacked when it is a gzip; empty for a damaged one. Raises OSError."""
     try:
-        with open_unpacked(root, file) as handle:
+        with open_unpacked(file) as handle:
             return handle.read(HEAD)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return b""
 
 
-def begins_with(suffixes: tuple[str, ...], roots: Collection[str], path: Path) -> bool:
+def begins_with(suffixes: Suffixes, roots: Collection[str], path: Path) -> bool:
     """Whether the first XML file of a path that has a root element has one of these, without a prefix.
 
     A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. Raises
     OSError when the path cannot be read.
     """
-    for head in _heads(path, suffixes):
-        if (root := root_of(head)) is not None:
-            return root in roots
+    for name, file in files_below(path, suffixes, ReadLog())[:_LOOKED_AT]:
+        heads: Iterable[bytes] = ()
+        if is_named(name, suffixes) and not is_named(name, (_ZIP,)):
+            heads = [head_of(file)]
+        elif is_named(name, suffixes) or _is_tar(file):
+            inside = _file(name, file, suffixes, ReadLog(), LARGE_MEMBER)
+            heads = (data[:HEAD] for _, data in islice(inside, _LOOKED_AT))
+        for head in heads:
+            element = _ELEMENT.match(
+                _NO_ELEMENT.sub(b"", head.removeprefix(b"\xef\xbb\xbf"))
+            )
+            if element:
+                return element[1].decode() in roots
     return False
 
 
-def root_of(head: bytes) -> str | None:
-    """The name of the root element of XML that begins so; None when there is none."""
-    element = _ELEMENT.match(_NO_ELEMENT.sub(b"", head.removeprefix(b"\xef\xbb\xbf")))
-    return element[1].decode() if element else None
+def is_named(name: str, suffixes: Suffixes) -> bool:
+    """Whether a name has one of the suffixes."""
+    return name.lower().endswith(suffixes)
 
 
-def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
-    files = [path]
-    if path.is_dir():
-        chosen = filter(partial(_is_chosen, suffixes), path.rglob("*"))
-        first = heapq.nsmallest(_LOOKED_AT, chosen)
-        files = [f for f in first if f.is_file() and not f.is_symlink()]
-    for file in files:
-        is_chosen = _is_chosen(suffixes, file)
-        if is_chosen and not file.name.lower().endswith(_ZIP):
-            yield head_of(path, file)
-        elif is_chosen or _is_tar(file):
-            inside = members(file, suffixes, ReadLog(), LARGE_MEMBER)
-            for _, data in islice(inside, _LOOKED_AT):
-                yield data[:HEAD]
+def files_below(path: Path, suffixes: Suffixes, log: ReadLog) -> list[tuple[str, Path]]:
+    """Every file of a folder with one of the suffixes, with its name below it; or a file itself, which may be a link.
 
-
-def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """Everything in a folder with one of the suffixes that is neither a link nor a folder, by path."""
-    chosen = filter(partial(_is_chosen, suffixes), folder.rglob("*"))
-    return sorted(f for f in chosen if not f.is_symlink() and not f.is_dir())
-
-
-def _is_chosen(suffixes: tuple[str, ...], file: Path) -> bool:
-    return file.name.lower().endswith(suffixes)
+    Links and special files in a folder are reported, and not followed.
+    """
+    if not path.is_dir():
+        return [(path.name, path.resolve())]
+    files = []
+    for file in sorted(path.rglob("*")):
+        name = file.relative_to(path).as_posix()
+        if not is_named(name, suffixes):
+            continue
+        if file.is_file() and not file.is_symlink():
+            files.append((name, file))
+        elif file.is_symlink() or not file.is_dir():
+            log.problem(name, _NOT_FOLLOWED)
+    return files
 
 
 def members(
     path: Path,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     log: ReadLog,
     largest: int = ARCHIVE_MEMBER_BYTES,
 ) -> Iterator[Member]:
@@ -154,53 +143,37 @@ def members(
     Raises:
         BadInput: if `path` is none of them.
     """
-    if path.is_dir():
-        for file in sorted(path.rglob("*")):
-            is_link = file.is_symlink()
-            if not _is_chosen(suffixes, file) or (file.is_dir() and not is_link):
-                continue
-            if is_link or not file.is_file():
-                problem = "a link or a special file, not followed"
-                log.problem(name_below(path, file), problem)
-                continue
-            yield from _file(path, file, suffixes, log, largest)
-    elif _is_chosen(suffixes, path):
-        yield from _file(path, path, suffixes, log, largest)
-    elif _is_tar(path):
-        try:
-            yield from _tar(path, suffixes, log, largest)
-        except DAMAGE as exc:
-            cause = exc or type(exc).__name__
-            log.problem(
-                path.name,
-                f"the archive is damaged or too large from here on: {cause}",
+    for name, file in files_below(path, suffixes, log):
+        if not is_named(name, suffixes) and not _is_tar(file):
+            raise BadInput(
+                f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(suffixes)}"
             )
-    else:
-        raise BadInput(
-            f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(suffixes)}"
-        )
+        yield from _file(name, file, suffixes, log, largest)
 
 
 def _file(
-    root: Path,
+    name: str,
     file: Path,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     log: ReadLog,
     largest: int,
 ) -> Iterator[Member]:
-    """The file, or its members if it is a zip archive."""
-    name = name_below(root, file)
+    """The file, or its members if it is an archive."""
     try:
-        with open_below(root, file) as handle:
-            if name.lower().endswith(_ZIP):
+        if not is_named(name, suffixes):
+            yield from _tar(file, suffixes, log, largest)
+            return
+        with open_plain(file) as handle:
+            if is_named(name, (_ZIP,)):
                 packed = io.BufferedReader(handle)
                 yield from _zip(packed, name, suffixes, log, largest, ARCHIVE_BYTES)
                 return
             data = read_to_end(handle, name, largest)
     except TooLong:
         log.problem(name, f"more than the {largest} bytes a member may have")
-    except OSError as exc:
-        log.problem(name, f"cannot be read: {exc.strerror}")
+    except DAMAGE as exc:
+        cause = exc or type(exc).__name__
+        log.problem(name, f"damaged, too large or unreadable from here on: {cause}")
     else:
         yield name, data
 
@@ -233,7 +206,7 @@ def check_zip(archive: zipfile.ZipFile, most: int) -> int:
 def _zip(
     archive: IO[bytes],
     place: str,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     log: ReadLog,
     largest: int,
     room: int,
@@ -254,7 +227,7 @@ def _zip(
             room -= check_zip(opened, room)
             for info in opened.infolist():
                 name = f"{place}/{info.filename}"
-                if info.is_dir() or not name.lower().endswith(suffixes):
+                if info.is_dir() or not is_named(name, suffixes):
                     continue
                 if info.file_size > largest or info.flag_bits & _ENCRYPTED:
                     problem = f"encrypted, or more than the {largest} bytes of a member"
@@ -265,7 +238,7 @@ def _zip(
                 except DAMAGE as exc:
                     log.problem(name, f"damaged: {exc or type(exc).__name__}")
                     continue
-                if name.lower().endswith(_ZIP):
+                if is_named(name, (_ZIP,)):
                     packed = io.BytesIO(data)
                     room = yield from _zip(packed, name, inner, log, largest, room)
                 else:
@@ -300,7 +273,7 @@ def _is_tar(path: Path) -> bool:
 
 def _tar(
     path: Path,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     log: ReadLog,
     largest: int,
 ) -> Iterator[Member]:
@@ -311,7 +284,7 @@ def _tar(
             name, unpacked = member.name, unpacked + member.size
             if unpacked > ARCHIVE_BYTES:
                 raise tarfile.ReadError(f"unpacks to more than {ARCHIVE_BYTES} bytes")
-            if not name.lower().endswith(suffixes) or member.isdir():
+            if not is_named(name, suffixes) or member.isdir():
                 continue
             try:
                 split_name(name.removeprefix("./"))
@@ -321,7 +294,7 @@ def _tar(
                 continue
             handle = tar.extractfile(member) if member.isreg() else None
             if handle is None:
-                log.problem(name, "a link or a special file, not followed")
+                log.problem(name, _NOT_FOLLOWED)
             elif member.size > largest:
                 problem = (
                     f"{member.size} bytes, more than the {largest} a member may have"
@@ -333,7 +306,7 @@ def _tar(
 
 def xml_roots(
     path: Path,
-    suffixes: tuple[str, ...],
+    suffixes: Suffixes,
     roots: Collection[str],
     log: ReadLog,
     largest: int = ARCHIVE_MEMBER_BYTES,
@@ -345,8 +318,8 @@ def xml_roots(
         except UnsafeXml as exc:
             log.problem(name, str(exc))
             continue
-        if local(root.tag) in roots:
+        if root.tag in roots:
             yield name, root
         else:
             expected = " or ".join(f"<{each}>" for each in roots)
-            log.problem(name, f"<{local(root.tag)[:40]}> where {expected} was expected")
+            log.problem(name, f"<{root.tag[:40]}> where {expected} was expected")

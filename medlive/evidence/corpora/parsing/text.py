@@ -1,12 +1,13 @@
-"""Source text made safe to store and to cut: controls out, white space even, language told by script."""
+"""Source text made safe to store and to cut: controls out, white space even, language told by script; and plain text
+out of simple HTML."""
 
 import re
 import unicodedata
 from calendar import monthrange
 from datetime import date, datetime
-from functools import cache
+from html import unescape
 
-from medlive.text.lists import read_lists
+from medlive.text.lists import read_words
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u2060\ufeff\ufffe\uffff]"
@@ -23,6 +24,9 @@ _LATIN = re.compile(r"[A-Za-z]")
 _RETRACTED_TITLE = re.compile(
     r"\W*(?:RETRACTED|WITHDRAWN|Retracted|Withdrawn)(?: ARTICLE| Article)?\W*[:\]]"
 )
+_ITEM = re.compile(r"(?i)<li\b[^<>]*>")
+_BLOCK = re.compile(r"(?i)</?(?:h[1-5]|p|br|[uo]l|li|div|tr)\b[^<>]*>")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _PARTIAL_DATE = re.compile(r"\s*(\d{4})(?:[-/](\d{1,2}))?\s*")
 
 
@@ -64,11 +68,9 @@ def language_of(text: str) -> str:
     return "en" if latin else "und"
 
 
-@cache
 def stop_words() -> frozenset[str]:
     """The words that say nothing of a medical subject."""
-    lines = read_lists("medlive.evidence", "stop_words.txt")[""]
-    return frozenset(" ".join(lines).split())
+    return read_words("medlive.evidence", "stop_words.txt")[""]
 
 
 def is_retracted_title(title: str) -> bool:
@@ -96,3 +98,20 @@ def slug(text: str) -> str:
     """A short part of an id: letters, digits, `-`, `_`, `.`, `/`; never a colon, never empty."""
     folded = unicodedata.normalize("NFKC", text).strip().lower()
     return re.sub(r"[^\w./-]+", "-", folded).strip("-")[:80] or "-"
+
+
+def lines_of(markup: str) -> str:
+    """The text with each block on lines of its own, items of lists with a mark."""
+    # A line end in the file is white space of its HTML.
+    text = _ITEM.sub("\n- ", markup.replace("\n", " "))
+    return unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
+
+
+def sentences_of(markup: str) -> str:
+    """The text on one line; a heading ends as a sentence does."""
+    text = ""
+    for line in lines_of(markup).replace("\n- ", "\n").split("\n"):
+        text = text.rstrip()
+        text += ". " if text[-1:].isalnum() else " "
+        text += line
+    return " ".join(text.split())

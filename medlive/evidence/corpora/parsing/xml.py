@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from medlive.guard.bounds import XML_DEPTH, XML_TEXT_DEPTH
-from medlive.text.lists import read_lists
+from medlive.text.lists import read_words
 
 _ENCODINGS = re.compile(
     r"utf-?8|utf-?16(?:[lb]e)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-8]",
@@ -16,10 +16,7 @@ _ENCODINGS = re.compile(
 _LOOKED_BACK = 20
 _CITATIONS = ("bibr", "fn", "table-fn")
 """Kinds of references to a bibliography or a note."""
-ELEMENTS = {
-    use: frozenset(names)
-    for use, names in read_lists("medlive.evidence", "elements.txt").items()
-}
+ELEMENTS = read_words("medlive.evidence", "elements.txt")
 """Names of elements, by what is made of them."""
 
 
@@ -32,7 +29,7 @@ class UnsafeXml(ValueError):
 
 
 def parse(data: bytes) -> Element:
-    """The root element.
+    """The root element; its names and those below it are without their prefixes.
 
     A document type that only names its definition is passed over and the definition never fetched; one with
     declarations of its own is refused before anything in it takes effect, so that neither an entity bomb nor an
@@ -70,12 +67,12 @@ def parse(data: bytes) -> Element:
             raise UnsafeXml(
                 f"line {parser.CurrentLineNumber}: nested deeper than {XML_DEPTH}"
             )
-        builder.start(tag, attributes)
+        builder.start(local(tag), attributes)
 
     def end(tag: str) -> None:
         nonlocal depth
         depth -= 1
-        builder.end(tag)
+        builder.end(local(tag))
 
     parser.XmlDeclHandler = _check_encoding
     parser.StartDoctypeDeclHandler = doctype
@@ -94,6 +91,11 @@ def parse(data: bytes) -> Element:
     return builder.close()
 
 
+def local(tag: str) -> str:
+    """An element's name without its namespace or prefix."""
+    return tag.rpartition("}")[2].rpartition(":")[2]
+
+
 def _check_encoding(_version: str, encoding: str | None, _standalone: int) -> None:
     if encoding is not None and not _ENCODINGS.fullmatch(encoding):
         raise UnsafeXml(
@@ -101,27 +103,10 @@ def _check_encoding(_version: str, encoding: str | None, _standalone: int) -> No
         )
 
 
-def local(tag: object) -> str:
-    """An element's name without its namespace; empty for a comment or a processing instruction."""
-    if not isinstance(tag, str):
-        return ""
-    return tag.rpartition("}")[2].rpartition(":")[2]
-
-
-def child_of(element: Element, *names: str) -> Element:
-    """The first child with one of these local names; `NO_ELEMENT` without one."""
-    for child in element:
-        if local(child.tag) in names:
-            return child
-    return NO_ELEMENT
-
-
-def first_below(element: Element, name: str) -> Element:
-    """The first element of that local name in a tree; `NO_ELEMENT` without one."""
-    for each in element.iter():
-        if local(each.tag) == name:
-            return each
-    return NO_ELEMENT
+def find(element: Element, path: str) -> Element:
+    """The first element at that path of names; `NO_ELEMENT` without one."""
+    first = element.find(path)
+    return NO_ELEMENT if first is None else first
 
 
 def flat(element: Element | None) -> str:
@@ -166,7 +151,7 @@ def _is_read(element: Element) -> bool:
     """Whether it is neither a reference to a bibliography nor for a typesetter alone."""
     kind = local(element.tag)
     is_citation = kind == "xref" and element.get("ref-type") in _CITATIONS
-    return bool(kind) and kind not in ELEMENTS["skipped"] and not is_citation
+    return kind not in ELEMENTS["skipped"] and not is_citation
 
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:
