@@ -55,9 +55,6 @@ def curate(
                 exhaustive=exhaustive,
                 on_filtered=filtered,
                 on_curated=curated,
-                on_wait=lambda n: say(
-                    f"{counted(n, 'thread is', 'threads are')} with another worker; waiting for it or its heartbeat"
-                ),
             )
 
     done = wait_for(run())

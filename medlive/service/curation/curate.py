@@ -58,15 +58,9 @@ from medlive.service.database import open_database
 from medlive.service.release.freeze import check_cases
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline, Recording, build_filters, open_pipeline
-from medlive.service.work.jobs import CURATE as CURATE_JOB
-from medlive.service.work.jobs import (
-    PROVE,
-    defer_revisions,
-    open_app,
-    run_until_drained,
-)
-from medlive.service.work.readiness import find_obstacle
-from medlive.service.work.taken import Work, Works
+from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.taken import CURATE as CURATE_JOB
+from medlive.service.work.taken import PROVE, Work, Works, find_obstacle
 from medlive.threads.model import Thread
 from medlive.threads.prepare import prepared
 
@@ -169,7 +163,6 @@ async def run_curation(
     record: Recording | None = None,
     on_filtered: Tick = lambda _: None,
     on_curated: Tick = lambda _: None,
-    on_wait: Tick = lambda _: None,
 ) -> CurationRun:
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
@@ -179,7 +172,6 @@ async def run_curation(
     the state of its endpoints, and the funnel over all threads.
     """
     chain = build_filters(settings)
-    attempts = None if retry_failed else settings.curation.max_attempts
     async with (
         open_database(settings) as database,
         open_pipeline(
@@ -193,15 +185,15 @@ async def run_curation(
                     app,
                     pipeline,
                     chain,
-                    max_attempts=attempts,
+                    max_attempts=None
+                    if retry_failed
+                    else settings.curation.max_attempts,
                     limit=limit,
                     anew=again,
                     parked=parked,
                     tick=on_filtered,
                 )
-                done = await curate_queued(
-                    app, pipeline, tick=on_curated, on_wait=on_wait
-                )
+                done = await curate_queued(app, pipeline, tick=on_curated)
             curated = CurationRun(
                 queued=queued,
                 counts=done,
@@ -241,20 +233,19 @@ async def fill_queue(
     if parked:
         weeks = pipeline.settings.evidence.park_weeks
         expired = await reject_expired(database, weeks)
-    again = await queue_again(
-        app,
-        pipeline,
-        chain.digest,
-        max_attempts=max_attempts,
-        anew=anew,
-        parked=parked,
-        week=week,
-    )
     return {
         "passed": passed,
         "rejected": rejected,
         "parked_too_long": expired,
-        "queued_again": again,
+        "queued_again": await queue_again(
+            app,
+            pipeline,
+            chain.digest,
+            max_attempts=max_attempts,
+            anew=anew,
+            parked=parked,
+            week=week,
+        ),
     }
 
 
@@ -301,7 +292,6 @@ async def curate_queued(
     pipeline: Pipeline,
     *,
     tick: Tick = lambda _: None,
-    on_wait: Tick = lambda _: None,
     grace_s: float | None = None,
 ) -> CurationCounts:
     """Run the queue until it is empty, several threads at once.
@@ -327,7 +317,6 @@ async def curate_queued(
         pipeline.database,
         works,
         concurrency=pipeline.settings.curation.concurrency,
-        on_wait=on_wait,
         grace_s=grace_s,
     )
     return done
@@ -416,8 +405,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                     )
         except asyncio.CancelledError:
             # What is under way is kept before another worker takes the thread up, and would ask it again.
-            settling = [own.settle() for own in pipeline.respondents.values()]
-            await asyncio.gather(*settling)
+            await asyncio.gather(*(r.settle() for r in pipeline.respondents.values()))
             raise
         except TimeoutError:
             detail = f"not decided within {limit_s:g} s"
@@ -478,14 +466,13 @@ async def save_decision(
 ) -> None:
     """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
     curation, rubric, proof = completed
-    finished = max(started, now())  # the clock may have been set back meanwhile
     curation_id = await curations.save_curation(
         session,
         stored.revision_pk,
         digest,
         curation,
         started_at=started,
-        finished_at=finished,
+        finished_at=max(started, now()),  # the clock may have been set back meanwhile
     )
     if proof:
         await save_proof(session, curation_id, proof)
@@ -501,13 +488,12 @@ async def save_decision(
             publishable=curation.publishable,
             overruled=await find_veto_reason(session, stored.revision_pk),
         )
-        held_for = curation.detail if curation.outcome is Outcome.HELD else None
         saved = await save_case(
             session,
             content,
             thread_pk=stored.thread_pk,
             key=pipeline.key,
-            held=held_for,
+            held=curation.detail if curation.outcome is Outcome.HELD else None,
         )
         if saved.status != "left":  # Of what stays nothing was read.
             await save_scan(
@@ -527,18 +513,20 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     """
     done = Counter({"cases": 0, "redacted": 0, "failed": 0})
     slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
-    waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
 
     async def scan(case_id: str) -> None:
-        case = await pipeline.database.ask(cases.latest_case, case_id)
-        if case is None or pipeline.budget.stopped is not None:
-            return
-        reader = Agent(pipeline.respondents["reader"], [], case.language)
-        try:
-            text, rubric, redacted = await redact_case(case.text, case.rubric, reader)
-        except (AgentFailure, CircuitOpen):
-            done["failed"] += 1
-            return
+        async with slots:
+            case = await pipeline.database.ask(cases.latest_case, case_id)
+            if case is None or pipeline.budget.stopped is not None:
+                return
+            reader = Agent(pipeline.respondents["reader"], [], case.language)
+            try:
+                text, rubric, redacted = await redact_case(
+                    case.text, case.rubric, reader
+                )
+            except (AgentFailure, CircuitOpen):
+                done["failed"] += 1
+                return
         async with pipeline.database.begin() as session:
             status = await cases.lock_case(session, case_id)
             latest = await cases.latest_case(session, case_id)
@@ -556,9 +544,6 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
         done["cases"] += 1
         done["redacted"] += saved.revision != case.revision
 
-    async def scan_in_turn(case_id: str) -> None:
-        async with slots:
-            await scan(case_id)
-
-    await asyncio.gather(*map(scan_in_turn, waiting))
+    waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
+    await asyncio.gather(*map(scan, waiting))
     return done

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import compress
 from pathlib import Path
 
 from medlive.clock import iso_week, now
@@ -87,8 +88,7 @@ async def harvest_source(
             f"{source} is switched off",
             hint=f"[sources.{source}] enabled = true in sources.toml",
         )
-    anonymise = partial(keyed_handle, key=handle_key(settings))
-    fetching = fetch_settings(settings)
+    key, fetching = handle_key(settings), fetch_settings(settings)
     connections = fetching.concurrency_per_host
     async with advisory_lock(database, f"harvest {source}") as acquired:
         if not acquired:
@@ -121,17 +121,16 @@ async def harvest_source(
                         fetcher=fetcher,
                         tick=tick,
                     )
-                    # Several connections need more readers, to fetch while pages are being saved.
-                    readers = 1 if connections == 1 else 3 * connections
                     try:
                         end = await harvest(
                             site,
                             fetcher.fetch,
                             ledger,
-                            anonymise=anonymise,
+                            anonymise=partial(keyed_handle, key=key),
                             since=since,
                             limit=limit,
-                            concurrency=readers,
+                            # Several connections need more readers, to fetch while pages are being saved.
+                            concurrency=1 if connections == 1 else 3 * connections,
                         )
                     finally:
                         await ledger.aclose()
@@ -177,8 +176,7 @@ async def lift_source_quarantine(
         await harvests.lift_quarantine(
             session, source, compare_anew=compare_anew, reason=reason, by=by
         )
-        lifted: str | None = info.quarantine_reason
-        return lifted
+        return info.quarantine_reason
 
 
 async def find_source(session: Session, source: str) -> harvests.SourceInfo | None:
@@ -205,10 +203,8 @@ async def _finish(
 ) -> None:
     """End the run: set its outcome, its figures and a quarantine."""
     done.limited = end == "limited"
-    last: HarvestProblem | None = None
-    for problem in done.problems:
-        if problem.ends_source or problem.thread_id is None:
-            last = problem
+    of_source = [p for p in done.problems if p.ends_source or p.thread_id is None]
+    last = of_source[-1] if of_source else None
     if end in ("given_up", "lists_missing"):
         done.failed = last.message if last else "a list could not be read"
     async with database.begin() as session:
@@ -219,8 +215,12 @@ async def _finish(
         done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
         if done.quarantined:
             await harvests.quarantine(session, done.source, done.quarantined)
-        why = done.failed or done.quarantined
-        await harvests.finish_harvest(session, run, problem=why, partial=done.limited)
+        await harvests.finish_harvest(
+            session,
+            run,
+            problem=done.failed or done.quarantined,
+            partial=done.limited,
+        )
 
 
 def _quarantine_reason(
@@ -309,18 +309,13 @@ async def store_threads(
     if not threads:
         return Counter()
     erased = await keep_out(session, threads)
-    chosen = []
-    for place, thread in enumerate(threads):
-        if (thread.source, thread.thread_id) not in erased:
-            chosen.append(place)
-    kept = [threads[place] for place in chosen]
+    stays = [(thread.source, thread.thread_id) not in erased for thread in threads]
+    kept = list(compress(threads, stays))
     saved = await save_threads(
         session,
         kept,
-        fetch_ids=[fetch_ids[place] for place in chosen] if fetch_ids else None,
-        assumed_posted_at=[assumed_posted_at[place] for place in chosen]
-        if assumed_posted_at
-        else None,
+        fetch_ids=list(compress(fetch_ids, stays)) or None,
+        assumed_posted_at=list(compress(assumed_posted_at, stays)) or None,
         import_run_id=import_run_id,
         is_seen=is_seen,
     )

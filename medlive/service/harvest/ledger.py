@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 from medlive import __version__
 from medlive.db.batching import Batcher
@@ -148,8 +148,9 @@ class PostgresLedger:
                 thread_identifiers, thread
             )
         except Exception as error:
-            kind = ProblemKind.FAULT
-            return HarvestProblem(entry.url, kind, describe(error), entry.thread_id)
+            return HarvestProblem(
+                entry.url, ProblemKind.FAULT, describe(error), entry.thread_id
+            )
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
@@ -247,10 +248,11 @@ class PostgresLedger:
         counts: Counter[str],
     ) -> None:
         assert self._writer
+        number = self._archive_id
         ids = await fetches.save_pages(
-            session, self.run.run_id, self.source, pages, self._archive_id, places
+            session, self.run.run_id, self.source, pages, number, places
         )
-        await archives.grow_archive(session, self._archive_id, self._writer.size)
+        await archives.grow_archive(session, number, self._writer.size)
         counts["pages"] += len(pages)
         for event, fetch_id in zip(pages, ids, strict=True):
             if event.thread_id is not None and event.number == 1:
@@ -296,20 +298,22 @@ class PostgresLedger:
             session, saved, [self._identifiers[i] for i in ids]
         )
         counts.update(thread.status for thread in saved)
-        await mark_seen(
-            session, self.source, [event.thread.thread_id for event in read]
-        )
+        shown = [event.thread.thread_id for event in read]
+        await mark_seen(session, self.source, shown)
         # A redirected thread was merged into its target.
-        await mark_gone(
-            session,
-            self.source,
-            [event.entry.thread_id for event in read if _is_redirected(event)],
-        )
+        merged = [
+            listed for listed, own in zip(ids, shown, strict=True) if listed != own
+        ]
+        await mark_gone(session, self.source, merged)
 
     async def _save_outcomes(
         self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]
     ) -> None:
         settled, gone, seen = list[FrontierRow](), list[str](), list[str]()
+
+        def settle(name: str, state: FrontierState, reason: str | None = None) -> None:
+            settled.append(FrontierRow(thread_id=name, state=state, reason=reason))
+
         for event in events:
             match event:
                 case HarvestedThread(entry=entry, thread=thread):
@@ -326,33 +330,19 @@ class PostgresLedger:
                     )
                 case HarvestSkipped(thread_id=thread_id, reason=reason):
                     counts[reason] += 1
-                    outcome = FrontierRow(
-                        thread_id=thread_id,
-                        state=FrontierState.SKIPPED,
-                        reason=reason,
-                    )
                     if reason == "not_modified":
                         seen.append(thread_id)
-                        outcome = FrontierRow(
-                            thread_id=thread_id, state=FrontierState.NOT_MODIFIED
-                        )
-                    settled.append(outcome)
-                case HarvestProblem(thread_id=problem_id, kind=kind):
+                        settle(thread_id, FrontierState.NOT_MODIFIED)
+                    else:
+                        settle(thread_id, FrontierState.SKIPPED, reason)
+                case HarvestProblem(thread_id=name, kind=kind):
                     counts[kind.value] += 1
+                    if name is not None and kind is ProblemKind.GONE:
+                        gone.append(name)
+                        settle(name, FrontierState.GONE)
                     # Where the host is down, not the thread, it waits for the next start.
-                    if problem_id is None or kind is ProblemKind.DOWN:
-                        continue
-                    outcome = FrontierRow(
-                        thread_id=problem_id,
-                        state=FrontierState.FAILED,
-                        reason=kind.value,
-                    )
-                    if kind is ProblemKind.GONE:
-                        gone.append(problem_id)
-                        outcome = FrontierRow(
-                            thread_id=problem_id, state=FrontierState.GONE
-                        )
-                    settled.append(outcome)
+                    elif name is not None and kind is not ProblemKind.DOWN:
+                        settle(name, FrontierState.FAILED, kind.value)
         await frontier.settle(session, self.source, self.run.run_id, settled)
         await mark_gone(session, self.source, gone)
         await mark_seen(session, self.source, seen)
@@ -373,19 +363,12 @@ def _shown_threads(groups: Sequence[tuple[HarvestEvent, ...]]) -> set[str]:
     shown = set()
     for group in groups:
         for event in group:
-            if isinstance(event, HarvestedThread):
-                shown.add(event.thread.thread_id)
-            elif isinstance(event, FetchedPage) and event.thread_id is not None:
-                shown.add(event.thread_id)
+            match event:
+                case HarvestedThread(thread=thread):
+                    shown.add(thread.thread_id)
+                case FetchedPage(thread_id=str(thread_id)):
+                    shown.add(thread_id)
     return shown
-
-
-def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
-    """Whether a thread's address shows another thread."""
-    return (
-        isinstance(event, HarvestedThread)
-        and event.thread.thread_id != event.entry.thread_id
-    )
 
 
 def _of(events: Sequence[HarvestEvent], kind: type[T]) -> list[T]:

@@ -62,8 +62,9 @@ async def sweep(
 
 async def _rewrite(database: Database, folder: Path, archive: ArchiveRow) -> None:
     old, name = folder / archive.path, next_name(archive.path)
-    fetches = await database.ask(archives.fetches_in, archive.id)
-    named = {fetch.place for fetch in fetches}
+    named = {
+        fetch.place for fetch in await database.ask(archives.fetches_in, archive.id)
+    }
     if not await asyncio.to_thread(old.parent.is_dir):
         raise ArchiveDamaged(old, "its folder is missing")
     if not named or not await asyncio.to_thread(old.exists):
@@ -83,11 +84,10 @@ def _copy_named(
     new.unlink(missing_ok=True)  # of a sweep that was killed before its rows changed
     unnamed = [place for place, _ in pages(old, size) if place not in named]
     moved = erase(old, new, unnamed)
-    if missing := named - set(moved):
+    if missing := named - moved.keys():
         new.unlink()
-        raise ArchiveDamaged(
-            old, f"no page at offset {min(place.offset for place in missing)}"
-        )
+        first = min(place.offset for place in missing)
+        raise ArchiveDamaged(old, f"no page at offset {first}")
     return moved, new.stat().st_size
 
 
@@ -95,8 +95,9 @@ async def clear_removed(database: Database, folder: Path, source: str) -> int:
     """Delete files marked as removed, and copies without a row; how many. Call it with the lock held."""
     async with database.begin() as session:
         marked = await archives.list_archives(session, source, removed=True)
+        removed = {archive.path for archive in marked}
         kept = await archives.list_archives(session, source)
-    removed, current = {row.path for row in marked}, {row.path for row in kept}
+        current = {archive.path for archive in kept}
     stems = set(map(_stem, removed | current)) - {None}
     unnamed = await asyncio.to_thread(_files, folder, source) - current
     left = [path for path in unnamed if path in removed or _stem(path) in stems]
@@ -130,8 +131,7 @@ async def apply_retention(
     folder = archive_path(settings)
     names = ("files", "bytes", "pages", "swept", "strays", "busy", "damaged")
     counts = dict.fromkeys(names, 0)
-    sources = await database.ask(archives.archived_sources)
-    for source in sources:
+    for source in await database.ask(archives.archived_sources):
         async with advisory_lock(database, f"harvest {source}") as acquired:
             if acquired:
                 await _retain(database, settings, source, counts, dry_run=dry_run)
@@ -139,11 +139,11 @@ async def apply_retention(
                 counts["busy"] += 1
     existing = await asyncio.to_thread(_files, folder)
     known = await database.ask(archives.list_archives)
-    stray, now_s = [], time.time()
-    for path in existing - {archive.path for archive in known}:
+    # A harvest writes a file's beginning before its row, so a young file may get one.
+    stray, oldest = [], time.time() - STRAY_AFTER_S
+    for path in filter(_stem, existing - {archive.path for archive in known}):
         with suppress(FileNotFoundError):  # Removed by a harvest or a takedown
-            # A harvest writes a file's beginning before its row, so a young file may get one.
-            if _stem(path) and now_s - (folder / path).stat().st_mtime > STRAY_AFTER_S:
+            if (folder / path).stat().st_mtime < oldest:
                 stray.append(path)
     counts["strays"] += len(stray)
     if not dry_run:
@@ -163,9 +163,8 @@ async def _retain(
     folder = archive_path(settings)
     old: Sequence[ArchiveRow] = []
     if keep := settings.archive.keep_days:
-        old = await database.ask(
-            archives.list_archives, source, before=now() - timedelta(days=keep)
-        )
+        before = now() - timedelta(days=keep)
+        old = await database.ask(archives.list_archives, source, before=before)
     counts["files"] += len(old)
     counts["bytes"] += sum(archive.bytes for archive in old)
     numbers = [archive.id for archive in old]

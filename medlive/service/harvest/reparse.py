@@ -1,7 +1,7 @@
 """Parse stored pages again after a parser was repaired; changed threads become new revisions. No host is asked."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -75,17 +75,17 @@ async def reparse_sources(
     async with AsyncExitStack() as stack:
         run = PipelineRunRow()
         if not dry_run:
-            inputs = {"sources": sorted(sources)}
             run = await stack.enter_async_context(
-                recorded_run(database, COMMAND, inputs)
+                recorded_run(database, COMMAND, {"sources": sorted(sources)})
             )
         done = []
         for source in sources:
             with progress(source) as tick:
-                result = await reparse_source(
-                    database, settings, source, thread_ids, dry_run, tick
+                done.append(
+                    await reparse_source(
+                        database, settings, source, thread_ids, dry_run, tick
+                    )
                 )
-            done.append(result)
         run.counts = {result.source: dict(result.counts) for result in done}
         run.failed = any(result.busy or result.damaged for result in done)
     return done
@@ -151,8 +151,8 @@ async def _reparse(
         tick(done.counts.total() - done.counts["pages"])
         after, named = batch[-1].thread_id, named[BATCH:]
     async with begin() as session:
-        info = await find_source(session, done.source)
-        done.quarantined = info.quarantine_reason if info else None
+        if info := await find_source(session, done.source):
+            done.quarantined = info.quarantine_reason
         if latest := await latest_run(session, done.source):
             run_id, measured = latest
             done.drift, _ = await compare_run(session, done.source, run_id)
@@ -168,11 +168,10 @@ def _reread(
         return None, "waiting", ""
     if reading.state is FrontierState.SKIPPED and not reading.stored:
         return None, "skipped", ""
-    files = [(page.path, page.place) for page in reading.pages if page.path is not None]
-    if len(files) < len(reading.pages):
+    if any(page.path is None for page in reading.pages):
         return None, "bytes_gone", ""
     try:
-        pages = [read_page(folder / path, place) for path, place in files]
+        pages = [read_page(folder / str(p.path), p.place) for p in reading.pages]
         done.counts["pages"] += len(pages)
         thread = parse_with(
             pages[0].url,
@@ -196,31 +195,29 @@ async def _save(
     done: ReparseResult,
     parsed: Sequence[tuple[Reading, Thread | None, str, str]],
 ) -> None:
-    settled: dict[int, list[FrontierRow]] = {}
+    settled = defaultdict[int, list[FrontierRow]](list)
     threads, first_fetches = [], []
     newest = await _newest_fetches(session, done.source, parsed)
     for reading, thread, reason, message in parsed:
         state = _settled_state(reading, thread, reason)
         if state and reading.run_id is not None:
-            settled.setdefault(reading.run_id, []).append(state)
-        if thread:
-            first_fetch = reading.pages[0].fetch_id
-            if first_fetch < newest[thread.thread_id]:
-                # Its address led to a thread that was read again since, by its own or another address.
-                done.counts["unchanged"] += 1
-                continue
+            settled[reading.run_id].append(state)
+        if thread is None:
+            done.counts[reason] += 1
+            if message:
+                done.problems.append((reading.thread_id, reason, message))
+        elif reading.pages[0].fetch_id < newest[thread.thread_id]:
+            # Its address led to a thread that was read again since, by its own or another address.
+            done.counts["unchanged"] += 1
+        else:
             threads.append(thread)
-            first_fetches.append(first_fetch)
-            continue
-        done.counts[reason] += 1
-        if message:
-            done.problems.append((reading.thread_id, reason, message))
+            first_fetches.append(reading.pages[0].fetch_id)
     del done.problems[MAX_PROBLEMS:]
     done.counts += await store_threads(
         session, threads, fetch_ids=first_fetches, is_seen=False
     )
-    for run_id in sorted(settled):
-        await settle(session, done.source, run_id, settled[run_id])
+    for run_id, rows in sorted(settled.items()):
+        await settle(session, done.source, run_id, rows)
 
 
 async def _newest_fetches(
@@ -229,13 +226,12 @@ async def _newest_fetches(
     parsed: Sequence[tuple[Reading, Thread | None, str, str]],
 ) -> dict[str, int]:
     """Thread → the newest first page that it was stored from or is read from now."""
-    read = []
+    names = [thread.thread_id for _, thread, _, _ in parsed if thread]
+    newest = await latest_fetches(session, source, names)
     for reading, thread, _, _ in parsed:
         if thread:
-            read.append((thread.thread_id, reading.pages[0].fetch_id))
-    newest = await latest_fetches(session, source, [name for name, _ in read])
-    for name, first_fetch in read:
-        newest[name] = max(first_fetch, newest.get(name, 0))
+            known = newest.get(thread.thread_id, 0)
+            newest[thread.thread_id] = max(reading.pages[0].fetch_id, known)
     return newest
 
 
@@ -257,9 +253,6 @@ def _settled_state(
             posted_at=thread.posted_at,
             fields=thread_fields(thread),
         )
-    is_other = was.reason != reason and {was.reason, reason} <= _PARSER_REASONS
-    if failed and is_other:
-        return FrontierRow(
-            thread_id=was.thread_id, state=FrontierState.FAILED, reason=reason
-        )
+    if failed and was.reason != reason and {was.reason, reason} <= _PARSER_REASONS:
+        return FrontierRow(thread_id=was.thread_id, state=was.state, reason=reason)
     return None

@@ -171,8 +171,7 @@ async def _find_showing_fetches(
             if (fetch := fetches.get(place)) is None:
                 continue
             # Also as text: a page may be in an encoding that none of the pattern's words are in.
-            as_text = page.text.encode("utf-8", "replace")
-            bodies = {page.body, as_text}
+            bodies = {page.body, page.text.encode("utf-8", "replace")}
             shows = bool(pattern and any(map(pattern.search, bodies)))
             if site and fetch.kind is PageKind.LISTING:
                 try:
@@ -187,8 +186,7 @@ async def _find_showing_fetches(
 
     fetch_ids: list[int] = []
     damaged: list[ArchiveDamaged] = []
-    archives = await database.ask(list_archives, source)
-    for archive in archives:
+    for archive in await database.ask(list_archives, source):
         kept = await database.ask(fetches_in, archive.id)
         try:
             fetch_ids += await asyncio.to_thread(search, archive, kept)

@@ -52,18 +52,17 @@ async def read_problems(
     Raises ConfigError and DatabaseUnavailable.
     """
     facts = facts or await read_facts(database, settings)
-    problems = []
-    for problem in await checks.read_problems(database, facts):
-        shown = {
+    return [
+        {
             "code": problem.code,
             "subject": problem.subject,
-            "severity": problem.severity.value,
+            "severity": problem.severity,
             "text": problem.text,
             "next_step": problem.next_step,
             "acknowledged": problem.is_acknowledged(facts.moment),
         }
-        problems.append(shown)
-    return problems
+        for problem in await checks.read_problems(database, facts)
+    ]
 
 
 async def acknowledge(
@@ -83,9 +82,13 @@ async def acknowledge(
     facts = await read_facts(database, settings)
     problems = await checks.read_problems(database, facts)
     await database.ask(db_watch.save_seen, problems)
-    patience = checks.ENDS_AFTER
     problems = await database.ask(
-        db_watch.acknowledge, code, patience=patience, lasts=lasts, why=why, by=by
+        db_watch.acknowledge,
+        code,
+        patience=checks.ENDS_AFTER,
+        lasts=lasts,
+        why=why,
+        by=by,
     )
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
 
@@ -99,8 +102,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     sources = []
     for source in facts.sources:
         harvests = facts.history.harvests.get(source.name)
-        counts = {} if harvests is None else harvests.latest.counts
-        share = not_modified_share(counts)
+        share = not_modified_share(harvests.latest.counts) if harvests else None
         sources.append({**vars(source), "not_modified_share": share})
     return {
         "sources": sources,
@@ -124,10 +126,11 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         failures = await failed_threads(session, most=20)
         parked = await count_parked(session)
         queued = await count_waiting(session, Queue.CURATE)
-        waiting = await count_open(session, Queue.CURATE)
-        mean = await mean_thread_cost(session)
         week = await read_spending(
-            session, settings.budget, waiting=waiting, usd_a_thread=mean
+            session,
+            settings.budget,
+            waiting=await count_open(session, Queue.CURATE),
+            usd_a_thread=await mean_thread_cost(session),
         )
     section, index = settings.evidence, index_path(settings)
     retriever = describe_retriever(index, encoder_settings(settings), section.retriever)
@@ -141,19 +144,16 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         for end in ("repairs", "invalid", "refused", "truncated"):
             values[f"{end}_share"] = values[end] / row.calls if row.calls else None
         ends.append(values)
-    health = await read_health(database, settings)
-    return (
-        {
-            "funnel": list(map(list, rows)),
-            "kept": sum(r.threads for r in rows if r.outcome == "kept"),
-            "answers": ends,
-            "parked": vars(parked),
-            "failures": list(map(vars, failures)),
-            "retriever": retriever,
-        }
-        | health
-        | {"week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at}}
-    )
+    return {
+        "funnel": list(map(list, rows)),
+        "kept": sum(r.threads for r in rows if r.outcome == "kept"),
+        "answers": ends,
+        "parked": vars(parked),
+        "failures": list(map(vars, failures)),
+        "retriever": retriever,
+        **await read_health(database, settings),
+        "week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at},
+    }
 
 
 def step_as_json(state: StepState) -> dict[str, Any]:
@@ -203,6 +203,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
                 ended = max(freeze.started_at, end)
             spent = await _spent(session, queue.started_at, ended)
             costs[command_of(QUEUE)] = spent.cost_usd if spent else 0.0
+    names = ("stage", "outcome", "reason", "count")
     return {
         "week": week,
         "harvests": [{"name": n} | run_as_json(run) for n, run in harvests.items()],
@@ -212,10 +213,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         ],
         "standing": asdict(standing)
         | {"whole": standing.whole, "in_short": standing.in_short},
-        "threads": [
-            {"stage": stage, "outcome": outcome, "reason": reason, "count": n}
-            for stage, outcome, reason, n in counts
-        ],
+        "threads": [dict(zip(names, row, strict=True)) for row in counts],
         "cost": total and vars(total),
         "by_paper": list(map(vars, by_paper)),
         "proofs": proofs

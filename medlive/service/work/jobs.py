@@ -39,11 +39,17 @@ from medlive.db.session import (
 )
 from medlive.db.waits import find_lost, forget_failures, take_turn
 from medlive.errors import DatabaseUnavailable
-from medlive.service.work.admission import CURATE as CURATE
-from medlive.service.work.admission import PROVE as PROVE
-from medlive.service.work.admission import STEP as STEP
-from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import Jobs, Retry, Works, queue_errors, run_job
+from medlive.service.work.taken import (
+    CURATE,
+    PROVE,
+    STEP,
+    Jobs,
+    Readiness,
+    Retry,
+    Works,
+    queue_errors,
+    run_job,
+)
 
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
@@ -93,14 +99,12 @@ async def defer_revisions(
     `week` waits for them; None: the next freeze.
     """
     await note_queued(session, revisions, week)
-    locks = {f"curate:{n}": n for n in revisions}
-    queued = await queued_locks(session, list(locks)) if locks else set()
     jobs = []
-    for lock, revision in locks.items():
-        if lock not in queued:
-            task = app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock)
-            jobs.append(task.make_new_job(revision=revision))
-    return await _defer(app, session, jobs) if jobs else 0
+    for revision in dict.fromkeys(revisions):
+        lock = f"curate:{revision}"
+        task = app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock)
+        jobs.append(task.make_new_job(revision=revision))
+    return await _defer(app, session, *jobs)
 
 
 async def defer_proof(
@@ -108,11 +112,9 @@ async def defer_proof(
 ) -> bool:
     """Defer the proof of a case's rubric in the session's transaction; False: it is queued already."""
     lock = f"prove:{case_id}:{revision}"
-    if await queued_locks(session, [lock]):
-        return False
     task = app.configure_task(PROVE, queue=Queue.CURATE, queueing_lock=lock)
     job = task.make_new_job(case_id=case_id, revision=revision)
-    return await _defer(app, session, [job]) > 0
+    return await _defer(app, session, job) > 0
 
 
 def step_lock(name: str, week: str) -> str:
@@ -127,19 +129,23 @@ async def defer_step(
     lock = step_lock(name, week)
     # Else a worker may have taken another's job between the look and the insert, and no index would refuse a second.
     await defer_alone(session, lock)
-    if not await queued_locks(session, [lock]):
-        task = app.configure_task(
-            STEP,
-            queue=queue,
-            lock=f"step:{name}",
-            queueing_lock=lock,
-            priority=STEP_PRIORITY,
-        )
-        await _defer(app, session, [task.make_new_job(step=name, week=week)])
+    task = app.configure_task(
+        STEP,
+        queue=queue,
+        lock=f"step:{name}",
+        queueing_lock=lock,
+        priority=STEP_PRIORITY,
+    )
+    await _defer(app, session, task.make_new_job(step=name, week=week))
     return lock
 
 
-async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> int:
+async def _defer(app: procrastinate.App, session: Session, *wanted: Job) -> int:
+    """Insert the jobs of whose queueing lock none is queued or being done; how many."""
+    queued = await queued_locks(session, [str(job.queueing_lock) for job in wanted])
+    jobs = [job for job in wanted if job.queueing_lock not in queued]
+    if not jobs:
+        return 0
     connection = await session.connection()
     driver = (await connection.get_raw_connection()).driver_connection
     try:
@@ -150,7 +156,7 @@ async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> i
         # Another process queued some of them meanwhile.
         if len(jobs) == 1:
             return 0
-        return sum([await _defer(app, session, [job]) for job in jobs])
+        return sum([await _defer(app, session, job) for job in jobs])
     except exceptions.ConnectorException as exc:
         known = translate(connection.engine.url, exc.__cause__ or exc)
         if known is None:
@@ -165,16 +171,15 @@ async def run_until_drained(
     works: Works,
     *,
     concurrency: int,
-    on_wait: Callable[[int], None] = lambda _: None,
     grace_s: float | None = None,
 ) -> int:
     """Curate in this process until that queue is empty, also what waits after a failure or was a dead worker's.
 
     Ends earlier when no further job can be done here: an open circuit, a spent budget; the number of jobs that are
-    left. `on_wait` gets the number of jobs that other live workers are running. On cancellation, running jobs are
-    finished first, for at most `grace_s` seconds if given. Raises DatabaseUnavailable.
+    left. On cancellation, running jobs are finished first, for at most `grace_s` seconds if given. Raises
+    DatabaseUnavailable.
     """
-    readiness = Readiness()
+    readiness, logged = Readiness(), 0
     while True:
         with queue_errors(database):
             await take_over(app, [Queue.CURATE])
@@ -187,8 +192,9 @@ async def run_until_drained(
         waiting, todo = states.count("doing"), states.count("todo")
         if readiness.pauses or not (waiting or todo):
             return todo
-        if waiting:
-            on_wait(waiting)
+        if waiting != logged:
+            logged = waiting
+            _log.info("%d jobs are with another worker: waiting for their end", waiting)
         await asyncio.sleep(0.5)
 
 

@@ -43,16 +43,21 @@ from medlive.service.wiring import (
     open_pipeline,
 )
 from medlive.service.work.jobs import (
-    CURATE,
     HEARTBEAT_S,
-    PROVE,
-    STEP,
     open_app,
     queue_lost,
     run_until_stopped,
 )
-from medlive.service.work.readiness import NEVER, Readiness
-from medlive.service.work.taken import Jobs, Work, queue_errors
+from medlive.service.work.taken import (
+    CURATE,
+    NEVER,
+    PROVE,
+    STEP,
+    Jobs,
+    Readiness,
+    Work,
+    queue_errors,
+)
 
 SWEEP_S = 60.0
 """How often threads are looked for that wait for nothing."""
@@ -95,11 +100,10 @@ async def run_worker(
     total, readiness, health = CurationCounts(), Readiness(), health or Liveness()
     budget = budget or new_budget(settings)
     while not stop.is_set():
-        works: dict[str, Work] = {}
-        inputs: dict[str, Any] = {"queues": [queue.value for queue in queues]}
+        inputs: dict[str, Any] = {"queues": queues}
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database(settings))
-            works[STEP] = step_work(database, settings)
+            works: dict[str, Work] = {STEP: step_work(database, settings)}
             pipeline = None
             if Queue.CURATE in queues:
                 try:
@@ -162,8 +166,7 @@ class Monitor:
                         self.jobs.readiness.pause(queue, error)
                 except DatabaseForbidden as error:
                     if not self.is_forbidden:
-                        what = "this worker cannot be reported"
-                        _log.warning("%s: %s (%s)", what, error.message, error.hint)
+                        _log.warning("this worker cannot be reported: %s", error.whole)
                     self.is_forbidden = True
                 await asyncio.sleep(HEARTBEAT_S)
         finally:
@@ -176,8 +179,11 @@ class Monitor:
         readiness = self.jobs.readiness
         for queue, pause in [*readiness.pauses.items()]:
             await self._end_pause(queue, pause.obstacle)
-        reason = None if self.stop.is_set() else readiness.describe()
-        state = WorkerState.STOPPING if self.stop.is_set() else WorkerState.WORKING
+        state, reason = WorkerState.WORKING, readiness.describe()
+        if self.stop.is_set():
+            state, reason = WorkerState.STOPPING, None
+        elif reason:
+            state = WorkerState.WAITING
         async with self.jobs.database.begin() as session:
             if self.number is None:
                 self.number = await add_worker(
@@ -186,7 +192,7 @@ class Monitor:
             await report_worker(
                 session,
                 self.number,
-                WorkerState.WAITING if reason else state,
+                state,
                 reason,
                 sorted(readiness.pauses),
             )
@@ -202,15 +208,15 @@ class Monitor:
                 with suppress(DatabaseFull):
                     await check_room(self.jobs.database)
                     readiness.resume(queue)
-            case WeekSpent() if readiness.select([queue]):
+            case WeekSpent() if readiness.is_open(queue):
                 readiness.resume(queue)
             case CircuitOpen() if self.pipeline:
                 if not await self.pipeline.openings():
                     readiness.resume(queue)
+            case ConfigError() if self.pipeline:
+                pass
             case EvidenceUnavailable() | ConfigError():
-                is_config = isinstance(obstacle, ConfigError)
-                is_soon = time.monotonic() - self.searched_at < MISSING_S
-                if is_soon or (is_config and self.pipeline):
+                if time.monotonic() - self.searched_at < MISSING_S:
                     return
                 self.searched_at = time.monotonic()
                 with suppress(EvidenceUnavailable, ConfigError):
