@@ -21,12 +21,8 @@ from medlive.instance.loading import load_settings
 from medlive.llm.circuit import Opening, circuit_key
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import run_scheduler
-from medlive.service.work.jobs import (
-    CURATE,
-    defer_revisions,
-    open_app,
-    run_until_drained,
-)
+from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.taken import CURATE
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
 from tests.support.receivers import serve_webhook

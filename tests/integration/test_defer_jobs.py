@@ -30,8 +30,6 @@ from medlive.db.session import Database
 from medlive.db.waits import count_waiting, forget_failures, list_failed_jobs
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.work.jobs import (
-    CURATE,
-    STEP,
     defer_revisions,
     defer_step,
     open_app,
@@ -41,8 +39,15 @@ from medlive.service.work.jobs import (
     step_lock,
     take_over,
 )
-from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import RETRY_AFTER_S, Jobs, Work, Works
+from medlive.service.work.taken import (
+    CURATE,
+    RETRY_AFTER_S,
+    STEP,
+    Jobs,
+    Readiness,
+    Work,
+    Works,
+)
 from tests.support.waiting import LIMIT_S, until
 
 

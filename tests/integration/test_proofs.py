@@ -29,7 +29,8 @@ from medlive.service.curation.prove import prove_again
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.wiring import Pipeline
-from medlive.service.work.jobs import PROVE, defer_proof, defer_revisions, open_app
+from medlive.service.work.jobs import defer_proof, defer_revisions, open_app
+from medlive.service.work.taken import PROVE
 from tests.support.proving import (
     ASKS,
     DENIES,

@@ -60,7 +60,7 @@ from medlive.service.release.publish import announce_week, publish_week, verify_
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState
 from medlive.service.waiting import Liveness
-from medlive.service.watch.watcher import keep_looking, look_safely
+from medlive.service.watch.notify import keep_looking, look_safely
 from medlive.service.wiring import build_filters, open_pipeline
 from medlive.service.work.jobs import end_tasks, open_app, queue_lost, run_step_job
 from medlive.service.work.taken import STEP
