@@ -228,8 +228,9 @@ async def open_pipeline(
 
 def new_budget(settings: Settings) -> Budget:
     """The budget of a run, or of a worker's life."""
-    limits = {"max_usd", "max_calls", "max_tokens"}
-    return Budget(**settings.budget.model_dump(include=limits))
+    return Budget(
+        **settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
+    )
 
 
 def proof_roles(settings: Settings) -> dict[str, RoleSettings]:
@@ -347,5 +348,7 @@ def check_local_evidence(settings: Settings) -> None:
 
 def build_filters(settings: Settings) -> FilterChain:
     """The filter chain with its code book. Raises ConfigError for a setting it does not know."""
-    filters = validate_section(FilterSettings, "filters", settings.filters)
-    return FilterChain(filters, load_codebook(settings.codebooks.paths))
+    return FilterChain(
+        validate_section(FilterSettings, "filters", settings.filters),
+        load_codebook(settings.codebooks.paths),
+    )

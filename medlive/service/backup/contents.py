@@ -230,8 +230,9 @@ def seal(folder: Path, name: str, created_at: str, key: SecretKey) -> None:
         key: The key of backups.
     """
     comment = _PREFIX + json.dumps({"name": name, "created_at": created_at})
-    signature = sign((folder / SUMS).read_bytes(), key, comment, _COMMENT)
-    (folder / SIGNATURE).write_text(signature, encoding="utf-8")
+    (folder / SIGNATURE).write_text(
+        sign((folder / SUMS).read_bytes(), key, comment, _COMMENT), encoding="utf-8"
+    )
 
 
 def check_seal(folder: Path, keys: Sequence[PublicKey]) -> tuple[str, dict[str, str]]:
@@ -262,8 +263,7 @@ def check_seal(folder: Path, keys: Sequence[PublicKey]) -> tuple[str, dict[str, 
         raise CheckFailed(
             f"{folder}: its signature is of something other than a backup"
         )
-    name = str(json.loads(comment.removeprefix(_PREFIX))["name"])
-    return name, parse_sums(sums)
+    return str(json.loads(comment.removeprefix(_PREFIX))["name"]), parse_sums(sums)
 
 
 BARE = ("--no-owner", "--no-acl")

@@ -182,8 +182,7 @@ async def restore_backup(
             was_lifted = thread in lifted and written_at < about.created_at
             if thread not in erased and not was_lifted:
                 # The source may have been harvested since this backup for the first time.
-                file = SourceKind.FILE
-                await database.ask(ensure_sources, [takedown.source], file)
+                await database.ask(ensure_sources, [takedown.source], SourceKind.FILE)
                 await take_down(database, settings, *thread, takedown.reason)
                 erased[thread] = takedown.reason
                 again.append("/".join(thread))
@@ -312,8 +311,9 @@ async def try_backup(
             private_dump(settings, folder, digests[DUMP]) as dump,
         ):
             scratch = settings.model_copy(update={"database_url": SecretStr(url)})
-            options = ("--exit-on-error", *BARE)
-            await run_program(scratch, "pg_restore", version, *options, dump)
+            await run_program(
+                scratch, "pg_restore", version, "--exit-on-error", *BARE, dump
+            )
             async with (
                 aclosing(Database.connect(url)) as restored,
                 restored.begin() as session,

@@ -191,8 +191,7 @@ async def save_case(
     case = await lock_thread_case(session, thread_pk, key, status, held)
     if (case.status, case.status_reason) != (status, held):
         await set_status(session, case.id, status, held)
-    withdrawn = await withdrawn_criteria(session, case.id)
-    kept = without_criteria(content.rubric, withdrawn)
+    kept = without_criteria(content.rubric, await withdrawn_criteria(session, case.id))
     if len(kept.criteria) < len(content.rubric.criteria):
         thin = too_thin(kept)
         latest = await latest_case(session, case.id) if thin else None

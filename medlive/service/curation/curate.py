@@ -200,13 +200,13 @@ async def run_curation(
                 rescanned=await rescan_cases(pipeline),
                 spent=pipeline.budget.as_json(),
                 endpoints=[e.state() for e in pipeline.endpoints.by_place.values()],
+                funnel=await database.ask(funnel),
             )
             run.failed = bool(done.faults)
             run.counts = curated.as_counts()
-        rows = await database.ask(funnel)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_cases(database)
-    return replace(curated, funnel=rows)
+    return curated
 
 
 async def fill_queue(
@@ -231,8 +231,7 @@ async def fill_queue(
         database, app, chain, limit=limit, week=week, tick=tick
     )
     if parked:
-        weeks = pipeline.settings.evidence.park_weeks
-        expired = await reject_expired(database, weeks)
+        expired = await reject_expired(database, pipeline.settings.evidence.park_weeks)
     return {
         "passed": passed,
         "rejected": rejected,
@@ -280,9 +279,10 @@ async def queue_again(
                 overruled.append(revision)
         revisions = [*failed, *overruled, *untried]
         if parked:
-            library = pipeline.retriever.identity.index_digest
             revisions += await list_due(
-                session, library=library, pipeline_digest=pipeline.digest
+                session,
+                library=pipeline.retriever.identity.index_digest,
+                pipeline_digest=pipeline.digest,
             )
         return await defer_revisions(app, session, revisions, week=week)
 
@@ -360,10 +360,9 @@ def curation_work(
 
 def _digest_for(pipeline: Pipeline, overrules: Sequence[OverruleRow]) -> str:
     """The digest of the pipeline and what people overruled of a revision."""
-    overruled = {o.overruled for o in in_force(overrules)}
-    if not overruled:
-        return pipeline.digest
-    return digest_json([pipeline.digest, "overruled", *sorted(overruled)])
+    if overruled := {o.overruled for o in in_force(overrules)}:
+        return digest_json([pipeline.digest, "overruled", *sorted(overruled)])
+    return pipeline.digest
 
 
 async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
@@ -387,7 +386,6 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         started = now()
         limit_s = pipeline.settings.curation.thread_timeout_s
         thread, language = read_thread(stored)
-        rubric = proof = None
         try:
             async with asyncio.timeout(limit_s):
                 curation = await curate(
@@ -399,17 +397,19 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                     run_date=started.date(),
                     overruled=[reason for reason in Reason if reason in overruled],
                 )
-                if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                    curation, rubric, proof = await complete_in(
-                        pipeline, curation, thread, language, started
-                    )
+                completed = await complete_in(
+                    pipeline, curation, thread, language, started
+                )
         except asyncio.CancelledError:
             # What is under way is kept before another worker takes the thread up, and would ask it again.
             await asyncio.gather(*(r.settle() for r in pipeline.respondents.values()))
             raise
         except TimeoutError:
-            detail = f"not decided within {limit_s:g} s"
-            curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
+            curation = Curation(
+                reason=Reason.ENDPOINT_UNAVAILABLE,
+                detail=f"not decided within {limit_s:g} s",
+            )
+            completed = curation, None, None
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):
@@ -420,12 +420,12 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 pipeline,
                 stored,
                 language,
-                (curation, rubric, proof),
+                completed,
                 started=started,
                 digest=digest,
             )
-        _log.debug("curated: %s", curation.outcome.value)
-    return curation
+        _log.debug("curated: %s", completed[0].outcome.value)
+    return completed[0]
 
 
 def read_thread(stored: StoredThread) -> tuple[Thread, str]:
@@ -444,7 +444,12 @@ async def complete_in(
     language: str,
     started: datetime,
 ) -> CompletedCase:
-    """Complete a curation as the pipeline's settings have it; `started`: evidence published later is not cited."""
+    """Complete a kept or held curation as the pipeline's settings have it; others are returned as they are.
+
+    `started`: evidence published later is not cited.
+    """
+    if curation.outcome not in (Outcome.KEPT, Outcome.HELD):
+        return curation, None, None
     return await complete_case(
         curation,
         language,
@@ -532,8 +537,9 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
             latest = await cases.latest_case(session, case_id)
             if status is not CaseStatus.READY or latest != case:
                 return  # decided or edited meanwhile, and scanned by the next run
-            clean = replace(case, text=text, rubric=rubric)
-            saved = await cases.add_revision(session, case_id, clean)
+            saved = await cases.add_revision(
+                session, case_id, replace(case, text=text, rubric=rubric)
+            )
             n = len(redacted.found)
             for revision in {case.revision, saved.revision}:
                 await save_scan(session, case_id, revision, pipeline.scanner, found=n)

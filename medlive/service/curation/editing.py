@@ -131,8 +131,9 @@ class CaseEdit(BaseModel):
 
     def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
         """The edited texts and rubric. Raises UsageError for what cannot be."""
-        own = {"criteria", "asked", "revision"}
-        changes = self.model_dump(exclude_none=True, exclude=own)
+        changes = self.model_dump(
+            exclude_none=True, exclude={"criteria", "asked", "revision"}
+        )
         known = (UNKNOWN_SPECIALTY, *SPECIALTIES)
         if self.specialty is not None and self.specialty not in known:
             raise UsageError(
@@ -194,8 +195,7 @@ async def load_edit(database: Database, case_id: str) -> CaseEdit:
     """A case as it can be edited. Raises UsageError for an unknown case."""
     async with database.begin() as session:
         await lock_case(session, case_id)
-        case = await load_latest_case(session, case_id)
-    return CaseEdit.of(case)
+        return CaseEdit.of(await load_latest_case(session, case_id))
 
 
 async def edit_case(
@@ -224,17 +224,17 @@ async def edit_case(
             raise StaleEdit(case_id, of or 0, case.revision)
         text, rubric = edit.apply(case)
         decided = await load_curation(session, case.curation_id)
-        advice = decided.side(Side.ADVICE)
-        faults = []
-        for fault in lint_case(
+        offences = lint_case(
             case.language,
             rubric.criteria,
             text,
-            advice,
+            decided.side(Side.ADVICE),
             rubric.no_negative,
             asked=rubric.asked,
-        ):
-            faults.append(f"{fault.criterion or 'rubric'}: {fault.detail}")
+        )
+        faults = [
+            f"{fault.criterion or 'rubric'}: {fault.detail}" for fault in offences
+        ]
         gone = await withdrawn_criteria(session, case_id)
         for criterion in rubric.criteria:
             if text_digest(criterion.criterion) in gone:
@@ -288,7 +288,12 @@ async def redact_case(
     for part in case.asked or ():
         asked.append(AskedPart(part.id, pattern.sub(REDACTED, part.text)))
     changes |= {"criteria": tuple(criteria), "asked": tuple(asked)}
-    edit = case.model_copy(update=changes)
     return await edit_case(
-        database, case_id, edit, reason, of=case.revision, by=by, act=Act.REDACT
+        database,
+        case_id,
+        case.model_copy(update=changes),
+        reason,
+        of=case.revision,
+        by=by,
+        act=Act.REDACT,
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
@@ -79,10 +79,8 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | 
             _log.info("%s was edited while it was proved", case_id)
             return None
         if proof.passed:
-            names = ("ceiling", "floor", "separation", "ordinary")
-            figures = {name: getattr(proof.figures, name) for name in names}
-            rubric = replace(case.rubric, **figures)
-            saved = await add_revision(session, case_id, replace(case, rubric=rubric))
+            proved = replace(case.rubric, **asdict(proof.figures))
+            saved = await add_revision(session, case_id, replace(case, rubric=proved))
             revision = saved.revision
         await save_proof(session, case.curation_id, proof, revision=revision)
     return None
@@ -99,9 +97,7 @@ async def _prove(pipeline: Pipeline, case: StoredCase) -> Proof:
     written = await read_for_harm(case.text, written, grader, reader)
     answers = [probe.answer for probe in written]
     grades = await grade_probes(case.text, criteria, answers, grader)
-    probes = []
-    for probe, verdicts in zip(written, grades, strict=True):
-        probes.append(replace(probe, verdicts=verdicts))
+    probes = [replace(p, verdicts=v) for p, v in zip(written, grades, strict=True)]
     examination = examine(criteria, probes)
     return Proof(
         passed=examination.passed,

@@ -78,11 +78,9 @@ async def decide_case(
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
+        is_approval = action is ReviewAction.APPROVE
         status = await lock_case(session, case_id)
-        other = (
-            CaseStatus.REJECTED if action is ReviewAction.APPROVE else CaseStatus.READY
-        )
-        if status is not other:
+        if status is not (CaseStatus.REJECTED if is_approval else CaseStatus.READY):
             _check_held(case_id, status)
         case = await load_latest_case(session, case_id)
         if of not in (None, case.revision):
@@ -90,7 +88,7 @@ async def decide_case(
                 f"case {case_id} has changed since: its revision is {case.revision} now, not {of}",
                 hint="look at it again and decide on that revision",
             )
-        if action is ReviewAction.APPROVE:
+        if is_approval:
             await _check_no_veto(session, case_id)
         review = await add_review(
             session, case_id, case.revision, action, reason, decided_by=by
@@ -101,15 +99,15 @@ async def decide_case(
 
 async def _check_no_veto(session: Session, case_id: str) -> None:
     """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto, which others overrule."""
-    source, thread_id = await thread_of_case(session, case_id)
-    revision = await latest_revision(session, source, thread_id)
+    thread = await thread_of_case(session, case_id)
+    revision = await latest_revision(session, *thread)
     for decided in await list_curations(session, revision):
         if decided.outcome is Outcome.FAILED:
             continue
         if decided.reason == Reason.CONTRADICTED:
             raise CheckFailed(
                 f"the thread of {case_id} was curated again, and evidence contradicts its advice",
-                hint=f"medlive review overrule {source}/{thread_id} is for that",
+                hint=f"medlive review overrule {'/'.join(thread)} is for that",
             )
         return
 
@@ -155,20 +153,17 @@ async def drop_element(
         pipeline.respondents,
         pipeline.curation,
     )
-    rubric = proof = None
     if curation.outcome is Outcome.REJECTED:
         raise CheckFailed(
             f"without {element_id} the case is rejected: {curation.reason}: {curation.detail}",
             hint="reject the case, or edit it",
         )
-    if curation.outcome is not Outcome.FAILED:
-        curation, rubric, proof = await complete_in(
-            pipeline, curation, thread, language, started
-        )
+    curation, rubric, proof = await complete_in(
+        pipeline, curation, thread, language, started
+    )
     if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
-    digest = digest_json([pipeline.digest, "without", dropped])
     async with pipeline.database.begin() as session:
         _check_held(case_id, await lock_case(session, case_id))
         if await load_latest_case(session, case_id) != case:
@@ -192,10 +187,10 @@ async def drop_element(
             language,
             (curation, rubric, proof),
             started=started,
-            digest=digest,
+            digest=digest_json([pipeline.digest, "without", dropped]),
         )
-        is_ready = await lock_case(session, case_id) is CaseStatus.READY
-        if is_ready and held_else is not None:
+        status = await lock_case(session, case_id)
+        if status is CaseStatus.READY and held_else is not None:
             await set_status(session, case_id, CaseStatus.HELD, held_else)
     return curation
 
@@ -204,18 +199,18 @@ async def _find_other_hold(
     session: Session, case_id: str, stored: StoredThread
 ) -> str | None:
     """What holds a case besides a curation's own doubts: the thread was rejected or parked since, or the like."""
-    name = (stored.thread.source, stored.thread.thread_id)
-    for row in await list_curations(session, await latest_revision(session, *name)):
+    thread = stored.thread
+    latest = await latest_revision(session, thread.source, thread.thread_id)
+    for row in await list_curations(session, latest):
         if row.outcome in _OVERRULED:
             return f"curated again: {row.reason}: {row.detail}"[:1000]
         if row.outcome is not Outcome.FAILED:
             break
-    doubts = set()
-    for row in await list_curations(session, stored.revision_pk):
-        if row.outcome is Outcome.HELD:
-            doubts.add(row.detail)
     reason = (await find_case(session, case_id)).status_reason
-    return None if reason in doubts else reason
+    for row in await list_curations(session, stored.revision_pk):
+        if row.outcome is Outcome.HELD and row.detail == reason:
+            return None
+    return reason
 
 
 async def overrule_rejection(
@@ -272,18 +267,20 @@ async def _find_rejection(
     Raises CheckFailed where there is none, or where it is overruled.
     """
     overrules = await overrules_of(session, revision)
-    overruled = {o.curation_id for o in in_force(overrules)}
-    decided = await latest_curation(session, revision)
-    if decided is None or decided.outcome is Outcome.FAILED:
-        reason = None if decided else await filter_reason_of(session, revision)
-        number, state = None, "failed" if decided else "waiting"
+    number = reason = None
+    state = "waiting"
+    if decided := await latest_curation(session, revision):
+        state = decided.outcome.value
+        if decided.outcome in _OVERRULED:
+            number, reason = decided.id, decided.reason
     else:
-        reason, number, state = decided.reason, decided.id, decided.outcome.value
-        reason = reason if decided.outcome in _OVERRULED else None
+        reason = await filter_reason_of(session, revision)
     if reason is None:
-        hint = "medlive review approve takes a held case" if state == "held" else None
-        raise CheckFailed(f"{name} is {state}, not rejected", hint=hint)
-    if number in overruled:
+        raise CheckFailed(
+            f"{name} is {state}, not rejected",
+            hint="medlive review approve is for a held case",
+        )
+    if number in [entry.curation_id for entry in in_force(overrules)]:
         raise CheckFailed(
             f"{name} was overruled already",
             hint="the next `medlive curate` continues it",

@@ -144,17 +144,18 @@ async def harvest_source(
 
 async def describe_next_harvest(database: Database, source: str, *, again: bool) -> str:
     """Describe what a harvest of this source would do now."""
-    week = iso_week(now())
+    week, verb = iso_week(now()), "begin"
     async with database.begin() as session:
         info = await find_source(session, source)
         waiting = await count_left_over(session, source)
-    outcome = info.last_outcome if info and info.last_run == week else None
     if info and info.quarantine_reason:
         return f"nothing: quarantined, {info.quarantine_reason}"
-    if outcome == RunOutcome.DONE and not again:
-        return f"nothing: {week} is done"
-    begun = {None: "begin", RunOutcome.DONE: "repeat"}.get(outcome, "go on with")
-    return f"{begun} {week}" + (f"; {waiting} threads wait" if waiting else "")
+    if info and info.last_run == week:
+        is_done = info.last_outcome is RunOutcome.DONE
+        if is_done and not again:
+            return f"nothing: {week} is done"
+        verb = "repeat" if is_done else "go on with"
+    return f"{verb} {week}" + (f"; {waiting} threads wait" if waiting else "")
 
 
 async def lift_source_quarantine(
@@ -212,8 +213,16 @@ async def _finish(
         if not done.limited:
             done.drift = drift
             await harvests.save_measures(session, run.run_id, drift)
-        done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
-        if done.quarantined:
+        fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
+        why = None
+        if end == "given_up" and last and last.kind not in REFUSALS:
+            why = f"its pages stopped fitting: {last.message}"
+        elif fallen and not done.failed:
+            why = f"its threads changed: {fallen}"
+        elif end == "complete" and reads_nothing(ends):
+            why = "no thread fitted a layout"
+        if why:
+            done.quarantined = f"in {done.iso_week} {why}"
             await harvests.quarantine(session, done.source, done.quarantined)
         await harvests.finish_harvest(
             session,
@@ -221,19 +230,6 @@ async def _finish(
             problem=done.failed or done.quarantined,
             partial=done.limited,
         )
-
-
-def _quarantine_reason(
-    done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, is_empty: bool
-) -> str | None:
-    fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
-    if end == "given_up" and last and last.kind not in REFUSALS:
-        return f"in {done.iso_week} its pages stopped fitting: {last.message}"
-    if fallen and not done.failed:
-        return f"in {done.iso_week} its threads changed: {fallen}"
-    if end == "complete" and is_empty:
-        return f"in {done.iso_week} no thread fitted a layout"
-    return None
 
 
 async def import_file(

@@ -169,7 +169,14 @@ class PostgresLedger:
             await self._save_threads(session, read, counts)
             await self._save_outcomes(session, events, counts)
             for entry in misled:
-                await self._forget_pages(session, entry)
+                name = entry.thread_id
+                # The next removal of raw pages takes their bytes out of the file.
+                began = await frontier.reading_began(session, self.source, name)
+                in_archives = await fetches.forget_pages(
+                    session, self.source, name, entry.url, after_fetch=began
+                )
+                await archives.mark_unswept(session, in_archives)
+                self._first_fetch.pop(name, None)
             await fetches.save_failed_fetches(
                 session, self.run.run_id, self.source, problems
             )
@@ -257,16 +264,6 @@ class PostgresLedger:
         for event, fetch_id in zip(pages, ids, strict=True):
             if event.thread_id is not None and event.number == 1:
                 self._first_fetch[event.thread_id] = fetch_id
-
-    async def _forget_pages(self, session: Session, entry: ListEntry) -> None:
-        """Forget a reading's earlier pages; the next removal of raw pages takes their bytes out of the file."""
-        thread_id = entry.thread_id
-        began = await frontier.reading_began(session, self.source, thread_id)
-        in_archives = await fetches.forget_pages(
-            session, self.source, thread_id, entry.url, after_fetch=began
-        )
-        await archives.mark_unswept(session, in_archives)
-        self._first_fetch.pop(thread_id, None)
 
     async def _save_listed(
         self, session: Session, listed: Listed, counts: Counter[str]

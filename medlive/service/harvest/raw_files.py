@@ -129,8 +129,9 @@ async def apply_retention(
         `dry_run` counts without changing anything.
     """
     folder = archive_path(settings)
-    names = ("files", "bytes", "pages", "swept", "strays", "busy", "damaged")
-    counts = dict.fromkeys(names, 0)
+    counts = dict.fromkeys(
+        ("files", "bytes", "pages", "swept", "strays", "busy", "damaged"), 0
+    )
     for source in await database.ask(archives.archived_sources):
         async with advisory_lock(database, f"harvest {source}") as acquired:
             if acquired:
@@ -163,8 +164,9 @@ async def _retain(
     folder = archive_path(settings)
     old: Sequence[ArchiveRow] = []
     if keep := settings.archive.keep_days:
-        before = now() - timedelta(days=keep)
-        old = await database.ask(archives.list_archives, source, before=before)
+        old = await database.ask(
+            archives.list_archives, source, before=now() - timedelta(days=keep)
+        )
     counts["files"] += len(old)
     counts["bytes"] += sum(archive.bytes for archive in old)
     numbers = [archive.id for archive in old]

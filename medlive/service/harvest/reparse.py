@@ -197,7 +197,14 @@ async def _save(
 ) -> None:
     settled = defaultdict[int, list[FrontierRow]](list)
     threads, first_fetches = [], []
-    newest = await _newest_fetches(session, done.source, parsed)
+    # Thread → the newest first page that it was stored from or is read from now
+    names = [thread.thread_id for _, thread, _, _ in parsed if thread]
+    newest = await latest_fetches(session, done.source, names)
+    for reading, thread, _, _ in parsed:
+        if thread:
+            first_fetch = reading.pages[0].fetch_id
+            known = newest.get(thread.thread_id, 0)
+            newest[thread.thread_id] = max(first_fetch, known)
     for reading, thread, reason, message in parsed:
         state = _settled_state(reading, thread, reason)
         if state and reading.run_id is not None:
@@ -218,21 +225,6 @@ async def _save(
     )
     for run_id, rows in sorted(settled.items()):
         await settle(session, done.source, run_id, rows)
-
-
-async def _newest_fetches(
-    session: Session,
-    source: str,
-    parsed: Sequence[tuple[Reading, Thread | None, str, str]],
-) -> dict[str, int]:
-    """Thread → the newest first page that it was stored from or is read from now."""
-    names = [thread.thread_id for _, thread, _, _ in parsed if thread]
-    newest = await latest_fetches(session, source, names)
-    for reading, thread, _, _ in parsed:
-        if thread:
-            known = newest.get(thread.thread_id, 0)
-            newest[thread.thread_id] = max(reading.pages[0].fetch_id, known)
-    return newest
 
 
 def _settled_state(

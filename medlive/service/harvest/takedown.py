@@ -125,8 +125,9 @@ async def take_down(
             with suppress(CheckFailed):  # A folder of another freeze
                 await remove_unfrozen(database, settings)
         # Verdicts that runs of earlier versions shared: they quote answers to cases.
-        verdicts = settings.home / "cache" / "grades"
-        await asyncio.to_thread(shutil.rmtree, verdicts, ignore_errors=True)
+        await asyncio.to_thread(
+            shutil.rmtree, settings.home / "cache" / "grades", ignore_errors=True
+        )
         done.files, damaged = await sweep(database, folder, source)
         done.damaged += damaged
         await clear_removed(database, folder, source)

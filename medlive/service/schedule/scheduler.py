@@ -311,8 +311,9 @@ async def run_step(
 async def _harvest(
     database: Database, settings: Settings, source: str, week: str
 ) -> Counts:
-    site = select_sources(settings, [source])[source]
-    done = await harvest_source(database, settings, site, week=week)
+    done = await harvest_source(
+        database, settings, select_sources(settings, [source])[source], week=week
+    )
     if done.busy:
         return {steps.AGAIN: done.failed}
     counts: Counts = dict(done.counts)

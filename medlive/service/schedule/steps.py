@@ -206,8 +206,9 @@ async def _waited_for(
     if state.name == RETENTION:
         return [name for name in recent if name.startswith(_HARVEST)]
     if state.name == FREEZE:
-        share = settings.schedule.failure_share
-        standing = await week_standing(session, state.week, failure_share=share)
+        standing = await week_standing(
+            session, state.week, failure_share=settings.schedule.failure_share
+        )
         if standing.whole:
             return [*recent]
         return [*recent, f"its threads ({standing.in_short})"]

@@ -36,8 +36,8 @@ ALIKE_SHARE = 0.01
 """Threads that fail alike are a problem from so many on, and so large a share of a week's threads."""
 
 
-Finding = tuple[str, str, str]
-"""A sentence, what to do about it, and what it is about ("": nothing in particular)."""
+Finding = tuple[str, ...]
+"""A sentence, what to do about it and, where it is about something in particular, what that is."""
 Check = Callable[[Facts], Iterator[Finding]]
 
 
@@ -45,11 +45,11 @@ def find_problems(facts: Facts) -> list[OpenProblemRow]:
     """Every problem, in the order of the checks."""
     problems = []
     for check, severity in CHECKS.items():
-        for text, next_step, subject in check(facts):
+        for text, next_step, *subject in check(facts):
             problems.append(
                 OpenProblemRow(
                     code=check.__name__,
-                    subject=printable(subject),
+                    subject=printable("".join(subject)),
                     severity=severity,
                     text=printable(text),  # Endpoints and forums have their words in it
                     next_step=printable(next_step),
@@ -90,7 +90,6 @@ def no_scheduler(facts: Facts) -> Iterator[Finding]:
         yield (
             "no scheduler has ever worked",
             "start `medlive scheduler`, or run the steps by cron",
-            "",
         )
 
 
@@ -101,7 +100,6 @@ def scheduler_silent(facts: Facts) -> Iterator[Finding]:
         yield (
             f"a scheduler is there and was last heard {_minute(heard)}",
             "look at its log, then restart it: another one goes on where it was",
-            "",
         )
 
 
@@ -139,7 +137,6 @@ def threads_lost(facts: Facts) -> Iterator[Finding]:
         yield (
             f"{facts.lost_threads} threads wait and nothing will take them up",
             "a scheduler queues them again by itself, and so does `medlive jobs check`",
-            "",
         )
 
 
@@ -202,7 +199,7 @@ def evidence_missing(facts: Facts) -> Iterator[Finding]:
     """There is neither an evidence index nor a literature service, so that no thread can be curated."""
     missing = facts.evidence_missing
     if missing and facts.in_use and not facts.settings.evidence.online:
-        yield missing, "`medlive evidence build CORPUS...`, or restore it", ""
+        yield missing, "`medlive evidence build CORPUS...`, or restore it"
 
 
 def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
@@ -211,7 +208,6 @@ def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
         yield (
             facts.evidence_corrupt,
             "restore the index, or build it again: `medlive evidence build CORPUS...`",
-            "",
         )
 
 
@@ -267,7 +263,6 @@ def unpriced(facts: Facts) -> Iterator[Finding]:
         yield (
             f"{n} replies of {facts.week['week']} have no price: the cost is unknown",
             'set [prices."MODEL"] in models.toml, 0 for a model that costs nothing',
-            "",
         )
 
 
@@ -319,7 +314,6 @@ def week_partial(facts: Facts) -> Iterator[Finding]:
         yield (
             facts.partial,
             "the rest enters the next week; `medlive week show` has the reasons",
-            "",
         )
 
 
@@ -329,7 +323,6 @@ def clock_off(facts: Facts) -> Iterator[Finding]:
         yield (
             facts.clock_problem,
             "let both machines set their clocks by the network (NTP)",
-            "",
         )
 
 
@@ -348,7 +341,6 @@ def backup_old(facts: Facts) -> Iterator[Finding]:
         yield (
             text,
             "look at the step in `medlive status`, or run `medlive backup FOLDER`",
-            "",
         )
 
 
@@ -361,14 +353,12 @@ def backup_unchecked(facts: Facts) -> Iterator[Finding]:
         yield (
             f"the backup of {latest.week}: {summarize_counts(latest.counts)}",
             f"find out what altered it, move it away, then {_BACK_UP_AGAIN}",
-            "",
         )
     elif done and done.counts.get("check") != "passed":
         why = done.counts.get("why", "it was not restored")
         yield (
             f"the backup of {done.week} was not tried: {why}",
             f"then {_BACK_UP_AGAIN}",
-            "",
         )
 
 
@@ -393,7 +383,6 @@ def heartbeat_undelivered(facts: Facts) -> Iterator[Finding]:
         yield (
             f"the heartbeat was not delivered ({problem})",
             "see heartbeat_url in [notify] of medlive.toml",
-            "",
         )
 
 

@@ -84,8 +84,9 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     problems = await read_problems(database, facts)
     moment = facts.moment
     monday, _ = week_bounds(iso_week(moment))
-    day = moment - timedelta(days=1)
-    gauges = await database.ask(read_gauges, recent=day, week=monday)
+    gauges = await database.ask(
+        read_gauges, recent=moment - timedelta(days=1), week=monday
+    )
     registry = CollectorRegistry()
     metrics: dict[str, Gauge] = {}
 

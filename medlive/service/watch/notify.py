@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
+from functools import partial
 from typing import Any, Literal
 
 import httpx2
@@ -59,8 +60,9 @@ async def write_message(
     The first line of `text` is the subject of the e-mail; `more` is added to what a webhook is sent.
     """
     named = places(section)
-    message = {"event": event, "week": week, "text": text, **more}
-    await watch.post(session, named, message)
+    await watch.post(
+        session, named, {"event": event, "week": week, "text": text, **more}
+    )
     return len(named)
 
 
@@ -69,9 +71,8 @@ async def deliver(database: Database, section: NotifySection) -> int:
 
     One that is slow is sent no more this time: whoever sends has other things to do every minute.
     """
-    messages = await database.ask(watch.due_messages, _AT_ONCE)
     delivered, slow = 0, set[str]()
-    for message in messages:
+    for message in await database.ask(watch.due_messages, _AT_ONCE):
         if message.place in slow:
             continue
         problem, began = None, time.monotonic()
@@ -119,8 +120,9 @@ async def beat(section: NotifySection, failing: Sequence[str]) -> None:
     url = section.heartbeat_url.get_secret_value()
     address = f"{url.rstrip('/')}/fail" if failing else url
     with _delivery("heartbeat"):
-        content = "\n".join(failing).encode("utf-8", "replace")
-        await _post(address, content, "text/plain")
+        await _post(
+            address, "\n".join(failing).encode("utf-8", "replace"), "text/plain"
+        )
 
 
 @contextmanager
@@ -237,31 +239,24 @@ async def _store(
     session: Session, settings: Settings, problems: Sequence[OpenProblemRow]
 ) -> None:
     """Bring the stored problems up to date, and write the messages that are due."""
-
-    async def write(event: Event, problem: OpenProblemRow, text: str) -> None:
-        await write_message(
-            session, settings.notify, event, week, text, code=problem.code
-        )
-
     await watch.save_seen(session, problems)
     seen = {problem.key for problem in problems}
     ended = await watch.end_unseen(session, seen, ENDS_AFTER)
     moment = await read_clock(session)
-    week = iso_week(moment)
+    write = partial(write_message, session, settings.notify, week=iso_week(moment))
     for stored in await watch.list_open(session):
-        began = f"{stored.began_at:%Y-%m-%d %H:%M} UTC"
         if stored.send_at <= moment and not stored.is_acknowledged(moment):
-            event: Event = "problem_again" if stored.sent else "problem"
             text = (
-                f"{stored.text}\nWhat to do: {stored.next_step}\n"
-                f"Since {began}. No more messages: medlive status ack {stored.code}"
+                f"{stored.text}\nWhat to do: {stored.next_step}\nSince {stored.began_at:%Y-%m-%d %H:%M} UTC."
+                f" No more messages: medlive status ack {stored.code}"
             )
-            await write(event, stored, text)
+            event: Event = "problem_again" if stored.sent else "problem"
+            await write(event, text=text, code=stored.code)
             wait = (*RESENT_AFTER, RESENT_DAILY)[min(stored.sent, len(RESENT_AFTER))]
             await watch.note_sent(session, stored, wait)
             _log.warning("%s: %s", stored.code, stored.text)
     for gone in ended:
         if gone.sent:
-            began = f"{gone.began_at:%Y-%m-%d %H:%M} UTC"
-            await write("problem_ended", gone, f"ended: {gone.text}\nIt began {began}.")
+            text = f"ended: {gone.text}\nIt began {gone.began_at:%Y-%m-%d %H:%M} UTC."
+            await write("problem_ended", text=text, code=gone.code)
             _log.info("ended: %s: %s", gone.code, gone.text)

@@ -79,8 +79,9 @@ async def acknowledge(
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
     why, by = check_given_reason(why), check_person_name(by)
-    facts = await read_facts(database, settings)
-    problems = await checks.read_problems(database, facts)
+    problems = await checks.read_problems(
+        database, await read_facts(database, settings)
+    )
     await database.ask(db_watch.save_seen, problems)
     problems = await database.ask(
         db_watch.acknowledge,
@@ -233,7 +234,6 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
     if info is None:
         return None
     fixed = await load_fixed(session, week)
-    kept_out = await load_kept_out(session, week)
     manifest = await load_manifest(session, week) or {}
     return {
         "state": info.state.value,
@@ -241,7 +241,7 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
         "cases": info.cases,
         "criteria": info.criteria,
         "held_out": fixed.numbers.held if fixed else None,
-        "kept_out": dict(Counter(hit.gate for hit in kept_out)),
+        "kept_out": Counter(hit.gate for hit in await load_kept_out(session, week)),
         "proof": manifest.get("counts", {}).get("proof"),
         "publishable": info.publishable,
         "why_not": info.why_not,
@@ -251,16 +251,17 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
 
 def run_as_json(run: Run) -> dict[str, Any]:
     """A run of a step, as JSON values; times in UTC. Nobody knows how long one took that was begun several times."""
-    span = None
+    seconds = took = None
     if run.finished_at and run.starts == 1:
         span = run.finished_at - run.started_at
+        seconds, took = span.total_seconds(), format_duration(span)
     return {
         "week": run.week,
         "outcome": run.outcome.value,
         "started_at": run.started_at,
         "finished_at": run.finished_at,
-        "seconds": None if span is None else span.total_seconds(),
-        "took": None if span is None else format_duration(span),
+        "seconds": seconds,
+        "took": took,
         "counts": dict(run.counts),
         "in_short": summarize_counts(run.counts),
         "log": list(run.log),

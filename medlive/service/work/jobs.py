@@ -101,8 +101,9 @@ async def defer_revisions(
     await note_queued(session, revisions, week)
     jobs = []
     for revision in dict.fromkeys(revisions):
-        lock = f"curate:{revision}"
-        task = app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock)
+        task = app.configure_task(
+            CURATE, queue=Queue.CURATE, queueing_lock=f"curate:{revision}"
+        )
         jobs.append(task.make_new_job(revision=revision))
     return await _defer(app, session, *jobs)
 
@@ -111,8 +112,9 @@ async def defer_proof(
     app: procrastinate.App, session: Session, case_id: str, revision: int
 ) -> bool:
     """Defer the proof of a case's rubric in the session's transaction; False: it is queued already."""
-    lock = f"prove:{case_id}:{revision}"
-    task = app.configure_task(PROVE, queue=Queue.CURATE, queueing_lock=lock)
+    task = app.configure_task(
+        PROVE, queue=Queue.CURATE, queueing_lock=f"prove:{case_id}:{revision}"
+    )
     job = task.make_new_job(case_id=case_id, revision=revision)
     return await _defer(app, session, job) > 0
 
@@ -184,8 +186,9 @@ async def run_until_drained(
         with queue_errors(database):
             await take_over(app, [Queue.CURATE])
         await database.ask(hurry, Queue.CURATE)
-        jobs = Jobs(app, database, works, readiness)
-        await _drain(jobs, Queue.CURATE, concurrency, grace_s)
+        await _drain(
+            Jobs(app, database, works, readiness), Queue.CURATE, concurrency, grace_s
+        )
         with queue_errors(database):
             left = await app.job_manager.list_jobs_async(queue=Queue.CURATE)
         states = [job.status for job in left]
@@ -394,8 +397,7 @@ async def queue_lost(app: procrastinate.App, database: Database) -> int:
         if not await take_turn(session, _TURN):
             return 0
         await forget_failures(session)
-        lost = await find_lost(session)
-        queued = await defer_revisions(app, session, lost)
+        queued = await defer_revisions(app, session, await find_lost(session))
     if queued:
         _log.warning("%d threads waited without a job, and are queued again", queued)
     return queued
