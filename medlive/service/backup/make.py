@@ -90,14 +90,7 @@ async def _write(
 ) -> About:
     """Write a signed copy of the database, and of the files that its rows point to; what is in it."""
     key = secret_key(settings)
-    if os.path.lexists(out):
-        raise UsageError(f"{out} exists", hint="name a new folder")
-    parent = out.absolute().parent
-    with writing(out):
-        parent.mkdir(parents=True, exist_ok=True)
-        # Which nobody else may read; it becomes `out` when it is complete.
-        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=parent))
-        (draft / DUMP).touch(PRIVATE_FILE)
+    draft = _begin(out)
     archives: dict[str, int] = {}
     frozen: list[str] = []
     erased: dict[tuple[str, str], str] = {}
@@ -245,6 +238,18 @@ def _is_own(folder: Path, key: PublicKey) -> bool:
         return not folder.is_symlink() and check_seal(folder, [key])[0] == folder.name
     except MedliveError:
         return False
+
+
+def _begin(out: Path) -> Path:
+    """Make a folder beside `out`, which nobody else may read; it becomes `out` when it is complete."""
+    if os.path.lexists(out):
+        raise UsageError(f"{out} exists", hint="name a new folder")
+    parent = out.absolute().parent
+    with writing(out):
+        parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=parent))
+        (draft / DUMP).touch(PRIVATE_FILE)
+    return draft
 
 
 def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:

@@ -24,7 +24,7 @@ from medlive.db.curation.cases import (
 from medlive.db.curation.curations import load_curation
 from medlive.db.curation.reviews import add_review
 from medlive.db.release.withdrawals import text_digest, withdrawn_criteria
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, ReviewAction, ReviewRow
 from medlive.errors import CheckFailed, UsageError
@@ -180,22 +180,35 @@ def _numbered(
 
 
 class StaleEdit(CheckFailed):
-    """The case was edited since the revision that an edit was made of."""
+    """The case has a later revision than the one that a person saw."""
 
-    def __init__(self, case_id: str, base: int, latest: int) -> None:
-        """Keep both revisions' numbers."""
-        self.base, self.latest = base, latest
+    def __init__(self, case_id: str, seen: int, latest: int) -> None:
+        """Keep the number of the latest revision."""
+        self.latest = latest
         super().__init__(
-            f"case {case_id} has changed since: its revision is {latest} now, and this edit was made of {base}",
-            hint="nothing was saved; edit the latest revision",
+            f"case {case_id} has changed since: its revision is {latest} now, not {seen}",
+            hint="nothing was saved; look at the latest revision",
         )
+
+
+async def lock_latest(
+    session: Session, case_id: str, of: int | None = None
+) -> tuple[CaseStatus, StoredCase]:
+    """Lock a case; its status and its latest revision.
+
+    Raises UsageError for an unknown case, and StaleEdit where that is later than `of`, which a person saw.
+    """
+    status = await lock_case(session, case_id)
+    case = await load_latest_case(session, case_id)
+    if of is not None and of != case.revision:
+        raise StaleEdit(case_id, of, case.revision)
+    return status, case
 
 
 async def load_edit(database: Database, case_id: str) -> CaseEdit:
     """A case as it can be edited. Raises UsageError for an unknown case."""
-    async with database.begin() as session:
-        await lock_case(session, case_id)
-        return CaseEdit.of(await load_latest_case(session, case_id))
+    _, case = await database.ask(lock_latest, case_id)
+    return CaseEdit.of(case)
 
 
 async def edit_case(
@@ -216,12 +229,9 @@ async def edit_case(
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
-        status = await lock_case(session, case_id)
+        status, case = await lock_latest(session, case_id, of)
         if status is CaseStatus.WITHDRAWN:
             raise CheckFailed(f"case {case_id} is withdrawn")
-        case = await load_latest_case(session, case_id)
-        if of not in (None, case.revision):
-            raise StaleEdit(case_id, of or 0, case.revision)
         text, rubric = edit.apply(case)
         decided = await load_curation(session, case.curation_id)
         offences = lint_case(

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Reason
-from medlive.db.curation.cases import StoredCase, add_revision, latest_case, lock_case
+from medlive.db.curation.cases import StoredCase, add_revision, latest_case
 from medlive.db.curation.proofs import save_proof
 from medlive.db.session import Database
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
@@ -15,7 +15,7 @@ from medlive.grader.probes import grade_probes
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
 from medlive.rubric.prove import read_for_harm
-from medlive.service.release.withdraw import load_latest_case
+from medlive.service.curation.editing import lock_latest
 from medlive.service.wiring import Pipeline, proof_roles
 from medlive.service.work.jobs import defer_proof, open_app
 
@@ -35,8 +35,7 @@ async def queue_proof(
             hint="[rubric] prove is off, or the role `rubric` is the rules engine",
         )
     async with open_app(database).open_async() as app, database.begin() as session:
-        await lock_case(session, case_id)
-        case = await load_latest_case(session, case_id)
+        _, case = await lock_latest(session, case_id)
         if case.rubric.ceiling is not None:
             raise CheckFailed(
                 f"revision {case.revision} of case {case_id} is proved already"
@@ -73,8 +72,7 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | 
             raise EndpointUnavailable(text) from failure
         raise CheckFailed(text) from failure
     async with pipeline.database.begin() as session:
-        await lock_case(session, case_id)
-        latest = await load_latest_case(session, case_id)
+        _, latest = await lock_latest(session, case_id)
         if latest.revision != revision:
             _log.info("%s was edited while it was proved", case_id)
             return None

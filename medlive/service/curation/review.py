@@ -36,13 +36,13 @@ from medlive.service.curation.curate import (
     read_thread,
     save_decision,
 )
+from medlive.service.curation.editing import lock_latest
 from medlive.service.curation.inspect import latest_revision
 from medlive.service.release.withdraw import (
     check_person_name,
     check_public_reason,
     check_reason,
     find_criterion,
-    load_latest_case,
 )
 from medlive.service.wiring import Pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
@@ -79,15 +79,9 @@ async def decide_case(
     reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         is_approval = action is ReviewAction.APPROVE
-        status = await lock_case(session, case_id)
+        status, case = await lock_latest(session, case_id, of)
         if status is not (CaseStatus.REJECTED if is_approval else CaseStatus.READY):
             _check_held(case_id, status)
-        case = await load_latest_case(session, case_id)
-        if of not in (None, case.revision):
-            raise CheckFailed(
-                f"case {case_id} has changed since: its revision is {case.revision} now, not {of}",
-                hint="look at it again and decide on that revision",
-            )
         if is_approval:
             await _check_no_veto(session, case_id)
         review = await add_review(
@@ -136,9 +130,9 @@ async def drop_element(
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with pipeline.database.begin() as session:
-        _check_held(case_id, await lock_case(session, case_id))
+        status, case = await lock_latest(session, case_id)
+        _check_held(case_id, status)
         await _check_no_veto(session, case_id)
-        case = await load_latest_case(session, case_id)
         decided = await load_curation(session, case.curation_id)
         made = await session.get_one(CurationRow, case.curation_id)
         stored = await load_thread(session, made.revision_id)
@@ -165,12 +159,8 @@ async def drop_element(
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
     async with pipeline.database.begin() as session:
-        _check_held(case_id, await lock_case(session, case_id))
-        if await load_latest_case(session, case_id) != case:
-            raise CheckFailed(
-                f"case {case_id} has changed while it was written again",
-                hint="nothing was saved; look at it again",
-            )
+        status, _ = await lock_latest(session, case_id, case.revision)
+        _check_held(case_id, status)
         await add_review(
             session,
             case_id,

@@ -213,16 +213,8 @@ async def _finish(
         if not done.limited:
             done.drift = drift
             await harvests.save_measures(session, run.run_id, drift)
-        fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
-        why = None
-        if end == "given_up" and last and last.kind not in REFUSALS:
-            why = f"its pages stopped fitting: {last.message}"
-        elif fallen and not done.failed:
-            why = f"its threads changed: {fallen}"
-        elif end == "complete" and reads_nothing(ends):
-            why = "no thread fitted a layout"
-        if why:
-            done.quarantined = f"in {done.iso_week} {why}"
+        done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
+        if done.quarantined:
             await harvests.quarantine(session, done.source, done.quarantined)
         await harvests.finish_harvest(
             session,
@@ -230,6 +222,19 @@ async def _finish(
             problem=done.failed or done.quarantined,
             partial=done.limited,
         )
+
+
+def _quarantine_reason(
+    done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, is_empty: bool
+) -> str | None:
+    fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
+    if end == "given_up" and last and last.kind not in REFUSALS:
+        return f"in {done.iso_week} its pages stopped fitting: {last.message}"
+    if fallen and not done.failed:
+        return f"in {done.iso_week} its threads changed: {fallen}"
+    if end == "complete" and is_empty:
+        return f"in {done.iso_week} no thread fitted a layout"
+    return None
 
 
 async def import_file(
@@ -256,15 +261,14 @@ async def import_file(
     )
 
     async def save_batch() -> None:
-        async with database.begin() as session:
-            counts.update(
-                await store_threads(
-                    session,
-                    [item.thread for item in batch],
-                    assumed_posted_at=[item.date_assumed for item in batch],
-                    import_run_id=run,
-                )
+        counts.update(
+            await database.ask(
+                store_threads,
+                [item.thread for item in batch],
+                assumed_posted_at=[item.date_assumed for item in batch],
+                import_run_id=run,
             )
+        )
         batch.clear()
         tick(counts.total())
 
