@@ -22,10 +22,10 @@ from medlive.db.threads import threads
 from medlive.errors import ServiceUnavailable
 from medlive.rubric.proof import Probe
 from medlive.service.curation import curate
+from medlive.service.curation.complete import prove_again
 from medlive.service.curation.curate import curate_queued, curate_revision
 from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 from medlive.service.curation.inspect import inspect_case
-from medlive.service.curation.prove import prove_again
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.wiring import Pipeline

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -48,12 +48,12 @@ from medlive.logs import bound
 from medlive.service.curation.complete import (
     CompletedCase,
     complete_case,
+    prove_again,
     redact_case,
     save_case,
 )
-from medlive.service.curation.filtering import filter_pending
+from medlive.service.curation.filtering import Tick, filter_pending
 from medlive.service.curation.parking import reject_expired
-from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.release.freeze import check_cases
 from medlive.service.week_budget import WeekSpent
@@ -67,8 +67,6 @@ from medlive.threads.prepare import prepared
 _log = logging.getLogger(__name__)
 
 _RAISE_BUDGET = "raise [budget] in config/medlive.toml, and start this again"
-
-Tick = Callable[[int], None]
 
 
 @dataclass

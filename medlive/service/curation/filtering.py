@@ -28,6 +28,8 @@ from medlive.threads.near_duplicates import (
 )
 from medlive.threads.prepare import normalised
 
+Tick = Callable[[int], None]
+"""Is told how many threads are done so far."""
 BATCH = 500
 """Threads filtered in one transaction."""
 _DANGEROUS = (FilterReason.UNSAFE_CONTENT, FilterReason.REIDENTIFICATION_RISK)
@@ -38,7 +40,7 @@ async def run_filters(
     settings: Settings,
     *,
     limit: int | None = None,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> dict[str, int]:
     """Filter what waits, at most `limit` threads, and queue what passed; how many passed and were rejected."""
     chain = build_filters(settings)
@@ -62,7 +64,7 @@ async def filter_pending(
     *,
     limit: int | None = None,
     week: str | None = None,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> tuple[int, int]:
     """Judge every latest revision that this chain has not judged, in order of arrival; (passed, rejected).
 

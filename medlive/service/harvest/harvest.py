@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,7 +23,7 @@ from medlive.errors import BadInput, MedliveError, UsageError
 from medlive.instance.paths import archive_path
 from medlive.logs import bound
 from medlive.service.database import handle_key
-from medlive.service.harvest.ledger import PostgresLedger
+from medlive.service.harvest.ledger import PostgresLedger, Tick
 from medlive.service.harvest.raw_files import seal_archives
 from medlive.service.harvest.sources import fetch_settings, not_modified_share
 from medlive.service.release.withdraw import check_given_reason, check_person_name
@@ -73,7 +73,7 @@ async def harvest_source(
     since: datetime | None = None,
     limit: int | None = None,
     again: bool = False,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> HarvestResult:
     """Harvest one source for an ISO week; None for the current one.
 
@@ -243,7 +243,7 @@ async def import_file(
     *,
     assume_posted_at: datetime | None,
     handle_key: bytes,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> tuple[Counter[str], list[ImportProblem]]:
     """Import a JSON Lines file; the counts (new, revised, unchanged, taken_down, problems), and the problems.
 

@@ -48,6 +48,8 @@ from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
 T = TypeVar("T")
+Tick = Callable[[int], None]
+"""Is told how many are done so far."""
 
 
 @dataclass
@@ -62,7 +64,7 @@ class PostgresLedger:
     operator: str | None  # The contact named in the run's file
     overlap: timedelta  # Lists are read again from this long before the latest activity of earlier runs
     fetcher: Fetcher
-    tick: Callable[[int], None] = lambda _: None  # Gets the number of threads read
+    tick: Tick = lambda _: None  # Gets the number of threads read
     counts: Counter[str] = field(default_factory=Counter)
     """What this start saved: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
     identifiers, and each skip's and problem's name. The run's row has them as well."""

@@ -26,7 +26,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.instance.paths import archive_path
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import compare_run, find_source, store_threads
-from medlive.service.harvest.ledger import check_harvested
+from medlive.service.harvest.ledger import Tick, check_harvested
 from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import Compared, thread_fields
 from medlive.sources.harvest import parse_with
@@ -69,7 +69,7 @@ async def reparse_sources(
     *,
     thread_ids: Sequence[str] = (),
     dry_run: bool = False,
-    progress: Callable[[str], AbstractContextManager[Callable[[int], None]]],
+    progress: Callable[[str], AbstractContextManager[Tick]],
 ) -> list[ReparseResult]:
     """`reparse_source` of each source, recorded as a run unless it is dry; `progress` shows a source's threads."""
     async with AsyncExitStack() as stack:
@@ -97,7 +97,7 @@ async def reparse_source(
     source: str,
     thread_ids: Sequence[str] = (),
     dry_run: bool = False,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> ReparseResult:
     """Parse the latest pages of a source's threads (or of those named) again with the current adapter.
 
@@ -125,7 +125,7 @@ async def _reparse(
     settings: Settings,
     begin: Callable[[], AbstractAsyncContextManager[Session]],
     thread_ids: Sequence[str],
-    tick: Callable[[int], None],
+    tick: Tick,
 ) -> None:
     """Parse batch after batch, each saved in a session of `begin`, then update the latest harvest's figures."""
     site = build_site(done.source, settings.sources.get(done.source, {}))

@@ -30,8 +30,8 @@ from medlive.errors import (
     MedliveError,
 )
 from medlive.llm.budget import Budget
+from medlive.service.curation.complete import prove_again
 from medlive.service.curation.curate import CurationCounts, curation_work
-from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.waiting import Liveness
