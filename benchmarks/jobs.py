@@ -39,12 +39,8 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.instance.paths import index_path
 from medlive.service.database import open_database
-from medlive.service.work.jobs import (
-    CURATE,
-    defer_revisions,
-    open_app,
-    run_until_drained,
-)
+from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.taken import CURATE
 from medlive.service.work.worker import run_worker
 
 GAIN = 1.9

@@ -33,7 +33,14 @@ from medlive.errors import (
 )
 from medlive.guard.child_environment import LIBPQ, child_environment
 from medlive.integrity.folder import SIGNATURE, SUMS, TooLong, read_small
-from medlive.integrity.paths import create_below, open_below, split_name, walk
+from medlive.integrity.log import writing
+from medlive.integrity.paths import (
+    PRIVATE_FOLDER,
+    create_below,
+    open_below,
+    split_name,
+    walk,
+)
 from medlive.integrity.signing import (
     BadSignature,
     PublicKey,
@@ -144,6 +151,12 @@ def parse_sums(sums: bytes) -> dict[str, str]:
             )
         digests[name] = match["digest"]
     return digests
+
+
+def make_private_folder(place: Path) -> None:
+    """Make a folder for the owner alone, unless it exists. Raises DiskFull, or OSError."""
+    with writing(place):
+        place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
 def digest_of(folder: Path, name: str) -> str:

@@ -43,7 +43,6 @@ from medlive.errors import (
 from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.log import writing
-from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
 from medlive.service.backup.contents import (
     ABOUT,
@@ -57,6 +56,7 @@ from medlive.service.backup.contents import (
     check_seal,
     copy_file,
     digest_of,
+    make_private_folder,
     parse_sums,
     plain_files,
     read_whole,
@@ -124,8 +124,7 @@ async def private_dump(
 
     Raises BadInput if the dump is not what was checked.
     """
-    with writing(settings.home):
-        settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    make_private_folder(settings.home)
     with tempfile.TemporaryDirectory(prefix=_PRIVATE, dir=settings.home) as private:
         place = Path(private)
         await asyncio.to_thread(_copy, folder, DUMP, place, DUMP, digest)
@@ -168,10 +167,8 @@ async def restore_backup(
     for name, digest in sorted(digests.items()):
         top, _, below = name.partition("/")
         if below:
-            place = places[top]
-            with writing(place):
-                place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            _copy(folder, name, place, below, digest)
+            make_private_folder(places[top])
+            _copy(folder, name, places[top], below, digest)
     upgrade(url)
     again, skipped = list[str](), list[str]()
     async with open_database(settings) as database:

@@ -257,7 +257,8 @@ async def _find_rejection(
     Raises CheckFailed where there is none, or where it is overruled.
     """
     overrules = await overrules_of(session, revision)
-    number = reason = None
+    number: int | None = None
+    reason: str | None = None
     state = "waiting"
     if decided := await latest_curation(session, revision):
         state = decided.outcome.value

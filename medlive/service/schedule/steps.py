@@ -386,9 +386,9 @@ def _read_history(
                 by_hand = Run(done_week, RunOutcome.DONE, at, at, {})
                 latest = max(latest or by_hand, by_hand, key=_end_of)
         else:
-            by_hand = BY_HAND.get(name, "")
-            latest = _newest(latest, history.latest.get(by_hand))
-            done = history.done.get(by_hand)
+            command = BY_HAND.get(name, "")
+            latest = _newest(latest, history.latest.get(command))
+            done = history.done.get(command)
             ended = _newest(history.done.get(command_of(name)), done)
             if done:
                 week = iso_week(latest_slot(done.started_at, time))

@@ -138,17 +138,10 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     if section.online:
         local = retriever if index.exists() else "no local index"
         retriever = f"{' + '.join(section.online)} online; {local}"
-    # How each stage's calls ended, as counts and as shares; None without calls
-    ends = []
-    for row in answers:
-        values = dict(vars(row))
-        for end in ("repairs", "invalid", "refused", "truncated"):
-            values[f"{end}_share"] = values[end] / row.calls if row.calls else None
-        ends.append(values)
     return {
         "funnel": list(map(list, rows)),
         "kept": sum(r.threads for r in rows if r.outcome == "kept"),
-        "answers": ends,
+        "answers": list(map(vars, answers)),
         "parked": vars(parked),
         "failures": list(map(vars, failures)),
         "retriever": retriever,
