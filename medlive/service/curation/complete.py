@@ -50,7 +50,7 @@ from medlive.rubric.make import make_rubric
 from medlive.rubric.model import AskedPart, Criterion, Rubric
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
-from medlive.rubric.prove import GradeProbes, read_for_harm
+from medlive.rubric.prove import read_for_harm
 from medlive.rubric.write import MadeRubric
 from medlive.service.curation.editing import lock_latest
 from medlive.service.wiring import Pipeline, proof_roles
@@ -72,7 +72,6 @@ async def complete_case(
     respondents: Mapping[str, Engine],
     *,
     library: Library | None = None,
-    grade: GradeProbes | None = None,
 ) -> CompletedCase:
     """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
 
@@ -82,25 +81,20 @@ async def complete_case(
     Args:
         curation: What the chain made of a thread.
         language: "en" or "zh".
-        respondents: Has the roles "rubric" and "reader"; with `library` also "validator", with `grade` "prober" and
-            "grader".
+        respondents: Has the roles "rubric" and "reader"; with `library` also "validator". Where it has "prober" and
+            "grader", the rubric is proved.
         library: Where points that the advice lacks are searched; None: the rubric is not completed.
-        grade: Grades the proof's answers; None makes no proof.
     """
     text, journal = curation.text, list(curation.calls)
     assert text
-    roles = ["rubric", "reader"]
-    if library:
-        roles.append("validator")
-    if grade:
-        roles += ["prober", "grader"]
     agents: dict[str, Agent] = {}
     engines = dict(curation.engines)
-    for role in roles:
-        agents[role] = Agent(respondents[role], journal, language)
+    for role, respondent in respondents.items():
+        agents[role] = Agent(respondent, journal, language)
         # The chain has said who its own are.
         if role not in ROLES:
             engines[role] = agents[role].identity.as_json()
+    grade = grade_probes if "prober" in respondents else None
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)
         text, rubric, redacted = await redact_case(text, made.rubric, agents["reader"])
@@ -129,7 +123,8 @@ async def redact_case(
     text: CaseText, rubric: Rubric, reader: Agent
 ) -> tuple[CaseText, Rubric, Redacted]:
     """Remove identifiers from every text that a release would hold of a case. Raises AgentFailure."""
-    names, texts = [*asdict(text)], asdict(text)
+    texts = asdict(text)
+    names = [*texts]
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
     # The parts of the query, which a release holds too, say again what it says.
@@ -165,14 +160,16 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     if made.faults:
         details, criteria = [], []
         for fault in made.faults:
-            subject = fault.criterion or "rubric"
-            details.append(f"{subject}: {fault.fault.value}: {fault.detail}")
+            details.append(
+                f"{fault.criterion or 'rubric'}: {fault.fault.value}: {fault.detail}"
+            )
             criteria.append(fault.criterion)
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(filter(None, criteria)))
     if made.proof and not made.proof.passed:
-        failures = made.proof.last_failures
-        detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in failures)
+        detail = "; ".join(
+            f"{f.fault.value}: {f.detail}" for f in made.proof.last_failures
+        )
         yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
     if remaining:
         yield Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL])
@@ -264,8 +261,8 @@ async def queue_proof(
             raise CheckFailed(
                 f"revision {case.revision} of case {case_id} is proved already"
             )
-        queued = await defer_proof(app, session, case_id, case.revision)
-    return case.revision, not queued
+        is_new = await defer_proof(app, session, case_id, case.revision)
+    return case.revision, not is_new
 
 
 async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | None:

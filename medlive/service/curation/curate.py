@@ -40,7 +40,6 @@ from medlive.errors import (
     describe,
 )
 from medlive.filters.chain import FilterChain
-from medlive.grader.probes import grade_probes
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState
@@ -218,7 +217,7 @@ async def fill_queue(
     parked: bool = False,
     week: str | None = None,
     tick: Tick = lambda _: None,
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Filter new threads, at most `limit`, and queue what passed with what is to be tried again; the counts.
 
     "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" as in
@@ -452,7 +451,6 @@ async def complete_in(
         curation,
         language,
         pipeline.respondents,
-        grade=grade_probes if pipeline.proves else None,
         library=pipeline.library(cited_until(curation, thread, started.date())),
     )
 

@@ -60,34 +60,21 @@ class CriterionEdit(BaseModel):
     """A criterion as a person wants it."""
 
     model_config = _STRICT
-    id: str | None = Field(
-        default=None, description="The criterion that is changed; None: a new one."
-    )
+    id: str | None = None  # The criterion that is changed; None: a new one
     criterion: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
     ]
     axis: Axis
     points: int = Field(ge=-10, le=10)
-    advice_id: str | None = Field(
-        default=None, description="The advice element; None where it rests on none."
-    )
+    advice_id: str | None = None  # The advice element; None where it rests on none
     fact: str | None = None
     origin: Origin = Origin.ADVICE
-    source: str = Field(
-        default="",
-        max_length=1000,
-        description="Of evidence: the passage; of consensus: the models; else empty.",
-    )
-    asked: str | None = Field(
-        default=None,
-        max_length=20,
-        description="The part of the query that it answers; None: as it was.",
-    )
-    likely: str | None = Field(
-        default=None,
-        max_length=1000,
-        description="Of a penalty: why answers commit it; None: as it was.",
-    )
+    # Of evidence: the passage; of consensus: the models; else empty
+    source: str = Field(default="", max_length=1000)
+    # The part of the query that it answers; None: as it was
+    asked: str | None = Field(default=None, max_length=20)
+    # Of a penalty: why answers commit it; None: as it was
+    likely: str | None = Field(default=None, max_length=1000)
 
     @model_validator(mode="after")
     def _check_origin(self) -> Self:
@@ -105,8 +92,8 @@ class CaseEdit(BaseModel):
 
     model_config = _STRICT
     revision: int | None = Field(
-        default=None, ge=1, description="The revision that the edit was made of."
-    )
+        default=None, ge=1
+    )  # The one that the edit was made of
     narrative: _Text | None = None
     query: _Text | None = None
     advice: _Text | None = None
@@ -115,13 +102,10 @@ class CaseEdit(BaseModel):
     difficulty: Difficulty | None = None
     dialogue_register: Register | None = None
     no_negative: str | None = None
-    asked: tuple[AskedPart, ...] | None = Field(
-        default=None, description="The parts of the query, which criteria answer."
-    )
-    criteria: tuple[CriterionEdit, ...] | None = Field(
-        default=None,
-        description="The whole rubric in its order; a criterion that is left out is retired.",
-    )
+    # The parts of the query, which criteria answer
+    asked: tuple[AskedPart, ...] | None = None
+    # The whole rubric in its order; a criterion that is left out is retired
+    criteria: tuple[CriterionEdit, ...] | None = None
 
     @classmethod
     def of(cls, case: StoredCase) -> "CaseEdit":

@@ -329,21 +329,21 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 
     Ready cases that were edited, or that the present reader has not read, are read for identifiers.
     """
-    chain, attempts = build_filters(settings), settings.curation.max_attempts
     async with (
         open_pipeline(settings, database) as pipeline,
         open_app(database).open_async() as app,
     ):
-        counts: Counts = dict(
-            await fill_queue(
-                app, pipeline, chain, max_attempts=attempts, parked=True, week=week
-            )
+        counts: Counts = await fill_queue(
+            app,
+            pipeline,
+            build_filters(settings),
+            max_attempts=settings.curation.max_attempts,
+            parked=True,
+            week=week,
         )
-        async with database.begin() as session:
-            jobs = await count_open(session, Queue.CURATE)
-            workers = await count_servers(session, Queue.CURATE)
         curated = None
-        if jobs and not workers:
+        jobs = await database.ask(count_open, Queue.CURATE)
+        if jobs and not await database.ask(count_servers, Queue.CURATE):
             curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
         with suppress(BudgetSpent, CircuitOpen):  # Then the next queueing reads them
             await pipeline.check_ready()
@@ -363,11 +363,10 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     """Freeze a week that is whole, or whose time limit has passed."""
     wait = (await database.ask(load_waits)).get((steps.FREEZE, week))
-    why = None
+    why, key = None, load_signing_key(os.environ)
     if wait and wait.is_over:
         hours = settings.schedule.freeze_wait_hours
         why = f"the time limit of {hours:g} hours had passed"
-    key = load_signing_key(os.environ)
     try:
         done = await freeze(database, settings, week, key=key, partial=why)
     except WeekIncomplete as error:
