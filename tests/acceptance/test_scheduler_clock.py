@@ -199,7 +199,7 @@ async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_revisions(app, session, [1])
+            await defer_revisions(session, [1])
         works = {CURATE: endless}
         draining = asyncio.create_task(
             run_until_drained(app, database, works, concurrency=2, grace_s=0.1)

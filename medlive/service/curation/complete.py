@@ -54,7 +54,7 @@ from medlive.rubric.prove import read_for_harm
 from medlive.rubric.write import MadeRubric
 from medlive.service.curation.editing import lock_latest
 from medlive.service.wiring import Pipeline, proof_roles
-from medlive.service.work.jobs import defer_proof, open_app
+from medlive.service.work.jobs import defer_proof
 
 _log = logging.getLogger(__name__)
 _DETAIL = 2000
@@ -255,13 +255,13 @@ async def queue_proof(
             "no model proves rubrics here",
             hint="[rubric] prove is off, or the role `rubric` is the rules engine",
         )
-    async with open_app(database).open_async() as app, database.begin() as session:
+    async with database.begin() as session:
         _, case = await lock_latest(session, case_id)
         if case.rubric.ceiling is not None:
             raise CheckFailed(
                 f"revision {case.revision} of case {case_id} is proved already"
             )
-        is_new = await defer_proof(app, session, case_id, case.revision)
+        is_new = await defer_proof(session, case_id, case.revision)
     return case.revision, not is_new
 
 

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-import procrastinate
-
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
@@ -177,20 +175,16 @@ async def run_curation(
     ):
         inputs = {"pipeline": pipeline.digest, "filters": chain.digest}
         async with recorded_run(database, CURATE, inputs) as run:
-            async with open_app(database).open_async() as app:
-                queued = await fill_queue(
-                    app,
-                    pipeline,
-                    chain,
-                    max_attempts=None
-                    if retry_failed
-                    else settings.curation.max_attempts,
-                    limit=limit,
-                    anew=again,
-                    parked=parked,
-                    tick=on_filtered,
-                )
-                done = await curate_queued(app, pipeline, tick=on_curated)
+            queued = await fill_queue(
+                pipeline,
+                chain,
+                max_attempts=None if retry_failed else settings.curation.max_attempts,
+                limit=limit,
+                anew=again,
+                parked=parked,
+                tick=on_filtered,
+            )
+            done = await curate_queued(pipeline, tick=on_curated)
             curated = CurationRun(
                 queued=queued,
                 counts=done,
@@ -207,7 +201,6 @@ async def run_curation(
 
 
 async def fill_queue(
-    app: procrastinate.App,
     pipeline: Pipeline,
     chain: FilterChain,
     *,
@@ -225,7 +218,7 @@ async def fill_queue(
     """
     database, expired = pipeline.database, 0
     passed, rejected = await filter_pending(
-        database, app, chain, limit=limit, week=week, tick=tick
+        database, chain, limit=limit, week=week, tick=tick
     )
     if parked:
         expired = await reject_expired(database, pipeline.settings.evidence.park_weeks)
@@ -234,7 +227,6 @@ async def fill_queue(
         "rejected": rejected,
         "parked_too_long": expired,
         "queued_again": await queue_again(
-            app,
             pipeline,
             chain.digest,
             max_attempts=max_attempts,
@@ -246,7 +238,6 @@ async def fill_queue(
 
 
 async def queue_again(
-    app: procrastinate.App,
     pipeline: Pipeline,
     chain_digest: str,
     *,
@@ -281,11 +272,10 @@ async def queue_again(
                 library=pipeline.retriever.identity.index_digest,
                 pipeline_digest=pipeline.digest,
             )
-        return await defer_revisions(app, session, revisions, week=week)
+        return await defer_revisions(session, revisions, week=week)
 
 
 async def curate_queued(
-    app: procrastinate.App,
     pipeline: Pipeline,
     *,
     tick: Tick = lambda _: None,
@@ -309,13 +299,11 @@ async def curate_queued(
         CURATE_JOB: curation_work(pipeline, done, tick=tick),
         PROVE: prove,
     }
-    done.left = await run_until_drained(
-        app,
-        pipeline.database,
-        works,
-        concurrency=pipeline.settings.curation.concurrency,
-        grace_s=grace_s,
-    )
+    database, most = pipeline.database, pipeline.settings.curation.concurrency
+    async with open_app(database).open_async() as app:
+        done.left = await run_until_drained(
+            app, database, works, concurrency=most, grace_s=grace_s
+        )
     return done
 
 

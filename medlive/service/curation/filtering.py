@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 
-import procrastinate
-
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.curation.cases import hold_filtered_cases
@@ -17,7 +15,7 @@ from medlive.filters.chain import FilterChain, first_failure
 from medlive.filters.model import FilterReason
 from medlive.service.database import open_database
 from medlive.service.wiring import build_filters
-from medlive.service.work.jobs import defer_revisions, open_app
+from medlive.service.work.jobs import defer_revisions
 from medlive.threads.model import Thread
 from medlive.threads.near_duplicates import (
     DuplicateIndex,
@@ -47,11 +45,8 @@ async def run_filters(
     async with (
         open_database(settings) as database,
         recorded_run(database, FILTER, {"filters": chain.digest}) as run,
-        open_app(database).open_async() as app,
     ):
-        passed, rejected = await filter_pending(
-            database, app, chain, limit=limit, tick=tick
-        )
+        passed, rejected = await filter_pending(database, chain, limit=limit, tick=tick)
         counts = {"passed": passed, "rejected": rejected}
         run.counts = counts
     return counts
@@ -59,7 +54,6 @@ async def run_filters(
 
 async def filter_pending(
     database: Database,
-    app: procrastinate.App,
     chain: FilterChain,
     *,
     limit: int | None = None,
@@ -88,7 +82,7 @@ async def filter_pending(
             )
             if batch:
                 queue = await _judge(session, chain, batch)
-                await defer_revisions(app, session, queue, week=week)
+                await defer_revisions(session, queue, week=week)
         if batch:
             left -= len(batch)
             after = batch[-1].revision_pk

@@ -45,7 +45,7 @@ from medlive.service.release.withdraw import (
     find_criterion,
 )
 from medlive.service.wiring import Pipeline
-from medlive.service.work.jobs import defer_revisions, open_app
+from medlive.service.work.jobs import defer_revisions
 
 _INDISPENSABLE = frozenset(
     {
@@ -222,7 +222,7 @@ async def overrule_rejection(
     rejected, that waits already, that the same person overruled, or that lacks what a case is made of.
     """
     reason, by = check_reason(reason), check_person_name(by)
-    async with open_app(database).open_async() as app, database.begin() as session:
+    async with database.begin() as session:
         name = f"{source}/{thread_id}"
         revision = await latest_revision(session, source, thread_id)
         await lock_revision(session, revision)
@@ -245,7 +245,7 @@ async def overrule_rejection(
         )
         agreed = done in in_force(await overrules_of(session, revision))
         if agreed:
-            await defer_revisions(app, session, [revision])
+            await defer_revisions(session, [revision])
     return done, agreed
 
 

@@ -190,7 +190,7 @@ class _Runner:
                     known = slots, clearing, period
                     for lane in self.lanes.values():
                         lane.set()
-                    await queue_lost(self.app, self.database)
+                    await queue_lost(self.database)
                 await asyncio.sleep(wake_s)
         finally:
             await end_tasks(*tasks)
@@ -228,7 +228,9 @@ class _Runner:
                 is_new = state.status == "blocked" and key not in self.sent
                 if is_new and not (due and state.waits):
                     self.sent.add(key)
-                    self._end(state, "skipped", str(state.why))
+                    command, why = state.command, str(state.why)
+                    self.notify(f"{state.week} {command}: {why}")
+                    self.results.append(StepResult(command, state.week, "skipped", why))
             if not due:
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
@@ -240,16 +242,12 @@ class _Runner:
             self.app, self.database, works, step.queue, step.name, step.week
         )
         _, runs = await self.database.ask(runs_of_week, step.week)
+        state, detail = "failed", "its job ended without a result"
         run = runs.get(step.command)
-        if run is None or run.outcome is RunOutcome.RUNNING:
-            self._end(step, "failed", "its job ended without a result")
-        else:
+        if run and run.outcome is not RunOutcome.RUNNING:
             is_partial = run.outcome is RunOutcome.PARTIAL
             state = "skipped" if is_partial else run.outcome.value
-            self._end(step, state, steps.summarize_counts(run.counts))
-
-    def _end(self, step: StepState, state: str, detail: str) -> None:
-        """Note what became of a step, and tell people."""
+            detail = steps.summarize_counts(run.counts)
         self.results.append(StepResult(step.command, step.week, state, detail))
         message = f"{step.week} {step.command}: {state}: {detail}"
         if state == "failed":
@@ -329,12 +327,8 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 
     Ready cases that were edited, or that the present reader has not read, are read for identifiers.
     """
-    async with (
-        open_pipeline(settings, database) as pipeline,
-        open_app(database).open_async() as app,
-    ):
+    async with open_pipeline(settings, database) as pipeline:
         counts: Counts = await fill_queue(
-            app,
             pipeline,
             build_filters(settings),
             max_attempts=settings.curation.max_attempts,
@@ -344,7 +338,7 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
         curated = None
         jobs = await database.ask(count_open, Queue.CURATE)
         if jobs and not await database.ask(count_servers, Queue.CURATE):
-            curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
+            curated = await curate_queued(pipeline, grace_s=GRACE_S)
         with suppress(BudgetSpent, CircuitOpen):  # Then the next queueing reads them
             await pipeline.check_ready()
             for what, cases in (await rescan_cases(pipeline)).items():

@@ -86,12 +86,12 @@ def open_app(database: Database) -> procrastinate.App:
     return app
 
 
+_DEFERRER = procrastinate.App(connector=procrastinate.PsycopgConnector())
+"""Inserts jobs by the connections that it is given, and has none of its own."""
+
+
 async def defer_revisions(
-    app: procrastinate.App,
-    session: Session,
-    revisions: Sequence[int],
-    *,
-    week: str | None = None,
+    session: Session, revisions: Sequence[int], *, week: str | None = None
 ) -> int:
     """Defer a job for each revision in the session's transaction; how many were not queued already.
 
@@ -101,22 +101,20 @@ async def defer_revisions(
     await note_queued(session, revisions, week)
     jobs = []
     for revision in dict.fromkeys(revisions):
-        task = app.configure_task(
+        task = _DEFERRER.configure_task(
             CURATE, queue=Queue.CURATE, queueing_lock=f"curate:{revision}"
         )
         jobs.append(task.make_new_job(revision=revision))
-    return await _defer(app, session, *jobs)
+    return await _defer(session, *jobs)
 
 
-async def defer_proof(
-    app: procrastinate.App, session: Session, case_id: str, revision: int
-) -> bool:
+async def defer_proof(session: Session, case_id: str, revision: int) -> bool:
     """Defer the proof of a case's rubric in the session's transaction; False: it is queued already."""
-    task = app.configure_task(
+    task = _DEFERRER.configure_task(
         PROVE, queue=Queue.CURATE, queueing_lock=f"prove:{case_id}:{revision}"
     )
     job = task.make_new_job(case_id=case_id, revision=revision)
-    return await _defer(app, session, job) > 0
+    return await _defer(session, job) > 0
 
 
 def step_lock(name: str, week: str) -> str:
@@ -124,25 +122,23 @@ def step_lock(name: str, week: str) -> str:
     return f"step:{name}:{week}"
 
 
-async def defer_step(
-    app: procrastinate.App, session: Session, queue: Queue, name: str, week: str
-) -> str:
+async def defer_step(session: Session, queue: Queue, name: str, week: str) -> str:
     """Defer a weekly step once, in the session's transaction; the lock that it is known by while it lasts."""
     lock = step_lock(name, week)
     # Else a worker may have taken another's job between the look and the insert, and no index would refuse a second.
     await defer_alone(session, lock)
-    task = app.configure_task(
+    task = _DEFERRER.configure_task(
         STEP,
         queue=queue,
         lock=f"step:{name}",
         queueing_lock=lock,
         priority=STEP_PRIORITY,
     )
-    await _defer(app, session, task.make_new_job(step=name, week=week))
+    await _defer(session, task.make_new_job(step=name, week=week))
     return lock
 
 
-async def _defer(app: procrastinate.App, session: Session, *wanted: Job) -> int:
+async def _defer(session: Session, *wanted: Job) -> int:
     """Insert the jobs of whose queueing lock none is queued or being done; how many."""
     queued = await queued_locks(session, [str(job.queueing_lock) for job in wanted])
     jobs = [job for job in wanted if job.queueing_lock not in queued]
@@ -153,12 +149,13 @@ async def _defer(app: procrastinate.App, session: Session, *wanted: Job) -> int:
     try:
         # A duplicate lock aborts its transaction, hence the savepoint.
         async with connection.begin_nested():
-            await app.job_manager.batch_defer_jobs_async(jobs, connection=driver)
+            manager = _DEFERRER.job_manager
+            await manager.batch_defer_jobs_async(jobs, connection=driver)
     except exceptions.AlreadyEnqueued:
         # Another process queued some of them meanwhile.
         if len(jobs) == 1:
             return 0
-        return sum([await _defer(app, session, job) for job in jobs])
+        return sum([await _defer(session, job) for job in jobs])
     except exceptions.ConnectorException as exc:
         known = translate(connection.engine.url, exc.__cause__ or exc)
         if known is None:
@@ -278,7 +275,7 @@ async def run_step_job(
     """
     readiness = Readiness()
     async with database.begin() as session:
-        lock = await defer_step(app, session, queue, name, week)
+        lock = await defer_step(session, queue, name, week)
     while True:
         async with database.begin() as session:
             if not await queued_locks(session, [lock]):
@@ -391,13 +388,13 @@ _TURN = 0x6D65646E
 """ "medn": the lock of whoever looks."""
 
 
-async def queue_lost(app: procrastinate.App, database: Database) -> int:
+async def queue_lost(database: Database) -> int:
     """Queue threads that wait for nothing, unless another process does it now; how many."""
     async with database.begin() as session:
         if not await take_turn(session, _TURN):
             return 0
         await forget_failures(session)
-        queued = await defer_revisions(app, session, await find_lost(session))
+        queued = await defer_revisions(session, await find_lost(session))
     if queued:
         _log.warning("%d threads waited without a job, and are queued again", queued)
     return queued

@@ -198,7 +198,7 @@ class Monitor:
             )
         if time.monotonic() - self.swept_at >= SWEEP_S:
             self.swept_at = time.monotonic()
-            await queue_lost(self.jobs.app, self.jobs.database)
+            await queue_lost(self.jobs.database)
 
     async def _end_pause(self, queue: str, obstacle: MedliveError) -> None:
         """End a pause where it is certain that the obstacle is gone; else a job that is let through finds out."""
