@@ -13,7 +13,6 @@ from medlive.db.threads import bands
 from medlive.db.threads.threads import Revision, load_threads, pending_revisions
 from medlive.filters.chain import FilterChain, first_failure
 from medlive.filters.model import FilterReason
-from medlive.service.database import open_database
 from medlive.service.wiring import build_filters
 from medlive.service.work.jobs import defer_revisions
 from medlive.threads.model import Thread
@@ -35,6 +34,7 @@ _DANGEROUS = (FilterReason.UNSAFE_CONTENT, FilterReason.REIDENTIFICATION_RISK)
 
 
 async def run_filters(
+    database: Database,
     settings: Settings,
     *,
     limit: int | None = None,
@@ -42,13 +42,9 @@ async def run_filters(
 ) -> dict[str, int]:
     """Filter what waits, at most `limit` threads, and queue what passed; how many passed and were rejected."""
     chain = build_filters(settings)
-    async with (
-        open_database(settings) as database,
-        recorded_run(database, FILTER, {"filters": chain.digest}) as run,
-    ):
+    async with recorded_run(database, FILTER, {"filters": chain.digest}) as run:
         passed, rejected = await filter_pending(database, chain, limit=limit, tick=tick)
-        counts = {"passed": passed, "rejected": rejected}
-        run.counts = counts
+        counts = run.counts = {"passed": passed, "rejected": rejected}
     return counts
 
 

@@ -28,7 +28,6 @@ from medlive.db.release.weeks import week_standing
 from medlive.db.session import Database, Session
 from medlive.db.waits import count_waiting
 from medlive.instance.paths import encoder_settings, index_path
-from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.service.schedule.steps import (
@@ -164,7 +163,9 @@ def step_as_json(state: StepState) -> dict[str, Any]:
     }
 
 
-async def read_week(settings: Settings, week: str) -> dict[str, Any]:
+async def read_week(
+    database: Database, settings: Settings, week: str
+) -> dict[str, Any]:
     """Everything that `medlive week show` prints, as JSON values. Raises DatabaseUnavailable and UsageError.
 
     "harvests" and "steps" have a row for the latest run of each; the cost of the queueing is that of all replies
@@ -175,7 +176,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
     before the week is frozen.
     """
     since, until = week_bounds(week)
-    async with open_database(settings) as database, database.begin() as session:
+    async with database.begin() as session:
         harvests, steps = await runs_of_week(session, week)
         counts = sorted(
             await count_stages(session, week), key=lambda row: STAGES.index(row[0])

@@ -149,8 +149,7 @@ async def _defer(session: Session, *wanted: Job) -> int:
     try:
         # A duplicate lock aborts its transaction, hence the savepoint.
         async with connection.begin_nested():
-            manager = _DEFERRER.job_manager
-            await manager.batch_defer_jobs_async(jobs, connection=driver)
+            await _DEFERRER.job_manager.batch_defer_jobs_async(jobs, driver)
     except exceptions.AlreadyEnqueued:
         # Another process queued some of them meanwhile.
         if len(jobs) == 1:
@@ -192,7 +191,7 @@ async def run_until_drained(
         waiting, todo = states.count("doing"), states.count("todo")
         if readiness.pauses or not (waiting or todo):
             return todo
-        if waiting != logged:
+        if waiting not in (0, logged):
             logged = waiting
             _log.info("%d jobs are with another worker: waiting for their end", waiting)
         await asyncio.sleep(0.5)
@@ -274,8 +273,7 @@ async def run_step_job(
     process from doing the step.
     """
     readiness = Readiness()
-    async with database.begin() as session:
-        lock = await defer_step(session, queue, name, week)
+    lock = await database.ask(defer_step, queue, name, week)
     while True:
         async with database.begin() as session:
             if not await queued_locks(session, [lock]):
