@@ -148,7 +148,9 @@ async def freeze(
                 hint="run this again when it has ended",
             )
         info = await database.ask(snapshots.find_snapshot, version)
-        if info and info.state is SnapshotState.FROZEN:
+        is_whole = True
+        already = info is not None and info.state is SnapshotState.FROZEN
+        if info and already:
             if anew:
                 raise UsageError(
                     f"snapshot {version} is frozen", hint="freeze under another week"
@@ -158,25 +160,22 @@ async def freeze(
             if not is_whole:
                 _log.warning("%s is not whole: it is built again", folder)
                 await restore_folder(database, settings, info)
-            # What froze it may have ended before it wrote them.
-            await write_errata(database, settings, key=key)
-            return await _result(
-                database, settings, info, already=True, built_again=not is_whole
-            )
-        if anew or not await _can_resume(database, version):
-            parent = await database.ask(latest_frozen)
-            if key is None and parent and parent.signature is not None:
-                _log.warning("%s is not signed, as the last one was: no key", version)
-            await remove_unfrozen(database, settings)
-            is_selected = False
-            while not is_selected:
-                await check_cases(database, tick)
-                is_selected = await _select(
-                    database, settings, version, key, partial, by
-                )
-        info = await _build(database, settings, version, key)
+        else:
+            if anew or not await _can_resume(database, version):
+                parent = await database.ask(latest_frozen)
+                if key is None and parent and parent.signature is not None:
+                    _log.warning("%s is not signed, as the last one was", version)
+                await remove_unfrozen(database, settings)
+                is_selected = False
+                while not is_selected:
+                    await check_cases(database, tick)
+                    is_selected = await _select(
+                        database, settings, version, key, partial, by
+                    )
+            info = await _build(database, settings, version, key)
+        # What froze a week may have ended before it wrote them.
         await write_errata(database, settings, key=key)
-        return await _result(database, settings, info)
+        return await _result(database, settings, info, already, not is_whole)
 
 
 async def _can_resume(database: Database, version: str) -> bool:
@@ -366,9 +365,8 @@ async def _result(
     database: Database,
     settings: Settings,
     info: SnapshotRow,
-    *,
-    already: bool = False,
-    built_again: bool = False,
+    already: bool,
+    built_again: bool,
 ) -> FreezeResult:
     version = info.version
     async with database.begin() as session:
