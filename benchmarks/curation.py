@@ -46,7 +46,7 @@ from medlive.llm.rules.server import serve
 from medlive.service.curation.curate import CurationCounts, curate_queued
 from medlive.service.database import open_database
 from medlive.service.wiring import open_pipeline
-from medlive.service.work.jobs import defer_revisions, open_app
+from medlive.service.work.jobs import defer_revisions
 from medlive.threads.model import Message, Role, Thread
 
 TARGET = 4.0
@@ -166,14 +166,13 @@ async def curate(settings: Settings, threads: Sequence[Thread]) -> Measured:
     async with (
         open_database(settings) as database,
         open_pipeline(settings, database) as pipeline,
-        open_app(database).open_async() as app,
     ):
         async with database.begin() as session:
             await ensure_sources(session, ["sample"], "file")
             saved = await save_threads(session, threads)
-            await defer_revisions(app, session, [s.revision_pk for s in saved])
+            await defer_revisions(session, [s.revision_pk for s in saved])
         wall, cpu = time.perf_counter(), time.process_time()
-        done = await curate_queued(app, pipeline)
+        done = await curate_queued(pipeline)
         return Measured(time.perf_counter() - wall, time.process_time() - cpu, done)
 
 

@@ -38,7 +38,6 @@ from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
 from medlive.integrity.digest import digest_text
 from medlive.service.curation.filtering import BATCH, filter_pending
-from medlive.service.work.jobs import open_app
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import (
     BANDS,
@@ -316,8 +315,7 @@ async def filter_run(database: Database, url: str) -> None:
     """Filter everything with the chain as shipped, and compare its decisions with brute force."""
     chain = FilterChain(FilterSettings(), load_codebook())
     begun, cpu = time.perf_counter(), time.process_time()
-    async with open_app(database).open_async() as app:
-        passed, rejected = await filter_pending(database, app, chain)
+    passed, rejected = await filter_pending(database, chain)
     taken, cpu = time.perf_counter() - begun, time.process_time() - cpu
     count = passed + rejected
     with psycopg.connect(url.replace("+psycopg", "")) as connection:

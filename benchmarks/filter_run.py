@@ -30,7 +30,6 @@ from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
 from medlive.service.curation.filtering import filter_pending
-from medlive.service.work.jobs import open_app
 from medlive.threads.model import Thread
 
 TARGET = 1_500
@@ -93,8 +92,7 @@ async def measure(
                 time.process_time(),
                 server_cpu(pid),
             )
-            async with open_app(database).open_async() as app:
-                passed, _ = await filter_pending(database, app, chain)
+            passed, _ = await filter_pending(database, chain)
             taken, cpu = time.perf_counter() - begun, time.process_time() - cpu
             server = server_cpu(pid) - server
             print(

@@ -46,7 +46,6 @@ from medlive.filters.codebooks import load_codebook  # noqa: E402
 from medlive.filters.model import FilterSettings  # noqa: E402
 from medlive.service.curation.filtering import filter_pending  # noqa: E402
 from medlive.service.harvest.harvest import import_file  # noqa: E402
-from medlive.service.work.jobs import open_app  # noqa: E402
 from medlive.snapshot.gates import gates_digest  # noqa: E402
 from medlive.threads.model import Thread  # noqa: E402
 from tests.support.release import fill as fill_cases  # noqa: E402
@@ -96,10 +95,9 @@ async def _import(url: str, home: Path, size: int) -> int:
 
 async def _filter(url: str, home: Path, size: int) -> int:
     database = Database.connect(url)
-    async with open_app(database).open_async() as app:
-        counts = await filter_pending(
-            database, app, FilterChain(FilterSettings(), load_codebook())
-        )
+    counts = await filter_pending(
+        database, FilterChain(FilterSettings(), load_codebook())
+    )
     await database.aclose()
     assert sum(counts) == size, counts
     return size

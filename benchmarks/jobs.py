@@ -38,12 +38,8 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.instance.paths import index_path
 from medlive.service.database import open_database
-from medlive.service.work.jobs import (
-    CURATE,
-    defer_revisions,
-    open_app,
-    run_until_drained,
-)
+from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.taken import CURATE
 from medlive.service.work.worker import run_worker
 
 GAIN = 1.9
@@ -72,10 +68,7 @@ async def threads_per_second(
     """Queue the sample threads before so many idle workers, and wait until the last one has begun."""
     processes: list[BaseProcess] = []
     try:
-        async with (
-            open_database(settings) as database,
-            open_app(database).open_async() as app,
-        ):
+        async with open_database(settings) as database:
             for _ in range(workers):
                 here, there = SPAWN.Pipe()
                 processes.append(
@@ -91,7 +84,7 @@ async def threads_per_second(
             async with database.begin() as session:
                 await ensure_sources(session, ["sample"], "file")
                 saved = await save_threads(session, sample_threads(arguments.threads))
-                await defer_revisions(app, session, [s.revision_pk for s in saved])
+                await defer_revisions(session, [s.revision_pk for s in saved])
             began = time.perf_counter()
             while await waiting_jobs(database):  # noqa: ASYNC110 - the queue tells nobody that it is empty
                 await asyncio.sleep(0.05)
@@ -117,7 +110,7 @@ async def defer(app: App, database: Database, first: int, count: int) -> float:
     for start in range(first, first + count, BATCH):
         async with database.begin() as session:
             await defer_revisions(
-                app, session, range(start, min(start + BATCH, first + count))
+                session, range(start, min(start + BATCH, first + count))
             )
     return time.perf_counter() - began
 

@@ -249,7 +249,8 @@ async def _live(year: Year, weeks: int, notify: Callable[[str], None]) -> None:
             await year.restart(sources=sources)
             await year.power(on=True)
         await _one_week(year, number, monday)
-        figures = await read_week(year.settings, iso_week(monday))
+        async with open_database(year.settings) as database:
+            figures = await read_week(database, year.settings, iso_week(monday))
         year.weeks.append(
             Week(
                 number,

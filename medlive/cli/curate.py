@@ -6,7 +6,15 @@ from typing import Annotated
 from typer import Option
 
 from medlive.cli.options import read_settings
-from medlive.cli.output import Grid, Result, counted, progress, say, wait_for
+from medlive.cli.output import (
+    Grid,
+    Result,
+    counted,
+    progress,
+    say,
+    wait_for,
+    with_instance,
+)
 from medlive.curation.model import Reason
 from medlive.errors import (
     CheckFailed,
@@ -55,9 +63,6 @@ def curate(
                 exhaustive=exhaustive,
                 on_filtered=filtered,
                 on_curated=curated,
-                on_wait=lambda n: say(
-                    f"{counted(n, 'thread is', 'threads are')} with another worker; waiting for it or its heartbeat"
-                ),
             )
 
     done = wait_for(run())
@@ -79,13 +84,8 @@ def filter_threads(
     Args:
         limit: Judge at most so many threads.
     """
-    settings = read_settings()
-
-    async def run() -> dict[str, int]:
-        with progress("filtered") as tick:
-            return await run_filters(settings, limit=limit, tick=tick)
-
-    done = wait_for(run())
+    with progress("filtered") as tick:
+        done = with_instance(run_filters, limit=limit, tick=tick)
     text = f"{done['passed']} passed the filters, {done['rejected']} did not"
     return Result(done, notes=[text])
 

@@ -59,8 +59,9 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
     if closed:
         _log.warning("other users could read these in %s; no longer: %s", home, closed)
     if left:
-        why = "other users can read these in %s: %s; run chmod go= on them"
-        _log.warning(why, home, left)
+        _log.warning(
+            "other users can read these in %s: %s; run chmod go= on them", home, left
+        )
     url = database_url(settings)
     prepare(url)
     database = Database.connect(url)

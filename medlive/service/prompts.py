@@ -35,12 +35,15 @@ async def show_prompt(
             return {"task": name, "digest": present.digest, "text": present.text}
     if stored := await find_request(session, digest):
         request, row = stored
-        finish, model = row.finish.value, row.reply_model
         return {
             "task": row.task,
             "digest": row.request_digest,
             "messages": render(request),
-            "reply": {"text": row.text, "finish": finish, "model": model},
+            "reply": {
+                "text": row.text,
+                "finish": row.finish.value,
+                "model": row.reply_model,
+            },
         }
     if prompt := await find_prompt(session, digest):
         return {"task": prompt.task, "digest": prompt.digest, "text": prompt.text}

@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -20,7 +20,7 @@ from medlive.db.runs import list_evaluations
 from medlive.db.session import Database, Session
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
-from medlive.db.tables.people import Act, Blinding, Stratum, StudyKind
+from medlive.db.tables.people import Act, Stratum, StudyKind
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.grader.rated import GraderSheet, case_parts
 from medlive.guard.bounds import COMMENT_CHARS
@@ -121,16 +121,19 @@ async def start_study(
         if not drawn:
             raise UsageError("no case to draw from")
         revisions = {c.case_id: c.revision for c in drawn}
-        texts = await studies.read_revisions(session, list(revisions.items()))
+        texts = await studies.read_revisions(session, revisions.items())
         cases = {revision: texts[revision] for revision in revisions.items()}
-        chosen = _verdict_items(sheet, cases) if sheet else _case_items(study, cases)
-        items = list(chosen)
-        versions: Collection[str] = ()
+        study.blinding = "blind"
         if sheet:
+            items = list(_verdict_items(sheet, cases))
             versions = await studies.versions_of(session, revisions.keys())
-        study.blinding = _blinding(settings, versions)
-        if sheet and keep_reports:
-            study.blinding = "open"
+            reports = [report_path(settings, v) / "index.html" for v in versions]
+            if keep_reports:
+                study.blinding = "open"
+            elif any(map(Path.is_file, reports)):
+                study.blinding = "after_report"
+        else:
+            items = list(_case_items(study, cases))
         await studies.add_study(session, study, items)
         await record(
             session,
@@ -141,14 +144,6 @@ async def start_study(
             blinding=study.blinding,
         )
     return len(items)
-
-
-def _blinding(settings: Settings, versions: Iterable[str]) -> Blinding:
-    """Whether a report on one of these snapshots was shown before the study began."""
-    for version in versions:
-        if (report_path(settings, version) / "index.html").is_file():
-            return "after_report"
-    return "blind"
 
 
 async def _check_study(session: Session, study: Study) -> None:
@@ -162,13 +157,12 @@ async def _check_study(session: Session, study: Study) -> None:
         raise UsageError(
             "a study needs two raters or more, each once, and another one as adjudicator"
         )
-    able = set()
+    unable = set(people)
     for account in await list_accounts(session):
         if account.may(Role.REVIEWER) and account.disabled_at is None:
-            able.add(account.name)
-    unable = sorted(set(people) - able)
+            unable.discard(account.name)
     if unable:
-        raise UsageError(f"no account that may rate: {', '.join(unable)}")
+        raise UsageError(f"no account that may rate: {', '.join(sorted(unable))}")
 
 
 async def _recorded_sheet(
@@ -195,18 +189,18 @@ _Cases = Mapping[tuple[str, int], RatedCase]
 def _case_items(study: Study, cases: _Cases) -> Iterator[StudyItem]:
     """What is rated of cases."""
     for (case_id, revision), case in cases.items():
-        numbers = {f"{case_id}-{number}": number for number in case.criteria}
-        criteria = dict(zip(numbers, case.criteria.values(), strict=True))
-        question, advice = _question_of(case), case.text.advice
-        parts = case_parts(case_id, question, advice, criteria)
-        for item, aspect, criterion_id in parts:
+        prefix = f"{case_id}-"
+        criteria = {prefix + number: text for number, text in case.criteria.items()}
+        for item, aspect, criterion_id in case_parts(
+            case_id, _question_of(case), case.text.advice, criteria
+        ):
             if aspect in ASPECTS_OF[study.kind]:
                 yield StudyItem(
                     item=item,
                     case_id=case_id,
                     revision=revision,
                     aspect=aspect,
-                    criterion_id=numbers.get(criterion_id or ""),
+                    criterion_id=criterion_id and criterion_id.removeprefix(prefix),
                 )
 
 
@@ -242,7 +236,7 @@ def draw(
     """Draw `sample` cases, in equal numbers from each stratum as far as it goes; by case id."""
     by_stratum: dict[str, list[Record]] = defaultdict(list)
     for candidate in sorted(candidates, key=lambda c: c.case_id):
-        name = stratum is not Stratum.NONE and getattr(candidate, stratum.value)
+        name = "" if stratum is Stratum.NONE else getattr(candidate, stratum.value)
         by_stratum[name or ""].append(candidate)
     order = random.Random(seed)
     groups = [members for _, members in sorted(by_stratum.items())]
@@ -281,9 +275,10 @@ async def rate(
         results = await evaluate(session, study) if rater == study.adjudicator else None
         # Nobody closes it meanwhile
         study = await studies.find_study(session, study.name, lock=True)
-        items = await studies.items_of(session, study.name)
-        item = {item.position: item for item in items}.get(position)
-        if item is None:
+        for item in await studies.items_of(session, study.name):
+            if item.position == position:
+                break
+        else:
             raise UsageError(f"study {study.name} has no item {position}")
         values = SCALES[item.aspect]
         if rating not in ("", *map(str, range(values))):
@@ -298,29 +293,30 @@ async def rate(
             results is None or item not in [d.item for d in results.disagreements]
         ):
             raise CheckFailed(f"{rater} has nothing to rate here")
-        new_rating = Rating(
-            item=item.item,
-            rater=rater,
-            rating=int(rating) if rating else None,
-            comment=comment.strip(),
+        await studies.save_rating(
+            session,
+            study.name,
+            Rating(
+                item=item.item,
+                rater=rater,
+                rating=int(rating) if rating else None,
+                comment=comment.strip(),
+            ),
         )
-        await studies.save_rating(session, study.name, new_rating)
 
 
 async def evaluate(session: Session, study: Study) -> Results:
     """Agreement so far with 95 % intervals over cases, and what the raters disagree on."""
     items = await studies.items_of(session, study.name)
     by_item: dict[str, dict[str, Rating]] = defaultdict(dict)
+    decided: dict[str, dict[str, int]] = defaultdict(dict)
+    progress = dict.fromkeys(study.raters, 0)
     for rating in await studies.ratings_of(session, study.name):
         by_item[rating.item][rating.rater] = rating
-    decided: dict[str, dict[str, int]] = {}
-    progress = dict.fromkeys(study.raters, 0)
-    for item in items:
-        for rater, rating in by_item[item.item].items():
-            if rater in progress:
-                progress[rater] += 1
-                if rating.rating is not None:
-                    decided.setdefault(item.item, {})[rater] = rating.rating
+        if rating.rater in progress:
+            progress[rating.rater] += 1
+            if rating.rating is not None:
+                decided[rating.item][rating.rater] = rating.rating
     disagreements, overturned = _compare_raters(study, items, by_item)
     aspects = []
     for aspect in ASPECTS_OF[study.kind]:
@@ -351,8 +347,9 @@ def _compare_raters(
         ratings = tuple(by_rater[rater] for rater in study.raters)
         values = {rating.rating for rating in ratings}
         if len(values) > 1 or None in values:
-            settled = by_rater.get(study.adjudicator or "")
-            disagreements.append(Disagreement(item, ratings, settled))
+            disagreements.append(
+                Disagreement(item, ratings, by_rater.get(study.adjudicator or ""))
+            )
         elif item.verdict is not None and values == {not item.verdict}:
             overturned.append(item)
     return disagreements, overturned

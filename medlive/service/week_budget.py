@@ -30,6 +30,7 @@ class WeekSpent(BudgetSpent):
 class WeekLimit(NamedTuple):
     """One of a week's limits, and what counts against it."""
 
+    week: str
     stage: str  # "" for the limit of all stages together
     usd: float  # What is known to be spent
     limit: float
@@ -37,12 +38,18 @@ class WeekLimit(NamedTuple):
     @property
     def name(self) -> str:
         """What the limit is of, for messages."""
-        return f"The budget{f' for the {self.stage}' if self.stage else ''} of {self.limit:g} US dollars"
+        of_stage = f" for the {self.stage}" if self.stage else ""
+        return f"The budget{of_stage} of {self.limit:g} US dollars for {self.week}"
 
     @property
     def is_spent(self) -> bool:
         """Whether it is reached."""
         return self.usd >= self.limit
+
+    @property
+    def spent_text(self) -> str:
+        """That it is spent, for messages."""
+        return f"{self.name} is spent ({self.usd:.2f})"
 
 
 async def read_spending(
@@ -60,22 +67,26 @@ async def read_spending(
     """
     week = iso_week(now())
     since, until = week_bounds(week)
-    stages = await stage_spending(session, since, until)
     kept = await count_ended(session, Outcome.KEPT, since, until)
-    known = sum(stage.known_usd for stage in stages)
-    unpriced = sum(stage.unpriced for stage in stages)
+    stages: dict[str, float | None] = {}
+    known_stages: dict[str, float] = {}
+    unpriced = estimated = 0
+    for stage in await stage_spending(session, since, until):
+        known_stages[stage.stage] = stage.known_usd
+        stages[stage.stage] = None if stage.unpriced else stage.known_usd
+        unpriced += stage.unpriced
+        estimated += stage.estimated
+    known = sum(known_stages.values())
     total = None if unpriced else known
     return {
         "week": week,
         "usd": total,
         "known_usd": known,
         "unpriced": unpriced,
-        "estimated": sum(stage.estimated for stage in stages),
+        "estimated": estimated,
         "budget_usd": budget.week_usd,
-        "stages": {
-            stage.stage: None if stage.unpriced else stage.known_usd for stage in stages
-        },
-        "known_stages": {stage.stage: stage.known_usd for stage in stages},
+        "stages": stages,
+        "known_stages": known_stages,
         "stage_budget_usd": dict(budget.stage_week_usd),
         "kept": kept,
         "usd_a_kept_case": total / kept if kept and total is not None else None,
@@ -88,7 +99,8 @@ async def read_spending(
 
 def week_limits(week: Mapping[str, Any]) -> Iterator[WeekLimit]:
     """The limits of `read_spending`, that of all stages first."""
+    name = week["week"]
     if week["budget_usd"] is not None:
-        yield WeekLimit("", week["known_usd"], week["budget_usd"])
+        yield WeekLimit(name, "", week["known_usd"], week["budget_usd"])
     for stage, limit in week["stage_budget_usd"].items():
-        yield WeekLimit(stage, week["known_stages"].get(stage, 0.0), limit)
+        yield WeekLimit(name, stage, week["known_stages"].get(stage, 0.0), limit)

@@ -111,8 +111,6 @@ class Pipeline:
     scanner: str  # The digest of the prompt and engine that find identifiers in release texts
     budget: Budget
     endpoints: Limiters
-    # The retriever, where it asks literature services
-    online: OnlineRetriever | None = None
     # Service → its circuit
     literature: Mapping[str, Circuit] = field(default_factory=dict)
 
@@ -131,12 +129,8 @@ class Pipeline:
     async def openings(self) -> list[Opening]:
         """Those of its circuits that are open, of engines and literature services."""
         engines = filter(None, map(circuit_of, self.respondents.values()))
-        openings = []
-        for circuit in {*engines, *self.literature.values()}:
-            opening = await circuit.opening()
-            if opening:
-                openings.append(opening)
-        return openings
+        circuits = {*engines, *self.literature.values()}
+        return list(filter(None, [await circuit.opening() for circuit in circuits]))
 
     async def check_ready(self) -> None:
         """Raise WeekSpent once a limit of the week is reached, and CircuitOpen where a thread would meet one."""
@@ -147,8 +141,7 @@ class Pipeline:
         for limit in week_limits(week) if week else ():
             if limit.is_spent:
                 # Threads under way are finished, and may exceed it.
-                spent = f"{limit.name} for {week['week']} is spent ({limit.usd:.2f})"
-                raise WeekSpent(spent, week_bounds(week["week"])[1])
+                raise WeekSpent(limit.spent_text, week_bounds(limit.week)[1])
         for opening in await self.openings():
             if not opening.is_due(now()):
                 raise opening.error()
@@ -158,8 +151,8 @@ class Pipeline:
         async with asyncio.TaskGroup() as group:
             for respondent in set(self.respondents.values()):
                 group.create_task(respondent.aclose())
-            if self.online:
-                group.create_task(self.online.aclose())
+            if isinstance(self.retriever, OnlineRetriever):
+                group.create_task(self.retriever.aclose())
 
 
 @asynccontextmanager
@@ -179,26 +172,24 @@ async def open_pipeline(
     """
     proving = proof_roles(settings)
     used = {role: getattr(settings.roles, role) for role in CURATION_ROLES} | proving
-    prices = {}
+    opened = PostgresCircuits(database)
+    store, limiters = PostgresReplyStore(database), Limiters(opened)
+    budget = budget or new_budget(settings)
+    respondents, engines, prices = {}, {}, {}
     for role, own in used.items():
         if own.engine == "openai":
             price = own.price or settings.prices.get(own.model or "")
             prices[f"{own.model} ({role})"] = price
+        engine = build_engine(own, settings.prices, limiters)
+        if record is not None:
+            engine = RecordingEngine(engine, record)
+        respondents[role] = ReplayEngine(engine, store, budget)
+        engines[role] = respondents[role].identity.as_json()
     money = settings.budget
     limits_usd = (money.max_usd, money.week_usd, *money.stage_week_usd.values())
     check_priced(next(filter(None, limits_usd), None), prices)
-    opened = PostgresCircuits(database)
-    store, limiters = PostgresReplyStore(database), Limiters(opened)
-    budget = budget or new_budget(settings)
-    respondents, engines = {}, {}
-    for role, own in used.items():
-        engine = build_engine(own, settings.prices, limiters)
-        engine = engine if record is None else RecordingEngine(engine, record)
-        respondents[role] = ReplayEngine(engine, store, budget)
-        engines[role] = respondents[role].identity.as_json()
     literature = literature_circuits(settings, opened)
-    online = open_online(settings, database, literature)
-    retriever = online or open_retriever(settings)
+    retriever = open_online(settings, database, literature) or open_retriever(settings)
     section = settings.curation
     same = {"top_k", "evidence_tokens", "confirm_veto", "cross_questions", "strict"}
     curation = CurationSettings(
@@ -229,7 +220,6 @@ async def open_pipeline(
         scanner=digest_json([prompts["reader.identifiers"], engines["reader"]]),
         budget=budget,
         endpoints=limiters,
-        online=online,
         literature=literature,
     )
     async with aclosing(pipeline):
@@ -238,8 +228,9 @@ async def open_pipeline(
 
 def new_budget(settings: Settings) -> Budget:
     """The budget of a run, or of a worker's life."""
-    limits = settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
-    return Budget(**limits)
+    return Budget(
+        **settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
+    )
 
 
 def proof_roles(settings: Settings) -> dict[str, RoleSettings]:
@@ -251,12 +242,12 @@ def proof_roles(settings: Settings) -> dict[str, RoleSettings]:
     roles = settings.roles
     if not settings.rubric.prove or _is_rules(roles.rubric):
         return {}
-    others = (roles.reader, roles.grader, roles.validator, roles.controller)
-    models = [role for role in others if not _is_rules(role)]
-    different = [role for role in models if role.model != roles.rubric.model]
-    prober, grader = roles.prober, roles.grader
+    prober, grader, different = roles.prober, roles.grader, []
+    for other in (roles.reader, roles.grader, roles.validator, roles.controller):
+        if not _is_rules(other) and other.model != roles.rubric.model:
+            different.append(other)
     if _is_rules(prober):
-        prober = next(iter(different), roles.rubric)
+        prober = different[0] if different else roles.rubric
     if _is_rules(grader):
         grader = roles.rubric if _is_rules(roles.reader) else roles.reader
     return {"prober": prober, "grader": grader}
@@ -269,8 +260,7 @@ def _is_rules(role: RoleSettings) -> bool:
 
 def find_dependent_judges(settings: Settings) -> list[str]:
     """The roles that judge output of their own model, one sentence each."""
-    judges = []
-    roles_of = dict(settings.roles)
+    judges, roles_of = [], dict(settings.roles)
     for judge, writers in JUDGED_ROLES.items():
         own = roles_of[judge]
         same = [writer for writer in writers if roles_of[writer].model == own.model]
@@ -341,10 +331,10 @@ def literature_circuits(
     settings: Settings, store: CircuitStore | None = None
 ) -> dict[str, Circuit]:
     """Return the circuit of each literature service that is configured; without a store each is its own."""
-    circuits: dict[str, Circuit] = {}
-    for name in settings.evidence.online:
-        circuits[name] = Circuit(circuit_key("literature", "", name), name, store)
-    return circuits
+    return {
+        name: Circuit(circuit_key("literature", "", name), name, store)
+        for name in settings.evidence.online
+    }
 
 
 def check_local_evidence(settings: Settings) -> None:
@@ -358,5 +348,7 @@ def check_local_evidence(settings: Settings) -> None:
 
 def build_filters(settings: Settings) -> FilterChain:
     """The filter chain with its code book. Raises ConfigError for a setting it does not know."""
-    filters = validate_section(FilterSettings, "filters", settings.filters)
-    return FilterChain(filters, load_codebook(settings.codebooks.paths))
+    return FilterChain(
+        validate_section(FilterSettings, "filters", settings.filters),
+        load_codebook(settings.codebooks.paths),
+    )

@@ -239,4 +239,4 @@ def _costs_agree(
     assert answers["calls"] == whole["replies"]
     assert answers["over_budget"] >= 1
     assert answers["replayed"] >= 5
-    assert answers["invalid_share"] == 0.0
+    assert answers["invalid"] == 0

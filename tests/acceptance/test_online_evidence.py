@@ -13,7 +13,7 @@ from medlive.demo.samples import SampleThread
 from medlive.evidence.online import pubmed, service
 from medlive.instance.loading import load_settings
 from medlive.llm import circuit
-from medlive.service.work import jobs, readiness, taken
+from medlive.service.work import jobs, taken
 from medlive.service.work.worker import run_worker
 from tests.support.instance import Done, Instance, write_lines
 from tests.support.literature import LiteratureServer
@@ -41,7 +41,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(circuit, "FRESH_S", 0.1)
     monkeypatch.setattr(jobs, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr("medlive.service.work.worker.HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(readiness, "FIRST_WAIT_S", 0.2)
+    monkeypatch.setattr(taken, "FIRST_WAIT_S", 0.2)
     monkeypatch.setattr(taken, "RETRY_AFTER_S", {"endpoint_unavailable": (0,) * 9})
 
 

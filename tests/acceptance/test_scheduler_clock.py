@@ -21,12 +21,8 @@ from medlive.instance.loading import load_settings
 from medlive.llm.circuit import Opening, circuit_key
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import run_scheduler
-from medlive.service.work.jobs import (
-    CURATE,
-    defer_revisions,
-    open_app,
-    run_until_drained,
-)
+from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.taken import CURATE
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
 from tests.support.receivers import serve_webhook
@@ -203,7 +199,7 @@ async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_revisions(app, session, [1])
+            await defer_revisions(session, [1])
         works = {CURATE: endless}
         draining = asyncio.create_task(
             run_until_drained(app, database, works, concurrency=2, grace_s=0.1)

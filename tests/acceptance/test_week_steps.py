@@ -18,7 +18,7 @@ from medlive.service.schedule import scheduler
 from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.schedule.steps import BACKUP, FREEZE, PUBLISH, VERIFY, read_states
-from medlive.service.work.jobs import defer_step, open_app
+from medlive.service.work.jobs import defer_step
 from tests.support.instance import Instance
 from tests.support.waiting import until
 
@@ -50,8 +50,8 @@ async def test_a_step_is_run_again_and_cleared_beside_a_scheduler(
     await until(lambda: instance.rows(RUNS) == [("partial",), ("partial",), ("done",)])
     stop.set()
     await running
-    async with open_app(database).open_async() as app, database.begin() as session:
-        await defer_step(app, session, Queue.FILTER, "queue", week)
+    async with database.begin() as session:
+        await defer_step(session, Queue.FILTER, "queue", week)
     for act in (run_again, clear_step):
         with pytest.raises(CheckFailed):
             await act(database, settings, "queue")

@@ -21,7 +21,7 @@ from medlive.service.curation.curate import CurationCounts
 from medlive.service.database import outlast
 from medlive.service.waiting import Liveness
 from medlive.service.wiring import new_budget
-from medlive.service.work import jobs, readiness
+from medlive.service.work import jobs, taken
 from medlive.service.work.worker import run_worker
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
 from tests.support.instance import Instance, write_lines, write_models
@@ -43,8 +43,8 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr("medlive.service.work.worker.HEARTBEAT_S", 0.1, raising=False)
     monkeypatch.setattr("medlive.service.work.worker.MISSING_S", 0.1)
-    monkeypatch.setattr(readiness, "FIRST_WAIT_S", 0.2)
-    monkeypatch.setattr(readiness, "MOST_WAIT_S", 0.2)
+    monkeypatch.setattr(taken, "FIRST_WAIT_S", 0.2)
+    monkeypatch.setattr(taken, "MOST_WAIT_S", 0.2)
 
 
 def queue_threads(instance: Instance) -> None:

@@ -31,8 +31,8 @@ from medlive.db import jobs as reported
 from medlive.db import session
 from medlive.service import database
 from medlive.service.schedule import scheduler, steps
-from medlive.service.watch import watcher
-from medlive.service.work import jobs, readiness, taken, worker
+from medlive.service.watch import notify
+from medlive.service.work import jobs, taken, worker
 
 # As configured, a dead worker is known after 15 s. Fresh ones on a busy machine may be taken for dead, too.
 WAKE_S, HEARTBEAT_S, STALLED_AFTER_S, RETRY_S = 0.1, 0.5, 4.0, 0.3
@@ -45,9 +45,9 @@ _HURRIED = (
     (database, "RETRY_S", RETRY_S),
     (database, "MOST_RETRY_S", 2.0),
     (taken, "RETRY_S", RETRY_S),
-    (watcher, "LOOK_S", 5.0),
-    (readiness, "FIRST_WAIT_S", 1.0),
-    (readiness, "MOST_WAIT_S", 3.0),
+    (notify, "LOOK_S", 5.0),
+    (taken, "FIRST_WAIT_S", 1.0),
+    (taken, "MOST_WAIT_S", 3.0),
     (scheduler, "LOOK_AGAIN_MINUTES", 0.05),
     (steps, "RETRY_AFTER", timedelta(seconds=3)),
     (steps, "MOST_RETRY_AFTER", timedelta(seconds=6)),

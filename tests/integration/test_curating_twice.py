@@ -189,8 +189,8 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
     )
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_revisions(app, session, [revision, revision + 1])
-        done = await curate_queued(app, found)
+            await defer_revisions(session, [revision, revision + 1])
+        done = await curate_queued(found)
         # Both are given back, without an attempt, and nobody went on to the second.
         jobs = await app.job_manager.list_jobs_async()
     assert [(job.status, job.attempts) for job in jobs] == [("todo", 0)] * 2

@@ -31,8 +31,6 @@ from medlive.db.jobs import (
 from medlive.db.session import Database
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.work.jobs import (
-    CURATE,
-    STEP,
     defer_revisions,
     defer_step,
     open_app,
@@ -42,8 +40,15 @@ from medlive.service.work.jobs import (
     step_lock,
     take_over,
 )
-from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import RETRY_AFTER_S, Jobs, Work, Works
+from medlive.service.work.taken import (
+    CURATE,
+    RETRY_AFTER_S,
+    STEP,
+    Jobs,
+    Readiness,
+    Work,
+    Works,
+)
 from tests.support.waiting import LIMIT_S, until
 
 
@@ -52,11 +57,11 @@ async def test_jobs_that_another_transaction_queues_meanwhile_are_queued_once(
 ) -> None:
     async with open_app(database).open_async() as app:
         async with database.begin() as first:
-            assert await defer_revisions(app, first, [1, 2, 2]) == 2
+            assert await defer_revisions(first, [1, 2, 2]) == 2
 
             async def second() -> int:
                 async with database.begin() as session:
-                    return await defer_revisions(app, session, [2, 3, 1, 4])
+                    return await defer_revisions(session, [2, 3, 1, 4])
 
             waiting = asyncio.create_task(second())
             # It sees none of the first's jobs, and waits for their locks.
@@ -68,8 +73,8 @@ async def test_jobs_that_another_transaction_queues_meanwhile_are_queued_once(
             f"curate:{n}" for n in (1, 2, 3, 4)
         ]
         async with database.begin() as session:
-            assert await defer_revisions(app, session, [1, 5]) == 1
-            assert await defer_revisions(app, session, []) == 0
+            assert await defer_revisions(session, [1, 5]) == 1
+            assert await defer_revisions(session, []) == 0
 
 
 async def test_at_the_end_of_the_queue_jobs_take_as_long_as_they_need(
@@ -83,7 +88,7 @@ async def test_at_the_end_of_the_queue_jobs_take_as_long_as_they_need(
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_revisions(app, session, [1, 2])
+            await defer_revisions(session, [1, 2])
         # The grace is for who breaks off; nobody does.
         await run_until_drained(
             app, database, {CURATE: slow}, concurrency=2, grace_s=0.05
@@ -106,7 +111,7 @@ async def test_who_breaks_off_waits_for_the_grace_and_no_longer(
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_revisions(app, session, [1])
+            await defer_revisions(session, [1])
         works = {CURATE: endless}
         draining = asyncio.create_task(
             run_until_drained(app, database, works, concurrency=1, grace_s=0.1)
@@ -131,7 +136,7 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_revisions(app, session, [1, 2])
+            await defer_revisions(session, [1, 2])
         waits = RETRY_AFTER_S["endpoint_unavailable"]
         for attempt, wait in enumerate(waits, start=1):
             begun = now()
@@ -149,7 +154,7 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(
             async with database.begin() as session:
                 # It waits, so a freeze does not wait for it; nor is it queued twice.
                 assert (await count_waiting(session, Queue.CURATE)).ready == 0
-                assert await defer_revisions(app, session, [1]) == 0
+                assert await defer_revisions(session, [1]) == 0
                 await hurry(session, Queue.CURATE)
         await _serve_until(
             app, database, unanswered, partial(_has_tried, tried, len(waits) + 1)
@@ -168,7 +173,7 @@ async def test_jobs_that_are_put_back_use_up_no_attempt(database: Database) -> N
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_revisions(app, session, [1])
+            await defer_revisions(session, [1])
         await _serve_until(app, database, closed, partial(_has_tried, tried, 3))
         [job] = await app.job_manager.list_jobs_async(status="todo")
     assert job.attempts == 1
@@ -281,7 +286,7 @@ async def test_a_worker_is_dead_when_its_heartbeat_is_old(database: Database) ->
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_revisions(app, session, [1, 2])
+            await defer_revisions(session, [1, 2])
         workers = [await app.job_manager.register_worker() for _ in range(2)]
         for worker in workers:
             await app.job_manager.fetch_job(queues=[Queue.CURATE], worker_id=worker)
@@ -354,7 +359,7 @@ async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_
             for one in (app, other)
         ]
         async with asyncio.timeout(LIMIT_S), database.begin() as session:
-            await defer_revisions(app, session, [1])
+            await defer_revisions(session, [1])
         await begun.wait()
         await change(
             "UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL RETURNING id"
@@ -371,7 +376,7 @@ async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_
             while await app.job_manager.list_jobs_async():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             async with database.begin() as session:
-                await defer_revisions(app, session, [2])
+                await defer_revisions(session, [2])
             await until(lambda: "was not ended here: Job was not found" in caplog.text)
             stop.set()
             await asyncio.gather(*workers)
@@ -424,7 +429,7 @@ async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(
         async def step(step: str, week: str) -> None:
             # Asked for again while it is being done.
             async with database.begin() as session:
-                await defer_step(app, session, Queue.RELEASE, step, week)
+                await defer_step(session, Queue.RELEASE, step, week)
             place.append(f"{step} {week}")
 
         return {STEP: step}
@@ -477,7 +482,7 @@ async def test_who_defers_a_step_waits_for_another_who_does(database: Database) 
 
     async def ask() -> None:
         async with database.begin() as session:
-            await defer_step(app, session, Queue.RELEASE, "freeze", "2026.W01")
+            await defer_step(session, Queue.RELEASE, "freeze", "2026.W01")
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
@@ -485,7 +490,7 @@ async def test_who_defers_a_step_waits_for_another_who_does(database: Database) 
             second = asyncio.create_task(ask())
             await asyncio.sleep(0.3)
             assert not second.done()
-            await defer_step(app, session, Queue.RELEASE, "freeze", "2026.W01")
+            await defer_step(session, Queue.RELEASE, "freeze", "2026.W01")
         await second
         assert len(list(await app.job_manager.list_jobs_async())) == 1
 
@@ -496,7 +501,7 @@ async def test_a_claim_reads_no_more_of_a_long_queue_than_of_a_short_one(
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
             # Just queued, so that the server has no statistics of the table.
-            await defer_revisions(app, session, range(1, 5001))
+            await defer_revisions(session, range(1, 5001))
         worker = await app.job_manager.register_worker()
         for revision in range(1, 21):
             job = await app.job_manager.fetch_job(
@@ -529,7 +534,7 @@ async def test_what_failed_is_over_once_a_later_job_of_its_name_is_done(
 
     async def count(app: App) -> int:
         async with database.begin() as session:
-            await defer_revisions(app, session, [1])
+            await defer_revisions(session, [1])
         works = {CURATE: work, STEP: work}
         await run_until_drained(app, database, works, concurrency=1)
         step = ("freeze", "2026.W01")
@@ -560,7 +565,7 @@ async def test_why_a_job_fails_is_kept_though_another_worker_looks_just_then(
     stop = asyncio.Event()
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_revisions(app, session, [1])
+            await defer_revisions(session, [1])
         jobs = Looking(app, database, {CURATE: fail}, Readiness())
         serving = asyncio.create_task(
             run_until_stopped(jobs, [Queue.CURATE], concurrency=1, stop=stop)

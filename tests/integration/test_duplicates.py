@@ -24,7 +24,6 @@ from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings, FilterVerdict
 from medlive.service.curation import filtering
-from medlive.service.work.jobs import open_app
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import Sketch, jaccard, scheme, shingles, sketches
 
@@ -130,8 +129,7 @@ async def judged(
     database: Database, judging: FilterChain | None = None, *, limit: int | None = None
 ) -> None:
     """Filter what waits."""
-    async with open_app(database).open_async() as app:
-        await filtering.filter_pending(database, app, judging or chain(), limit=limit)
+    await filtering.filter_pending(database, judging or chain(), limit=limit)
 
 
 async def saved(database: Database, threads: Sequence[Thread]) -> None:

@@ -14,11 +14,11 @@ from pydantic import SecretStr
 from medlive.db.session import Database
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.service.watch import checks, watcher
+from medlive.service.watch import checks, notify
 from medlive.service.watch.checks import CHECKS
 from medlive.service.watch.metrics import read_metrics
+from medlive.service.watch.notify import look
 from medlive.service.watch.status import read_problems
-from medlive.service.watch.watcher import look
 from tests.support.faults import FAULTS, Stage, healthy_instance
 from tests.support.receivers import serve_webhook
 
@@ -112,7 +112,7 @@ async def test_a_fault_is_named_wherever_people_look(stage: Stage, name: str) ->
 
 def test_a_look_and_every_patience_together_take_less_than_five_minutes() -> None:
     patience = max(checks.SILENT_AFTER, checks.UNSERVED_AFTER)
-    assert timedelta(seconds=watcher.LOOK_S) + patience < timedelta(minutes=5)
+    assert timedelta(seconds=notify.LOOK_S) + patience < timedelta(minutes=5)
 
 
 def test_the_table_has_a_row_for_every_fault_and_a_fault_for_every_check() -> None:

@@ -13,16 +13,8 @@ from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.errors import CheckFailed
 from medlive.service.schedule.scheduler import step_work
-from medlive.service.work.jobs import (
-    CURATE,
-    PROVE,
-    STEP,
-    open_app,
-    run_step_job,
-    run_until_stopped,
-)
-from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import Jobs, Works
+from medlive.service.work.jobs import open_app, run_step_job, run_until_stopped
+from medlive.service.work.taken import CURATE, PROVE, STEP, Jobs, Readiness, Works
 from tests.support.waiting import LIMIT_S
 
 WEEK = "2026.W47"

@@ -20,8 +20,8 @@ from medlive.service.harvest.harvest import lift_source_quarantine
 from medlive.service.release.freeze import freeze
 from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.watch import notify
+from medlive.service.watch.notify import RESENT_AFTER, RESENT_DAILY, look
 from medlive.service.watch.status import acknowledge, read_problems
-from medlive.service.watch.watcher import RESENT_AFTER, RESENT_DAILY, look
 from tests.support.receivers import serve_beats, serve_webhook
 
 Posts = list[dict[str, Any]]

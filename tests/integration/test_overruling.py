@@ -28,7 +28,6 @@ from medlive.service.curation.review import (
     drop_element,
     overrule_rejection,
 )
-from medlive.service.work.jobs import open_app
 from medlive.threads.model import Message, Role
 from tests.support.instance import Instance
 from tests.support.reviewing import (
@@ -113,8 +112,7 @@ async def test_a_case_is_held_where_its_thread_becomes_unsafe(
     for thread, status in ((posted, "ready"), (edited, "held")):
         async with database.begin() as session:
             await threads.save_threads(session, [thread])
-        async with open_app(database).open_async() as app:
-            assert await filter_pending(database, app, chain) == (0, 1)
+        assert await filter_pending(database, chain) == (0, 1)
         async with database.begin() as session:
             case_id = await session.scalar(text("SELECT id FROM cases"))
         assert await status_of(database, case_id) == status

@@ -36,7 +36,6 @@ from medlive.service.curation.curate import (
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.review import decide_case
 from medlive.service.wiring import Pipeline
-from medlive.service.work.jobs import open_app
 from medlive.web.site import Site
 from tests.integration.test_curating_twice import Indexed
 from tests.support.instance import Instance
@@ -96,9 +95,8 @@ async def parked(database: Database) -> int:
 
 async def search_again(own: Pipeline) -> Counter[str]:
     """The outcomes of a run that looks for parked threads too."""
-    async with open_app(own.database).open_async() as app:
-        await queue_again(app, own, digest_text("chain"), max_attempts=1, parked=True)
-        return (await curate_queued(app, own)).outcomes
+    await queue_again(own, digest_text("chain"), max_attempts=1, parked=True)
+    return (await curate_queued(own)).outcomes
 
 
 async def paid(database: Database, outcome: Outcome) -> Counter[str]:
@@ -217,10 +215,7 @@ async def test_a_parked_thread_is_settled_for_its_week_until_it_is_queued_again(
         standing = await week_standing(session, WEEK, failure_share=0.5)
     assert (standing.queued, standing.decided, standing.whole) == (1, 1, True)
     own = library(database, "second")
-    async with open_app(database).open_async() as app:
-        await queue_again(
-            app, own, digest_text("chain"), max_attempts=1, parked=True, week=WEEK
-        )
+    await queue_again(own, digest_text("chain"), max_attempts=1, parked=True, week=WEEK)
     async with database.begin() as session:
         standing = await week_standing(session, WEEK, failure_share=0.5)
     assert (standing.waiting, standing.whole) == (1, False)

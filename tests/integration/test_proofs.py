@@ -21,14 +21,15 @@ from medlive.db.threads import threads
 from medlive.errors import ServiceUnavailable
 from medlive.rubric.proof import Probe
 from medlive.service.curation import curate
+from medlive.service.curation.complete import prove_again
 from medlive.service.curation.curate import curate_queued, curate_revision
 from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 from medlive.service.curation.inspect import inspect_case
-from medlive.service.curation.prove import prove_again
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.wiring import Pipeline
-from medlive.service.work.jobs import PROVE, defer_proof, defer_revisions, open_app
+from medlive.service.work.jobs import defer_proof, defer_revisions, open_app
+from medlive.service.work.taken import PROVE
 from tests.support.proving import (
     ASKS,
     DENIES,
@@ -183,9 +184,9 @@ async def test_a_proof_without_usable_replies_keeps_no_thread_waiting(
     one = replace(unusable, settings=curation_settings(concurrency=1))
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            await defer_proof(app, session, case_id, 2)
-            await defer_revisions(app, session, [saved.revision_pk])
-        done = await curate_queued(app, one)
+            await defer_proof(session, case_id, 2)
+            await defer_revisions(session, [saved.revision_pk])
+        done = await curate_queued(one)
         jobs = await app.job_manager.list_jobs_async()
     assert (done.left, done.outcomes.total()) == (0, 1)
     assert [(job.task_name, job.status) for job in jobs] == [(PROVE, "failed")]
@@ -199,10 +200,9 @@ async def test_what_keeps_a_proof_from_being_made_is_said_by_the_run(
 
     monkeypatch.setattr(curate, "prove_again", away)
     made = proving(database)
-    async with open_app(database).open_async() as app:
-        async with database.begin() as session:
-            await defer_proof(app, session, "ml-0000000000000000", 1)
-        done = await curate_queued(app, made)
+    async with database.begin() as session:
+        await defer_proof(session, "ml-0000000000000000", 1)
+    done = await curate_queued(made)
     assert (done.left, done.stopped) == (1, "nobody is there")
 
 
@@ -223,8 +223,8 @@ async def test_a_takedown_reaches_what_a_later_proof_was_asked_and_answered(
         async with database.begin() as session:
             revision = await session.scalar(text("SELECT id FROM thread_revisions"))
             # One of another case: its revision is not one of the thread.
-            await defer_proof(app, session, "ml-0000000000000000", revision)
-            await defer_proof(app, session, case_id, 2)
+            await defer_proof(session, "ml-0000000000000000", revision)
+            await defer_proof(session, case_id, 2)
         await take_down(database, settings, "test", "1", "She asked for it.")
         [left] = await app.job_manager.list_jobs_async()
     assert await count() == 0

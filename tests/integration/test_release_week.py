@@ -84,6 +84,7 @@ async def test_the_scheduler_s_log_states_the_head_of_the_audit_log(
 
 
 async def test_a_frozen_week_is_verified_published_and_announced_once(
+    database: Database,
     settings: Settings,
     admin: psycopg.Connection[Any],
     tmp_path: Path,
@@ -129,7 +130,7 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         assert await take(settings) == {"queue": "skipped"}
         assert (len(posts), len(mails)) == (sent, sent)
         assert all(m["Date"].datetime.tzinfo and m["Message-ID"] for m in mails)
-    week = await read_week(settings, WEEK)
+    week = await read_week(database, settings, WEEK)
     assert {step["name"]: step["outcome"] for step in week["steps"]} == {
         f"scheduler {name}": "partial" if outcome == "skipped" else outcome
         for name, outcome in steps.items()
@@ -166,7 +167,7 @@ async def test_a_week_frozen_by_hand_and_harvested_twice_claims_nothing_of_eithe
             run = await start_harvest(session, "forum", WEEK, again=True)
             assert run is not None
             await finish_harvest(session, run)
-    week = await read_week(settings, WEEK)
+    week = await read_week(database, settings, WEEK)
     assert week["harvests"][0]["took"] is None
     show_result(Result(None, describe_week(week)))
     page = capsys.readouterr().out
@@ -231,7 +232,7 @@ async def test_a_week_that_does_not_verify_goes_nowhere(
     assert await take(settings) == {"queue": "skipped", "verify": "failed"}
     assert not (tmp_path / "public").exists()
     # What failed is told by the week, and taken again.
-    assert (await read_week(settings, WEEK))["steps"][-1]["counts"][
+    assert (await read_week(database, settings, WEEK))["steps"][-1]["counts"][
         "problem"
     ].startswith(str(frozen.path))
     assert "verify" in await take(settings, SUNDAY + timedelta(hours=2))

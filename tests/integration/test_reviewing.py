@@ -340,7 +340,7 @@ async def test_an_element_is_not_dropped_from_what_a_person_decides_meanwhile(
         return await complete_in(*of_thread)
 
     monkeypatch.setattr(review, "complete_in", decided_meanwhile)
-    for message in ("has changed while", "is ready, not held"):
+    for message in ("has changed since", "is ready, not held"):
         with pytest.raises(CheckFailed, match=message):
             await drop_element(pipeline(database), held, "a2", "Harmful here.")
     assert (await load_edit(database, held)).narrative == edit.narrative

@@ -12,9 +12,9 @@ import pytest
 from medlive.config import Settings
 from medlive.db.curation.cases import latest_case
 from medlive.db.session import Database
+from medlive.service.curation.complete import prove_again
 from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 from medlive.service.curation.inspect import inspect_case
-from medlive.service.curation.prove import prove_again
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site

@@ -46,7 +46,7 @@ async def test_it_counts_what_the_database_holds(
         fill(connection, 3)
     app = open_app(database)
     async with app.open_async(), database.begin() as session:
-        await defer_revisions(app, session, [1, 2])
+        await defer_revisions(session, [1, 2])
     with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         query = "SELECT stage, outcome, reason, count(*) FROM thread_standings GROUP BY 1, 2, 3"
         expected = {tuple(row[:3]): row[3] for row in connection.execute(query)}

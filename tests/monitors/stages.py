@@ -22,7 +22,7 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.service.watch.checks import CHECKS
 from medlive.service.watch.metrics import read_metrics
-from medlive.service.watch.watcher import look
+from medlive.service.watch.notify import look
 from medlive.web.app import build_app
 from medlive.web.metrics import metrics_room
 from medlive.web.serving import serve_web

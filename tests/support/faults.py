@@ -23,7 +23,7 @@ from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database, ask_lock, lock_connection
 from medlive.llm.circuit import circuit_key, circuit_name
 from medlive.service.schedule.steps import latest_slot
-from medlive.service.watch.watcher import look
+from medlive.service.watch.notify import look
 from medlive.service.work.jobs import defer_revisions, defer_step, open_app
 from medlive.snapshot.manifest import Partial, Provenance
 from tests.support.decisions import saved, thread
@@ -120,14 +120,14 @@ async def queue_threads(stage: Stage) -> None:
     app = open_app(stage.database)
     async with app.open_async(), stage.database.begin() as session:
         revisions = list(await session.scalars(text("SELECT id FROM thread_revisions")))
-        await defer_revisions(app, session, revisions)
+        await defer_revisions(session, revisions)
     await stage.change("UPDATE procrastinate_events SET at = at - interval '3 minutes'")
 
 
 async def queue_step(stage: Stage) -> None:
     app = open_app(stage.database)
     async with app.open_async(), stage.database.begin() as session:
-        await defer_step(app, session, Queue.RELEASE, "freeze", iso_week(now()))
+        await defer_step(session, Queue.RELEASE, "freeze", iso_week(now()))
     await stage.change("UPDATE procrastinate_events SET at = at - interval '3 minutes'")
 
 

@@ -24,7 +24,6 @@ from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
 from medlive.service.curation.curate import curate_queued, curate_revision, queue_again
 from medlive.service.wiring import CURATION_ROLES, Pipeline
-from medlive.service.work.jobs import open_app
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
 from tests.support.scripted import (
     KIND,
@@ -190,8 +189,5 @@ async def rejected(database: Database) -> int:
 
 async def drain(pipeline: Pipeline, max_attempts: int = 1) -> dict[str, int]:
     """What the queued jobs and those that a run queues by itself come to."""
-    async with open_app(pipeline.database).open_async() as app:
-        await queue_again(
-            app, pipeline, digest_text("chain"), max_attempts=max_attempts
-        )
-        return dict((await curate_queued(app, pipeline)).outcomes)
+    await queue_again(pipeline, digest_text("chain"), max_attempts=max_attempts)
+    return dict((await curate_queued(pipeline)).outcomes)

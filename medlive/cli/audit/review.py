@@ -37,6 +37,7 @@ from medlive.errors import UsageError, first_fault
 from medlive.integrity.log import read_bytes
 from medlive.rubric.model import Difficulty, Register, unproved_words
 from medlive.service.curation import review
+from medlive.service.curation.complete import queue_proof
 from medlive.service.curation.editing import (
     CaseEdit,
     edit_case,
@@ -44,7 +45,6 @@ from medlive.service.curation.editing import (
     redact_case,
 )
 from medlive.service.curation.inspect import inspect_case
-from medlive.service.curation.prove import queue_proof
 from medlive.service.wiring import open_pipeline
 
 app = Commands()

@@ -139,7 +139,7 @@ def check() -> Result:
     """
 
     async def run(queue: App, database: Database) -> Result:
-        lost = await queue_lost(queue, database)
+        lost = await queue_lost(database)
         async with database.begin() as session:
             waits = await count_waits(session)
             failed = await list_failed_jobs(session)

@@ -6,14 +6,13 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from medlive.cli.options import ByOption, Commands, read_settings
+from medlive.cli.options import ByOption, Commands
 from medlive.cli.output import (
     Grid,
     Result,
     counted,
     say,
     table_of,
-    wait_for,
     with_instance,
 )
 from medlive.clock import parse_week
@@ -34,8 +33,7 @@ def show(week: Annotated[str, Argument()] = "this") -> Result:
     Args:
         week: An ISO week such as 2026.W47, this or last.
     """
-    settings = read_settings()
-    value = wait_for(read_week(settings, parse_week(week)))
+    value = with_instance(read_week, parse_week(week))
     return Result(value, describe_week(value))
 
 

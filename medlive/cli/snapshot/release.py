@@ -103,7 +103,6 @@ def freeze(
             anew=again,
             partial=BY_PERSON if partial else None,
             by=by,
-            notify=say,
             tick=tick,
         )
     # A case that several gates kept out counts under each.

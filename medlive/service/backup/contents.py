@@ -33,7 +33,14 @@ from medlive.errors import (
 )
 from medlive.guard.child_environment import LIBPQ, child_environment
 from medlive.integrity.folder import SIGNATURE, SUMS, TooLong, read_small
-from medlive.integrity.paths import create_below, open_below, split_name, walk
+from medlive.integrity.log import writing
+from medlive.integrity.paths import (
+    PRIVATE_FOLDER,
+    create_below,
+    open_below,
+    split_name,
+    walk,
+)
 from medlive.integrity.signing import (
     BadSignature,
     PublicKey,
@@ -146,6 +153,12 @@ def parse_sums(sums: bytes) -> dict[str, str]:
     return digests
 
 
+def make_private_folder(place: Path) -> None:
+    """Make a folder for the owner alone, unless it exists. Raises DiskFull, or OSError."""
+    with writing(place):
+        place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+
+
 def digest_of(folder: Path, name: str) -> str:
     """Return the SHA-256 of a file. Raises UnsafePath, or OSError."""
     with open_below(folder, name) as source:
@@ -230,8 +243,9 @@ def seal(folder: Path, name: str, created_at: str, key: SecretKey) -> None:
         key: The key of backups.
     """
     comment = _PREFIX + json.dumps({"name": name, "created_at": created_at})
-    signature = sign((folder / SUMS).read_bytes(), key, comment, _COMMENT)
-    (folder / SIGNATURE).write_text(signature, encoding="utf-8")
+    (folder / SIGNATURE).write_text(
+        sign((folder / SUMS).read_bytes(), key, comment, _COMMENT), encoding="utf-8"
+    )
 
 
 def check_seal(folder: Path, keys: Sequence[PublicKey]) -> tuple[str, dict[str, str]]:
@@ -262,8 +276,7 @@ def check_seal(folder: Path, keys: Sequence[PublicKey]) -> tuple[str, dict[str, 
         raise CheckFailed(
             f"{folder}: its signature is of something other than a backup"
         )
-    name = str(json.loads(comment.removeprefix(_PREFIX))["name"])
-    return name, parse_sums(sums)
+    return str(json.loads(comment.removeprefix(_PREFIX))["name"]), parse_sums(sums)
 
 
 BARE = ("--no-owner", "--no-acl")

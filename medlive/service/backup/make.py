@@ -39,7 +39,7 @@ from medlive.errors import (
 from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import SUMS, sums_text, sync
 from medlive.integrity.log import writing
-from medlive.integrity.paths import PRIVATE_FILE, PRIVATE_FOLDER, path_below
+from medlive.integrity.paths import PRIVATE_FILE, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
 from medlive.service.backup.contents import (
     ABOUT,
@@ -52,6 +52,7 @@ from medlive.service.backup.contents import (
     copy_file,
     digest_of,
     key_path,
+    make_private_folder,
     plain_files,
     run_program,
     seal,
@@ -145,8 +146,7 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
     if plan.migrations and plan.revision and copy:
         name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
         out = settings.home / "upgrades" / name
-        with writing(out):
-            out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        make_private_folder(out.parent)
         async with aclosing(Database.connect(url)) as database:
             await _write(settings, database, out, plan.revision, files=False)
     await asyncio.to_thread(migrate, url)
@@ -227,8 +227,7 @@ def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:
         if _is_own(path, key):
             weeks.append(path)
         else:
-            why = "is not a backup that this instance signed under that name: it stays"
-            _log.warning("%s %s", path, why)
+            _log.warning("not signed by this instance under that name: %s", path)
     return weeks
 
 

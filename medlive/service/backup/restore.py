@@ -42,7 +42,6 @@ from medlive.errors import (
 from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.log import writing
-from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
 from medlive.service.backup.contents import (
     ABOUT,
@@ -56,6 +55,7 @@ from medlive.service.backup.contents import (
     check_seal,
     copy_file,
     digest_of,
+    make_private_folder,
     parse_sums,
     plain_files,
     read_whole,
@@ -123,8 +123,7 @@ async def private_dump(
 
     Raises BadInput if the dump is not what was checked.
     """
-    with writing(settings.home):
-        settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    make_private_folder(settings.home)
     with tempfile.TemporaryDirectory(prefix=_PRIVATE, dir=settings.home) as private:
         place = Path(private)
         await asyncio.to_thread(_copy, folder, DUMP, place, DUMP, digest)
@@ -167,10 +166,8 @@ async def restore_backup(
     for name, digest in sorted(digests.items()):
         top, _, below = name.partition("/")
         if below:
-            place = places[top]
-            with writing(place):
-                place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            _copy(folder, name, place, below, digest)
+            make_private_folder(places[top])
+            _copy(folder, name, places[top], below, digest)
     upgrade(url)
     again, skipped = list[str](), list[str]()
     async with open_database(settings) as database:
@@ -310,8 +307,9 @@ async def try_backup(
             private_dump(settings, folder, digests[DUMP]) as dump,
         ):
             scratch = settings.model_copy(update={"database_url": SecretStr(url)})
-            options = ("--exit-on-error", *BARE)
-            await run_program(scratch, "pg_restore", version, *options, dump)
+            await run_program(
+                scratch, "pg_restore", version, "--exit-on-error", *BARE, dump
+            )
             async with (
                 aclosing(Database.connect(url)) as restored,
                 restored.begin() as session,

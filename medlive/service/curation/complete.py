@@ -1,9 +1,15 @@
-"""From a curation to a case that can be released: rubric and proof, identifiers, the kind of case; then saved."""
+"""From a curation to a case that can be released: rubric and proof, identifiers, the kind of case; then saved.
 
+The rubric of a case that a person edited is proved again: queued, and done by whoever curates.
+"""
+
+import asyncio
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC
 
+from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import ROLES
 from medlive.curation.holds import with_holds
@@ -13,6 +19,7 @@ from medlive.curation.validator import Library
 from medlive.db.curation.cases import (
     CaseContent,
     SavedCase,
+    StoredCase,
     add_revision,
     apply_review,
     latest_case,
@@ -20,23 +27,35 @@ from medlive.db.curation.cases import (
     pending_people,
     set_status,
 )
+from medlive.db.curation.proofs import save_proof
 from medlive.db.mapping import Record
 from medlive.db.release.withdrawals import (
     too_thin,
     withdrawn_criteria,
     without_criteria,
 )
-from medlive.db.session import Session
+from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus
-from medlive.errors import LiteratureUnavailable
+from medlive.errors import (
+    CheckFailed,
+    EndpointUnavailable,
+    LiteratureUnavailable,
+    UsageError,
+)
+from medlive.grader.probes import grade_probes
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
 from medlive.rubric.make import make_rubric
 from medlive.rubric.model import AskedPart, Criterion, Rubric
-from medlive.rubric.proof import Proof
-from medlive.rubric.prove import GradeProbes
+from medlive.rubric.probe import write_probes
+from medlive.rubric.proof import Proof, examine
+from medlive.rubric.prove import read_for_harm
 from medlive.rubric.write import MadeRubric
+from medlive.service.curation.editing import lock_latest
+from medlive.service.wiring import Pipeline, proof_roles
+from medlive.service.work.jobs import defer_proof
 
+_log = logging.getLogger(__name__)
 _DETAIL = 2000
 """Characters of a hold's detail, at most."""
 
@@ -52,7 +71,6 @@ async def complete_case(
     respondents: Mapping[str, Engine],
     *,
     library: Library | None = None,
-    grade: GradeProbes | None = None,
 ) -> CompletedCase:
     """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
 
@@ -62,25 +80,20 @@ async def complete_case(
     Args:
         curation: What the chain made of a thread.
         language: "en" or "zh".
-        respondents: Has the roles "rubric" and "reader"; with `library` also "validator", with `grade` "prober" and
-            "grader".
+        respondents: Has the roles "rubric" and "reader"; with `library` also "validator". Where it has "prober" and
+            "grader", the rubric is proved.
         library: Where points that the advice lacks are searched; None: the rubric is not completed.
-        grade: Grades the proof's answers; None makes no proof.
     """
     text, journal = curation.text, list(curation.calls)
     assert text
-    roles = ["rubric", "reader"]
-    if library:
-        roles.append("validator")
-    if grade:
-        roles += ["prober", "grader"]
     agents: dict[str, Agent] = {}
     engines = dict(curation.engines)
-    for role in roles:
-        agents[role] = Agent(respondents[role], journal, language)
+    for role, respondent in respondents.items():
+        agents[role] = Agent(respondent, journal, language)
         # The chain has said who its own are.
         if role not in ROLES:
             engines[role] = agents[role].identity.as_json()
+    grade = grade_probes if "prober" in respondents else None
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)
         text, rubric, redacted = await redact_case(text, made.rubric, agents["reader"])
@@ -109,7 +122,8 @@ async def redact_case(
     text: CaseText, rubric: Rubric, reader: Agent
 ) -> tuple[CaseText, Rubric, Redacted]:
     """Remove identifiers from every text that a release would hold of a case. Raises AgentFailure."""
-    names, texts = [*asdict(text)], asdict(text)
+    texts = asdict(text)
+    names = [*texts]
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
     # The parts of the query, which a release holds too, say again what it says.
@@ -145,14 +159,16 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     if made.faults:
         details, criteria = [], []
         for fault in made.faults:
-            subject = fault.criterion or "rubric"
-            details.append(f"{subject}: {fault.fault.value}: {fault.detail}")
+            details.append(
+                f"{fault.criterion or 'rubric'}: {fault.fault.value}: {fault.detail}"
+            )
             criteria.append(fault.criterion)
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(filter(None, criteria)))
     if made.proof and not made.proof.passed:
-        failures = made.proof.last_failures
-        detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in failures)
+        detail = "; ".join(
+            f"{f.fault.value}: {f.detail}" for f in made.proof.last_failures
+        )
         yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
     if remaining:
         yield Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL])
@@ -189,8 +205,7 @@ async def save_case(
     case = await lock_thread_case(session, thread_pk, key, status, held)
     if (case.status, case.status_reason) != (status, held):
         await set_status(session, case.id, status, held)
-    withdrawn = await withdrawn_criteria(session, case.id)
-    kept = without_criteria(content.rubric, withdrawn)
+    kept = without_criteria(content.rubric, await withdrawn_criteria(session, case.id))
     if len(kept.criteria) < len(content.rubric.criteria):
         thin = too_thin(kept)
         latest = await latest_case(session, case.id) if thin else None
@@ -223,3 +238,92 @@ async def _respect_people(
         why = held or _EDITED
     if why != held:
         await set_status(session, case_id, CaseStatus.HELD, why)
+
+
+async def queue_proof(
+    database: Database, settings: Settings, case_id: str
+) -> tuple[int, bool]:
+    """Have a case's latest revision proved in the background; its number, and whether it waited already.
+
+    Raises UsageError for an unknown case or where nobody proves rubrics, CheckFailed for a proved revision.
+    """
+    if not proof_roles(settings):
+        raise UsageError(
+            "no model proves rubrics here",
+            hint="[rubric] prove is off, or the role `rubric` is the rules engine",
+        )
+    async with database.begin() as session:
+        _, case = await lock_latest(session, case_id)
+        if case.rubric.ceiling is not None:
+            raise CheckFailed(
+                f"revision {case.revision} of case {case_id} is proved already"
+            )
+        is_new = await defer_proof(session, case_id, case.revision)
+    return case.revision, not is_new
+
+
+async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | None:
+    """Prove a revision of a case that is still its latest, and store the proof.
+
+    A rubric that passes gives the case a further revision, the same but for its figures. Returns why there is no
+    answer, where it is to be tried again. Raises UsageError where nobody proves rubrics, EndpointUnavailable where
+    the budget is spent, CheckFailed without usable replies: others are proved and curated all the same.
+    """
+    if not pipeline.proves:
+        raise UsageError("no model proves rubrics here")
+    case = await pipeline.database.ask(latest_case, case_id)
+    if case is None or case.revision != revision or case.rubric.ceiling is not None:
+        return None
+    limit_s = pipeline.settings.curation.thread_timeout_s
+    try:
+        async with asyncio.timeout(limit_s):
+            proof = await _prove(pipeline, case)
+    except TimeoutError:
+        _log.warning("%s was not proved within %g s", case_id, limit_s)
+        return Reason.ENDPOINT_UNAVAILABLE.value
+    except AgentFailure as failure:
+        text = f"{case_id} was not proved: {failure.detail}"
+        if failure.reason is Reason.ENDPOINT_UNAVAILABLE:
+            _log.warning("%s", text)
+            return failure.reason.value
+        if failure.is_outage:
+            raise EndpointUnavailable(text) from failure
+        raise CheckFailed(text) from failure
+    async with pipeline.database.begin() as session:
+        _, latest = await lock_latest(session, case_id)
+        if latest.revision != revision:
+            _log.info("%s was edited while it was proved", case_id)
+            return None
+        if proof.passed:
+            proved = replace(case.rubric, **asdict(proof.figures))
+            saved = await add_revision(session, case_id, replace(case, rubric=proved))
+            revision = saved.revision
+        await save_proof(session, case.curation_id, proof, revision=revision)
+    return None
+
+
+async def _prove(pipeline: Pipeline, case: StoredCase) -> Proof:
+    """Answers of known quality, graded by the rubric as it is; nothing is revised. Raises AgentFailure."""
+    prober, grader, reader = (
+        Agent(pipeline.respondents[role], [], case.language)
+        for role in ("prober", "grader", "reader")
+    )
+    criteria = case.rubric.criteria
+    written = await write_probes(case.text, prober)
+    written = await read_for_harm(case.text, written, grader, reader)
+    answers = [probe.answer for probe in written]
+    grades = await grade_probes(case.text, criteria, answers, grader)
+    probes = [replace(p, verdicts=v) for p, v in zip(written, grades, strict=True)]
+    examination = examine(criteria, probes)
+    return Proof(
+        passed=examination.passed,
+        rounds=0,
+        figures=examination.figures,
+        probes=tuple(probes),
+        criteria=criteria,
+        findings=(*examination.doubts, *examination.failures),
+        engines={
+            "prober": prober.identity.as_json(),
+            "grader": grader.identity.as_json(),
+        },
+    )

@@ -3,12 +3,10 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
-
-import procrastinate
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -40,7 +38,6 @@ from medlive.errors import (
     describe,
 )
 from medlive.filters.chain import FilterChain
-from medlive.grader.probes import grade_probes
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState
@@ -48,33 +45,25 @@ from medlive.logs import bound
 from medlive.service.curation.complete import (
     CompletedCase,
     complete_case,
+    prove_again,
     redact_case,
     save_case,
 )
-from medlive.service.curation.filtering import filter_pending
+from medlive.service.curation.filtering import Tick, filter_pending
 from medlive.service.curation.parking import reject_expired
-from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.release.freeze import check_cases
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline, Recording, build_filters, open_pipeline
-from medlive.service.work.jobs import CURATE as CURATE_JOB
-from medlive.service.work.jobs import (
-    PROVE,
-    defer_revisions,
-    open_app,
-    run_until_drained,
-)
-from medlive.service.work.readiness import find_obstacle
-from medlive.service.work.taken import Work, Works
+from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.taken import CURATE as CURATE_JOB
+from medlive.service.work.taken import PROVE, Work, Works, find_obstacle
 from medlive.threads.model import Thread
 from medlive.threads.prepare import prepared
 
 _log = logging.getLogger(__name__)
 
 _RAISE_BUDGET = "raise [budget] in config/medlive.toml, and start this again"
-
-Tick = Callable[[int], None]
 
 
 @dataclass
@@ -169,7 +158,6 @@ async def run_curation(
     record: Recording | None = None,
     on_filtered: Tick = lambda _: None,
     on_curated: Tick = lambda _: None,
-    on_wait: Tick = lambda _: None,
 ) -> CurationRun:
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
@@ -179,7 +167,6 @@ async def run_curation(
     the state of its endpoints, and the funnel over all threads.
     """
     chain = build_filters(settings)
-    attempts = None if retry_failed else settings.curation.max_attempts
     async with (
         open_database(settings) as database,
         open_pipeline(
@@ -188,37 +175,32 @@ async def run_curation(
     ):
         inputs = {"pipeline": pipeline.digest, "filters": chain.digest}
         async with recorded_run(database, CURATE, inputs) as run:
-            async with open_app(database).open_async() as app:
-                queued = await fill_queue(
-                    app,
-                    pipeline,
-                    chain,
-                    max_attempts=attempts,
-                    limit=limit,
-                    anew=again,
-                    parked=parked,
-                    tick=on_filtered,
-                )
-                done = await curate_queued(
-                    app, pipeline, tick=on_curated, on_wait=on_wait
-                )
+            queued = await fill_queue(
+                pipeline,
+                chain,
+                max_attempts=None if retry_failed else settings.curation.max_attempts,
+                limit=limit,
+                anew=again,
+                parked=parked,
+                tick=on_filtered,
+            )
+            done = await curate_queued(pipeline, tick=on_curated)
             curated = CurationRun(
                 queued=queued,
                 counts=done,
                 rescanned=await rescan_cases(pipeline),
                 spent=pipeline.budget.as_json(),
                 endpoints=[e.state() for e in pipeline.endpoints.by_place.values()],
+                funnel=await database.ask(funnel),
             )
             run.failed = bool(done.faults)
             run.counts = curated.as_counts()
-        rows = await database.ask(funnel)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_cases(database)
-    return replace(curated, funnel=rows)
+    return curated
 
 
 async def fill_queue(
-    app: procrastinate.App,
     pipeline: Pipeline,
     chain: FilterChain,
     *,
@@ -228,7 +210,7 @@ async def fill_queue(
     parked: bool = False,
     week: str | None = None,
     tick: Tick = lambda _: None,
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Filter new threads, at most `limit`, and queue what passed with what is to be tried again; the counts.
 
     "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" as in
@@ -236,30 +218,26 @@ async def fill_queue(
     """
     database, expired = pipeline.database, 0
     passed, rejected = await filter_pending(
-        database, app, chain, limit=limit, week=week, tick=tick
+        database, chain, limit=limit, week=week, tick=tick
     )
     if parked:
-        weeks = pipeline.settings.evidence.park_weeks
-        expired = await reject_expired(database, weeks)
-    again = await queue_again(
-        app,
-        pipeline,
-        chain.digest,
-        max_attempts=max_attempts,
-        anew=anew,
-        parked=parked,
-        week=week,
-    )
+        expired = await reject_expired(database, pipeline.settings.evidence.park_weeks)
     return {
         "passed": passed,
         "rejected": rejected,
         "parked_too_long": expired,
-        "queued_again": again,
+        "queued_again": await queue_again(
+            pipeline,
+            chain.digest,
+            max_attempts=max_attempts,
+            anew=anew,
+            parked=parked,
+            week=week,
+        ),
     }
 
 
 async def queue_again(
-    app: procrastinate.App,
     pipeline: Pipeline,
     chain_digest: str,
     *,
@@ -289,19 +267,18 @@ async def queue_again(
                 overruled.append(revision)
         revisions = [*failed, *overruled, *untried]
         if parked:
-            library = pipeline.retriever.identity.index_digest
             revisions += await list_due(
-                session, library=library, pipeline_digest=pipeline.digest
+                session,
+                library=pipeline.retriever.identity.index_digest,
+                pipeline_digest=pipeline.digest,
             )
-        return await defer_revisions(app, session, revisions, week=week)
+        return await defer_revisions(session, revisions, week=week)
 
 
 async def curate_queued(
-    app: procrastinate.App,
     pipeline: Pipeline,
     *,
     tick: Tick = lambda _: None,
-    on_wait: Tick = lambda _: None,
     grace_s: float | None = None,
 ) -> CurationCounts:
     """Run the queue until it is empty, several threads at once.
@@ -322,14 +299,11 @@ async def curate_queued(
         CURATE_JOB: curation_work(pipeline, done, tick=tick),
         PROVE: prove,
     }
-    done.left = await run_until_drained(
-        app,
-        pipeline.database,
-        works,
-        concurrency=pipeline.settings.curation.concurrency,
-        on_wait=on_wait,
-        grace_s=grace_s,
-    )
+    database, most = pipeline.database, pipeline.settings.curation.concurrency
+    async with open_app(database).open_async() as app:
+        done.left = await run_until_drained(
+            app, database, works, concurrency=most, grace_s=grace_s
+        )
     return done
 
 
@@ -371,10 +345,9 @@ def curation_work(
 
 def _digest_for(pipeline: Pipeline, overrules: Sequence[OverruleRow]) -> str:
     """The digest of the pipeline and what people overruled of a revision."""
-    overruled = {o.overruled for o in in_force(overrules)}
-    if not overruled:
-        return pipeline.digest
-    return digest_json([pipeline.digest, "overruled", *sorted(overruled)])
+    if overruled := {o.overruled for o in in_force(overrules)}:
+        return digest_json([pipeline.digest, "overruled", *sorted(overruled)])
+    return pipeline.digest
 
 
 async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
@@ -391,7 +364,6 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         started = now()
         limit_s = pipeline.settings.curation.thread_timeout_s
         thread, language = read_thread(stored)
-        rubric = proof = None
         try:
             async with asyncio.timeout(limit_s):
                 curation = await curate(
@@ -403,18 +375,19 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                     run_date=started.date(),
                     overruled=[reason for reason in Reason if reason in overruled],
                 )
-                if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                    curation, rubric, proof = await complete_in(
-                        pipeline, curation, thread, language, started
-                    )
+                completed = await complete_in(
+                    pipeline, curation, thread, language, started
+                )
         except asyncio.CancelledError:
             # What is under way is kept before another worker takes the thread up, and would ask it again.
-            settling = [own.settle() for own in pipeline.respondents.values()]
-            await asyncio.gather(*settling)
+            await asyncio.gather(*(r.settle() for r in pipeline.respondents.values()))
             raise
         except TimeoutError:
-            detail = f"not decided within {limit_s:g} s"
-            curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
+            curation = Curation(
+                reason=Reason.ENDPOINT_UNAVAILABLE,
+                detail=f"not decided within {limit_s:g} s",
+            )
+            completed = curation, None, None
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await curations.is_decided(session, revision, digest):
@@ -425,12 +398,12 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 pipeline,
                 stored,
                 language,
-                (curation, rubric, proof),
+                completed,
                 started=started,
                 digest=digest,
             )
-        _log.debug("curated: %s", curation.outcome.value)
-    return curation
+        _log.debug("curated: %s", completed[0].outcome.value)
+    return completed[0]
 
 
 def read_thread(stored: StoredThread) -> tuple[Thread, str]:
@@ -449,12 +422,16 @@ async def complete_in(
     language: str,
     started: datetime,
 ) -> CompletedCase:
-    """Complete a curation as the pipeline's settings have it; `started`: evidence published later is not cited."""
+    """Complete a kept or held curation as the pipeline's settings have it; others are returned as they are.
+
+    `started`: evidence published later is not cited.
+    """
+    if curation.outcome not in (Outcome.KEPT, Outcome.HELD):
+        return curation, None, None
     return await complete_case(
         curation,
         language,
         pipeline.respondents,
-        grade=grade_probes if pipeline.proves else None,
         library=pipeline.library(cited_until(curation, thread, started.date())),
     )
 
@@ -471,14 +448,13 @@ async def save_decision(
 ) -> None:
     """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
     curation, rubric, proof = completed
-    finished = max(started, now())  # the clock may have been set back meanwhile
     curation_id = await curations.save_curation(
         session,
         stored.revision_pk,
         digest,
         curation,
         started_at=started,
-        finished_at=finished,
+        finished_at=max(started, now()),  # the clock may have been set back meanwhile
     )
     if proof:
         await save_proof(session, curation_id, proof)
@@ -494,13 +470,12 @@ async def save_decision(
             publishable=curation.publishable,
             overruled=await find_veto_reason(session, stored.revision_pk),
         )
-        held_for = curation.detail if curation.outcome is Outcome.HELD else None
         saved = await save_case(
             session,
             content,
             thread_pk=stored.thread_pk,
             key=pipeline.key,
-            held=held_for,
+            held=curation.detail if curation.outcome is Outcome.HELD else None,
         )
         if saved.status != "left":  # Of what stays nothing was read.
             await save_scan(
@@ -520,25 +495,28 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     """
     done = Counter({"cases": 0, "redacted": 0, "failed": 0})
     slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
-    waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
 
     async def scan(case_id: str) -> None:
-        case = await pipeline.database.ask(cases.latest_case, case_id)
-        if case is None or pipeline.budget.stopped is not None:
-            return
-        reader = Agent(pipeline.respondents["reader"], [], case.language)
-        try:
-            text, rubric, redacted = await redact_case(case.text, case.rubric, reader)
-        except (AgentFailure, CircuitOpen):
-            done["failed"] += 1
-            return
+        async with slots:
+            case = await pipeline.database.ask(cases.latest_case, case_id)
+            if case is None or pipeline.budget.stopped is not None:
+                return
+            reader = Agent(pipeline.respondents["reader"], [], case.language)
+            try:
+                text, rubric, redacted = await redact_case(
+                    case.text, case.rubric, reader
+                )
+            except (AgentFailure, CircuitOpen):
+                done["failed"] += 1
+                return
         async with pipeline.database.begin() as session:
             status = await cases.lock_case(session, case_id)
             latest = await cases.latest_case(session, case_id)
             if status is not CaseStatus.READY or latest != case:
                 return  # decided or edited meanwhile, and scanned by the next run
-            clean = replace(case, text=text, rubric=rubric)
-            saved = await cases.add_revision(session, case_id, clean)
+            saved = await cases.add_revision(
+                session, case_id, replace(case, text=text, rubric=rubric)
+            )
             n = len(redacted.found)
             for revision in {case.revision, saved.revision}:
                 await save_scan(session, case_id, revision, pipeline.scanner, found=n)
@@ -549,9 +527,6 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
         done["cases"] += 1
         done["redacted"] += saved.revision != case.revision
 
-    async def scan_in_turn(case_id: str) -> None:
-        async with slots:
-            await scan(case_id)
-
-    await asyncio.gather(*map(scan_in_turn, waiting))
+    waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
+    await asyncio.gather(*map(scan, waiting))
     return done

@@ -24,7 +24,7 @@ from medlive.db.curation.cases import (
 from medlive.db.curation.curations import load_curation
 from medlive.db.curation.reviews import add_review
 from medlive.db.release.withdrawals import text_digest, withdrawn_criteria
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, ReviewAction, ReviewRow
 from medlive.errors import CheckFailed, UsageError
@@ -60,34 +60,21 @@ class CriterionEdit(BaseModel):
     """A criterion as a person wants it."""
 
     model_config = _STRICT
-    id: str | None = Field(
-        default=None, description="The criterion that is changed; None: a new one."
-    )
+    id: str | None = None  # The criterion that is changed; None: a new one
     criterion: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
     ]
     axis: Axis
     points: int = Field(ge=-10, le=10)
-    advice_id: str | None = Field(
-        default=None, description="The advice element; None where it rests on none."
-    )
+    advice_id: str | None = None  # The advice element; None where it rests on none
     fact: str | None = None
     origin: Origin = Origin.ADVICE
-    source: str = Field(
-        default="",
-        max_length=1000,
-        description="Of evidence: the passage; of consensus: the models; else empty.",
-    )
-    asked: str | None = Field(
-        default=None,
-        max_length=20,
-        description="The part of the query that it answers; None: as it was.",
-    )
-    likely: str | None = Field(
-        default=None,
-        max_length=1000,
-        description="Of a penalty: why answers commit it; None: as it was.",
-    )
+    # Of evidence: the passage; of consensus: the models; else empty
+    source: str = Field(default="", max_length=1000)
+    # The part of the query that it answers; None: as it was
+    asked: str | None = Field(default=None, max_length=20)
+    # Of a penalty: why answers commit it; None: as it was
+    likely: str | None = Field(default=None, max_length=1000)
 
     @model_validator(mode="after")
     def _check_origin(self) -> Self:
@@ -105,8 +92,8 @@ class CaseEdit(BaseModel):
 
     model_config = _STRICT
     revision: int | None = Field(
-        default=None, ge=1, description="The revision that the edit was made of."
-    )
+        default=None, ge=1
+    )  # The one that the edit was made of
     narrative: _Text | None = None
     query: _Text | None = None
     advice: _Text | None = None
@@ -115,13 +102,10 @@ class CaseEdit(BaseModel):
     difficulty: Difficulty | None = None
     dialogue_register: Register | None = None
     no_negative: str | None = None
-    asked: tuple[AskedPart, ...] | None = Field(
-        default=None, description="The parts of the query, which criteria answer."
-    )
-    criteria: tuple[CriterionEdit, ...] | None = Field(
-        default=None,
-        description="The whole rubric in its order; a criterion that is left out is retired.",
-    )
+    # The parts of the query, which criteria answer
+    asked: tuple[AskedPart, ...] | None = None
+    # The whole rubric in its order; a criterion that is left out is retired
+    criteria: tuple[CriterionEdit, ...] | None = None
 
     @classmethod
     def of(cls, case: StoredCase) -> "CaseEdit":
@@ -131,8 +115,9 @@ class CaseEdit(BaseModel):
 
     def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
         """The edited texts and rubric. Raises UsageError for what cannot be."""
-        own = {"criteria", "asked", "revision"}
-        changes = self.model_dump(exclude_none=True, exclude=own)
+        changes = self.model_dump(
+            exclude_none=True, exclude={"criteria", "asked", "revision"}
+        )
         known = (UNKNOWN_SPECIALTY, *SPECIALTIES)
         if self.specialty is not None and self.specialty not in known:
             raise UsageError(
@@ -179,22 +164,34 @@ def _numbered(
 
 
 class StaleEdit(CheckFailed):
-    """The case was edited since the revision that an edit was made of."""
+    """The case has a later revision than the one that a person saw."""
 
-    def __init__(self, case_id: str, base: int, latest: int) -> None:
-        """Keep both revisions' numbers."""
-        self.base, self.latest = base, latest
+    def __init__(self, case_id: str, seen: int, latest: int) -> None:
+        """Keep the number of the latest revision."""
+        self.latest = latest
         super().__init__(
-            f"case {case_id} has changed since: its revision is {latest} now, and this edit was made of {base}",
-            hint="nothing was saved; edit the latest revision",
+            f"case {case_id} has changed since: its revision is {latest} now, not {seen}",
+            hint="nothing was saved; look at the latest revision",
         )
+
+
+async def lock_latest(
+    session: Session, case_id: str, of: int | None = None
+) -> tuple[CaseStatus, StoredCase]:
+    """Lock a case; its status and its latest revision.
+
+    Raises UsageError for an unknown case, and StaleEdit where that is later than `of`, which a person saw.
+    """
+    status = await lock_case(session, case_id)
+    case = await load_latest_case(session, case_id)
+    if of is not None and of != case.revision:
+        raise StaleEdit(case_id, of, case.revision)
+    return status, case
 
 
 async def load_edit(database: Database, case_id: str) -> CaseEdit:
     """A case as it can be edited. Raises UsageError for an unknown case."""
-    async with database.begin() as session:
-        await lock_case(session, case_id)
-        case = await load_latest_case(session, case_id)
+    _, case = await database.ask(lock_latest, case_id)
     return CaseEdit.of(case)
 
 
@@ -216,25 +213,22 @@ async def edit_case(
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
-        status = await lock_case(session, case_id)
+        status, case = await lock_latest(session, case_id, of)
         if status is CaseStatus.WITHDRAWN:
             raise CheckFailed(f"case {case_id} is withdrawn")
-        case = await load_latest_case(session, case_id)
-        if of not in (None, case.revision):
-            raise StaleEdit(case_id, of or 0, case.revision)
         text, rubric = edit.apply(case)
         decided = await load_curation(session, case.curation_id)
-        advice = decided.side(Side.ADVICE)
-        faults = []
-        for fault in lint_case(
+        offences = lint_case(
             case.language,
             rubric.criteria,
             text,
-            advice,
+            decided.side(Side.ADVICE),
             rubric.no_negative,
             asked=rubric.asked,
-        ):
-            faults.append(f"{fault.criterion or 'rubric'}: {fault.detail}")
+        )
+        faults = [
+            f"{fault.criterion or 'rubric'}: {fault.detail}" for fault in offences
+        ]
         gone = await withdrawn_criteria(session, case_id)
         for criterion in rubric.criteria:
             if text_digest(criterion.criterion) in gone:
@@ -287,7 +281,12 @@ async def redact_case(
     for part in case.asked or ():
         asked.append(AskedPart(part.id, pattern.sub(REDACTED, part.text)))
     changes |= {"criteria": tuple(criteria), "asked": tuple(asked)}
-    edit = case.model_copy(update=changes)
     return await edit_case(
-        database, case_id, edit, reason, of=case.revision, by=by, act=Act.REDACT
+        database,
+        case_id,
+        case.model_copy(update=changes),
+        reason,
+        of=case.revision,
+        by=by,
+        act=Act.REDACT,
     )

@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 
-import procrastinate
-
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.curation.cases import hold_filtered_cases
@@ -15,9 +13,8 @@ from medlive.db.threads import bands
 from medlive.db.threads.threads import Revision, load_threads, pending_revisions
 from medlive.filters.chain import FilterChain, first_failure
 from medlive.filters.model import FilterReason
-from medlive.service.database import open_database
 from medlive.service.wiring import build_filters
-from medlive.service.work.jobs import defer_revisions, open_app
+from medlive.service.work.jobs import defer_revisions
 from medlive.threads.model import Thread
 from medlive.threads.near_duplicates import (
     DuplicateIndex,
@@ -28,6 +25,8 @@ from medlive.threads.near_duplicates import (
 )
 from medlive.threads.prepare import normalised
 
+Tick = Callable[[int], None]
+"""Is told how many threads are done so far."""
 BATCH = 500
 """Threads filtered in one transaction."""
 _DANGEROUS = (FilterReason.UNSAFE_CONTENT, FilterReason.REIDENTIFICATION_RISK)
@@ -35,34 +34,27 @@ _DANGEROUS = (FilterReason.UNSAFE_CONTENT, FilterReason.REIDENTIFICATION_RISK)
 
 
 async def run_filters(
+    database: Database,
     settings: Settings,
     *,
     limit: int | None = None,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> dict[str, int]:
     """Filter what waits, at most `limit` threads, and queue what passed; how many passed and were rejected."""
     chain = build_filters(settings)
-    async with (
-        open_database(settings) as database,
-        recorded_run(database, FILTER, {"filters": chain.digest}) as run,
-        open_app(database).open_async() as app,
-    ):
-        passed, rejected = await filter_pending(
-            database, app, chain, limit=limit, tick=tick
-        )
-        counts = {"passed": passed, "rejected": rejected}
-        run.counts = counts
+    async with recorded_run(database, FILTER, {"filters": chain.digest}) as run:
+        passed, rejected = await filter_pending(database, chain, limit=limit, tick=tick)
+        counts = run.counts = {"passed": passed, "rejected": rejected}
     return counts
 
 
 async def filter_pending(
     database: Database,
-    app: procrastinate.App,
     chain: FilterChain,
     *,
     limit: int | None = None,
     week: str | None = None,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> tuple[int, int]:
     """Judge every latest revision that this chain has not judged, in order of arrival; (passed, rejected).
 
@@ -86,7 +78,7 @@ async def filter_pending(
             )
             if batch:
                 queue = await _judge(session, chain, batch)
-                await defer_revisions(app, session, queue, week=week)
+                await defer_revisions(session, queue, week=week)
         if batch:
             left -= len(batch)
             after = batch[-1].revision_pk

@@ -47,9 +47,9 @@ class ThreadTakenDown(MedliveError):
     def __init__(self, takedown: TakedownRow) -> None:
         """Keeps when and why it was taken down."""
         self.taken_down_at, self.reason = takedown.taken_down_at, takedown.reason
-        when = f"{takedown.taken_down_at:%Y-%m-%d %H:%M} UTC"
         super().__init__(
-            f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}"
+            f"{takedown.source}/{takedown.thread_id} was taken down on"
+            f" {takedown.taken_down_at:%Y-%m-%d %H:%M} UTC: {takedown.reason}"
         )
 
 
@@ -100,12 +100,11 @@ async def inspect_thread(
         thread_pk, (shown, _) = stored.thread_pk, prepared(stored.thread)
         texts = {"url": shown.url, **shown.content()}
     row = await session.get_one(ThreadRow, thread_pk)
-    pages = await kept_pages(session, source, thread_id)
     origin = {
         "first_seen_at": row.first_seen_at.isoformat(),
         "last_seen_at": row.last_seen_at.isoformat(),
         "gone_at": row.gone_at and row.gone_at.isoformat(),
-        "pages": list(map(asdict, pages)),
+        "pages": list(map(asdict, await kept_pages(session, source, thread_id))),
         "identifiers": await count_identifiers(session, revision),
     }
     overruled = list(map(as_dict, await overrules_of(session, revision)))
@@ -118,7 +117,6 @@ async def inspect_thread(
     if decided is None and decision is not None:
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
     of_case = await _case_as_json(session, thread_pk)
-    outcome = await _decided_as_json(session, decided, of_case)
     parked = await find_parked(session, revision)
     return {
         "thread": {"source": source, "thread_id": thread_id, **texts},
@@ -127,7 +125,7 @@ async def inspect_thread(
         # Why the latest chain rejected it, where nobody has overruled that
         "filter_reason": filter_reason,
         "overruled": overruled,
-        **outcome,
+        **await _decided_as_json(session, decided, of_case),
         "decisions": list(map(_decision, decisions)),
         "parked": parked
         and {"since": parked.since.isoformat(), "libraries": parked.libraries},
@@ -205,40 +203,17 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
     status, case = await case_of_thread(session, thread_pk) or (None, None)
     if case is None or status is None:
         return {"case": None, "criteria": [], "reviews": []}
-    plain = (
-        "case_id",
-        "revision",
-        "theme",
-        "specialty",
-        "difficulty",
-        "dialogue_register",
-        "narrative",
-        "query",
-        "advice",
-        "no_negative",
-        "omitted",
-        "completion",
-        "publishable",
-        "ceiling",
-        "floor",
-        "separation",
-        "ordinary",
-        "asked",
-        "conflicts",
-        "overruled",
-    )
+    case_id = case.case_id
     state = {
         "status": status.status.value,
         "status_reason": status.status_reason,
-        "unproved_since": await unproved_since(session, case.case_id),
+        "unproved_since": await unproved_since(session, case_id),
     }
+    criteria = await criteria_of(session, case_id, case.revision)
     return {
-        "case": {name: getattr(case, name) for name in plain} | state,
-        "criteria": [
-            _criterion(c)
-            for c in await criteria_of(session, case.case_id, case.revision)
-        ],
-        "reviews": list(map(as_dict, await reviews_of(session, case.case_id))),
+        "case": as_dict(case) | state,
+        "criteria": list(map(_criterion, criteria)),
+        "reviews": list(map(as_dict, await reviews_of(session, case_id))),
     }
 
 

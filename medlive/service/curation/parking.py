@@ -93,8 +93,9 @@ async def reject_expired(database: Database, weeks: int) -> int:
 
 async def find_gaps(database: Database, settings: Settings) -> list[Gap]:
     """Return the diseases, drugs and procedures that parked threads lack evidence on, most threads first."""
-    claims = await database.ask(list_unanswered)
-    return group_gaps(claims, load_codebook(settings.codebooks.paths))
+    return group_gaps(
+        await database.ask(list_unanswered), load_codebook(settings.codebooks.paths)
+    )
 
 
 def group_gaps(claims: Iterable[Record], codebook: Codebook) -> list[Gap]:

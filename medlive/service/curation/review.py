@@ -36,16 +36,16 @@ from medlive.service.curation.curate import (
     read_thread,
     save_decision,
 )
+from medlive.service.curation.editing import lock_latest
 from medlive.service.curation.inspect import latest_revision
 from medlive.service.release.withdraw import (
     check_person_name,
     check_public_reason,
     check_reason,
     find_criterion,
-    load_latest_case,
 )
 from medlive.service.wiring import Pipeline
-from medlive.service.work.jobs import defer_revisions, open_app
+from medlive.service.work.jobs import defer_revisions
 
 _INDISPENSABLE = frozenset(
     {
@@ -78,19 +78,11 @@ async def decide_case(
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
-        status = await lock_case(session, case_id)
-        other = (
-            CaseStatus.REJECTED if action is ReviewAction.APPROVE else CaseStatus.READY
-        )
-        if status is not other:
+        is_approval = action is ReviewAction.APPROVE
+        status, case = await lock_latest(session, case_id, of)
+        if status is not (CaseStatus.REJECTED if is_approval else CaseStatus.READY):
             _check_held(case_id, status)
-        case = await load_latest_case(session, case_id)
-        if of not in (None, case.revision):
-            raise CheckFailed(
-                f"case {case_id} has changed since: its revision is {case.revision} now, not {of}",
-                hint="look at it again and decide on that revision",
-            )
-        if action is ReviewAction.APPROVE:
+        if is_approval:
             await _check_no_veto(session, case_id)
         review = ReviewRow(
             case_id=case_id,
@@ -106,15 +98,15 @@ async def decide_case(
 
 async def _check_no_veto(session: Session, case_id: str) -> None:
     """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto, which others overrule."""
-    source, thread_id = await thread_of_case(session, case_id)
-    revision = await latest_revision(session, source, thread_id)
+    thread = await thread_of_case(session, case_id)
+    revision = await latest_revision(session, *thread)
     for decided in await list_curations(session, revision):
         if decided.outcome is Outcome.FAILED:
             continue
         if decided.reason == Reason.CONTRADICTED:
             raise CheckFailed(
                 f"the thread of {case_id} was curated again, and evidence contradicts its advice",
-                hint=f"medlive review overrule {source}/{thread_id} is for that",
+                hint=f"medlive review overrule {'/'.join(thread)} is for that",
             )
         return
 
@@ -143,9 +135,9 @@ async def drop_element(
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with pipeline.database.begin() as session:
-        _check_held(case_id, await lock_case(session, case_id))
+        status, case = await lock_latest(session, case_id)
+        _check_held(case_id, status)
         await _check_no_veto(session, case_id)
-        case = await load_latest_case(session, case_id)
         decided = await load_curation(session, case.curation_id)
         made = await session.get_one(CurationRow, case.curation_id)
         stored = await load_thread(session, made.revision_id)
@@ -160,27 +152,20 @@ async def drop_element(
         pipeline.respondents,
         pipeline.curation,
     )
-    rubric = proof = None
     if curation.outcome is Outcome.REJECTED:
         raise CheckFailed(
             f"without {element_id} the case is rejected: {curation.reason}: {curation.detail}",
             hint="reject the case, or edit it",
         )
-    if curation.outcome is not Outcome.FAILED:
-        curation, rubric, proof = await complete_in(
-            pipeline, curation, thread, language, started
-        )
+    curation, rubric, proof = await complete_in(
+        pipeline, curation, thread, language, started
+    )
     if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
-    digest = digest_json([pipeline.digest, "without", dropped])
     async with pipeline.database.begin() as session:
-        _check_held(case_id, await lock_case(session, case_id))
-        if await load_latest_case(session, case_id) != case:
-            raise CheckFailed(
-                f"case {case_id} has changed while it was written again",
-                hint="nothing was saved; look at it again",
-            )
+        status, _ = await lock_latest(session, case_id, case.revision)
+        _check_held(case_id, status)
         review = ReviewRow(
             case_id=case_id,
             revision=case.revision,
@@ -197,10 +182,10 @@ async def drop_element(
             language,
             (curation, rubric, proof),
             started=started,
-            digest=digest,
+            digest=digest_json([pipeline.digest, "without", dropped]),
         )
-        is_ready = await lock_case(session, case_id) is CaseStatus.READY
-        if is_ready and held_else is not None:
+        status = await lock_case(session, case_id)
+        if status is CaseStatus.READY and held_else is not None:
             await set_status(session, case_id, CaseStatus.HELD, held_else)
     return curation
 
@@ -209,18 +194,18 @@ async def _find_other_hold(
     session: Session, case_id: str, stored: StoredThread
 ) -> str | None:
     """What holds a case besides a curation's own doubts: the thread was rejected or parked since, or the like."""
-    name = (stored.thread.source, stored.thread.thread_id)
-    for row in await list_curations(session, await latest_revision(session, *name)):
+    thread = stored.thread
+    latest = await latest_revision(session, thread.source, thread.thread_id)
+    for row in await list_curations(session, latest):
         if row.outcome in _OVERRULED:
             return f"curated again: {row.reason}: {row.detail}"[:1000]
         if row.outcome is not Outcome.FAILED:
             break
-    doubts = set()
-    for row in await list_curations(session, stored.revision_pk):
-        if row.outcome is Outcome.HELD:
-            doubts.add(row.detail)
     reason = (await find_case(session, case_id)).status_reason
-    return None if reason in doubts else reason
+    for row in await list_curations(session, stored.revision_pk):
+        if row.outcome is Outcome.HELD and row.detail == reason:
+            return None
+    return reason
 
 
 async def overrule_rejection(
@@ -242,7 +227,7 @@ async def overrule_rejection(
     rejected, that waits already, that the same person overruled, or that lacks what a case is made of.
     """
     reason, by = check_reason(reason), check_person_name(by)
-    async with open_app(database).open_async() as app, database.begin() as session:
+    async with database.begin() as session:
         name = f"{source}/{thread_id}"
         revision = await latest_revision(session, source, thread_id)
         await lock_revision(session, revision)
@@ -271,7 +256,7 @@ async def overrule_rejection(
         await add_overrule(session, name, done)
         agreed = done in in_force(await overrules_of(session, revision))
         if agreed:
-            await defer_revisions(app, session, [revision])
+            await defer_revisions(session, [revision])
     return done, agreed
 
 
@@ -283,19 +268,21 @@ async def _find_rejection(
     Raises CheckFailed where there is none, or where it is overruled.
     """
     overrules = await overrules_of(session, revision)
-    overruled = {o.curation_id for o in in_force(overrules)}
-    decided = await latest_curation(session, revision)
-    if decided is None or decided.outcome is Outcome.FAILED:
-        filtered = await filter_results_of(session, revision)
-        reason = None if decided or not filtered else filtered[0].reason
-        number, state = None, "failed" if decided else "waiting"
-    else:
-        reason, number, state = decided.reason, decided.id, decided.outcome.value
-        reason = reason if decided.outcome in _OVERRULED else None
+    number: int | None = None
+    reason: str | None = None
+    state = "waiting"
+    if decided := await latest_curation(session, revision):
+        state = decided.outcome.value
+        if decided.outcome in _OVERRULED:
+            number, reason = decided.id, decided.reason
+    elif filtered := await filter_results_of(session, revision):
+        reason = filtered[0].reason
     if reason is None:
-        hint = "medlive review approve takes a held case" if state == "held" else None
-        raise CheckFailed(f"{name} is {state}, not rejected", hint=hint)
-    if number in overruled:
+        raise CheckFailed(
+            f"{name} is {state}, not rejected",
+            hint="medlive review approve is for a held case",
+        )
+    if number in [entry.curation_id for entry in in_force(overrules)]:
         raise CheckFailed(
             f"{name} was overruled already",
             hint="the next `medlive curate` continues it",

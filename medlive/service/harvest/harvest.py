@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import compress
 from pathlib import Path
 
 from medlive.clock import iso_week, now
@@ -22,7 +23,7 @@ from medlive.errors import BadInput, MedliveError, UsageError
 from medlive.instance.paths import archive_path
 from medlive.logs import bound
 from medlive.service.database import handle_key
-from medlive.service.harvest.ledger import PostgresLedger
+from medlive.service.harvest.ledger import PostgresLedger, Tick
 from medlive.service.harvest.raw_files import seal_archives
 from medlive.service.harvest.sources import fetch_settings, not_modified_share
 from medlive.service.release.withdraw import check_given_reason, check_person_name
@@ -72,7 +73,7 @@ async def harvest_source(
     since: datetime | None = None,
     limit: int | None = None,
     again: bool = False,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> HarvestResult:
     """Harvest one source for an ISO week; None for the current one.
 
@@ -87,8 +88,7 @@ async def harvest_source(
             f"{source} is switched off",
             hint=f"[sources.{source}] enabled = true in sources.toml",
         )
-    anonymise = partial(keyed_handle, key=handle_key(settings))
-    fetching = fetch_settings(settings)
+    key, fetching = handle_key(settings), fetch_settings(settings)
     connections = fetching.concurrency_per_host
     async with advisory_lock(database, f"harvest {source}") as acquired:
         if not acquired:
@@ -121,17 +121,16 @@ async def harvest_source(
                         fetcher=fetcher,
                         tick=tick,
                     )
-                    # Several connections need more readers, to fetch while pages are being saved.
-                    readers = 1 if connections == 1 else 3 * connections
                     try:
                         end = await harvest(
                             site,
                             fetcher.fetch,
                             ledger,
-                            anonymise=anonymise,
+                            anonymise=partial(keyed_handle, key=key),
                             since=since,
                             limit=limit,
-                            concurrency=readers,
+                            # Several connections need more readers, to fetch while pages are being saved.
+                            concurrency=1 if connections == 1 else 3 * connections,
                         )
                     finally:
                         await ledger.aclose()
@@ -145,17 +144,18 @@ async def harvest_source(
 
 async def describe_next_harvest(database: Database, source: str, *, again: bool) -> str:
     """Describe what a harvest of this source would do now."""
-    week = iso_week(now())
+    week, verb = iso_week(now()), "begin"
     async with database.begin() as session:
         info = await find_source(session, source)
         waiting = await count_left_over(session, source)
-    outcome = info.last_outcome if info and info.last_run == week else None
     if info and info.quarantine_reason:
         return f"nothing: quarantined, {info.quarantine_reason}"
-    if outcome == RunOutcome.DONE and not again:
-        return f"nothing: {week} is done"
-    begun = {None: "begin", RunOutcome.DONE: "repeat"}.get(outcome, "go on with")
-    return f"{begun} {week}" + (f"; {waiting} threads wait" if waiting else "")
+    if info and info.last_run == week:
+        is_done = info.last_outcome is RunOutcome.DONE
+        if is_done and not again:
+            return f"nothing: {week} is done"
+        verb = "repeat" if is_done else "go on with"
+    return f"{verb} {week}" + (f"; {waiting} threads wait" if waiting else "")
 
 
 async def lift_source_quarantine(
@@ -177,8 +177,8 @@ async def lift_source_quarantine(
         await harvests.lift_quarantine(
             session, source, compare_anew=compare_anew, reason=reason, by=by
         )
-        lifted: str | None = info.quarantine_reason
-        return lifted
+    quarantine: str | None = info.quarantine_reason
+    return quarantine
 
 
 async def find_source(session: Session, source: str) -> harvests.SourceInfo | None:
@@ -205,10 +205,8 @@ async def _finish(
 ) -> None:
     """End the run: set its outcome, its figures and a quarantine."""
     done.limited = end == "limited"
-    last: HarvestProblem | None = None
-    for problem in done.problems:
-        if problem.ends_source or problem.thread_id is None:
-            last = problem
+    of_source = [p for p in done.problems if p.ends_source or p.thread_id is None]
+    last = of_source[-1] if of_source else None
     if end in ("given_up", "lists_missing"):
         done.failed = last.message if last else "a list could not be read"
     async with database.begin() as session:
@@ -219,8 +217,12 @@ async def _finish(
         done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
         if done.quarantined:
             await harvests.quarantine(session, done.source, done.quarantined)
-        why = done.failed or done.quarantined
-        await harvests.finish_harvest(session, run, problem=why, partial=done.limited)
+        await harvests.finish_harvest(
+            session,
+            run,
+            problem=done.failed or done.quarantined,
+            partial=done.limited,
+        )
 
 
 def _quarantine_reason(
@@ -242,7 +244,7 @@ async def import_file(
     *,
     assume_posted_at: datetime | None,
     handle_key: bytes,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> tuple[Counter[str], list[ImportProblem]]:
     """Import a JSON Lines file; the counts (new, revised, unchanged, taken_down, problems), and the problems.
 
@@ -260,15 +262,14 @@ async def import_file(
     )
 
     async def save_batch() -> None:
-        async with database.begin() as session:
-            counts.update(
-                await store_threads(
-                    session,
-                    [item.thread for item in batch],
-                    assumed_posted_at=[item.date_assumed for item in batch],
-                    import_run_id=run,
-                )
+        counts.update(
+            await database.ask(
+                store_threads,
+                [item.thread for item in batch],
+                assumed_posted_at=[item.date_assumed for item in batch],
+                import_run_id=run,
             )
+        )
         batch.clear()
         tick(counts.total())
 
@@ -309,18 +310,13 @@ async def store_threads(
     if not threads:
         return Counter()
     erased = await keep_out(session, threads)
-    chosen = []
-    for place, thread in enumerate(threads):
-        if (thread.source, thread.thread_id) not in erased:
-            chosen.append(place)
-    kept = [threads[place] for place in chosen]
+    stays = [(thread.source, thread.thread_id) not in erased for thread in threads]
+    kept = list(compress(threads, stays))
     saved = await save_threads(
         session,
         kept,
-        fetch_ids=[fetch_ids[place] for place in chosen] if fetch_ids else None,
-        assumed_posted_at=[assumed_posted_at[place] for place in chosen]
-        if assumed_posted_at
-        else None,
+        fetch_ids=list(compress(fetch_ids, stays)) or None,
+        assumed_posted_at=list(compress(assumed_posted_at, stays)) or None,
         import_run_id=import_run_id,
         is_seen=is_seen,
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 from medlive import __version__
 from medlive.db.batching import Batcher
@@ -47,6 +47,8 @@ from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
 T = TypeVar("T")
+Tick = Callable[[int], None]
+"""Is told how many are done so far."""
 
 
 @dataclass
@@ -61,7 +63,7 @@ class PostgresLedger:
     operator: str | None  # The contact named in the run's file
     overlap: timedelta  # Lists are read again from this long before the latest activity of earlier runs
     fetcher: Fetcher
-    tick: Callable[[int], None] = lambda _: None  # Gets the number of threads read
+    tick: Tick = lambda _: None  # Gets the number of threads read
     counts: Counter[str] = field(default_factory=Counter)
     """What this start saved: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
     identifiers, and each skip's and problem's name. The run's row has them as well."""
@@ -147,8 +149,9 @@ class PostgresLedger:
                 thread_identifiers, thread
             )
         except Exception as error:
-            kind = ProblemKind.FAULT
-            return HarvestProblem(entry.url, kind, describe(error), entry.thread_id)
+            return HarvestProblem(
+                entry.url, ProblemKind.FAULT, describe(error), entry.thread_id
+            )
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
@@ -167,7 +170,14 @@ class PostgresLedger:
             await self._save_threads(session, read, counts)
             await self._save_outcomes(session, events, counts)
             for entry in misled:
-                await self._forget_pages(session, entry)
+                name = entry.thread_id
+                # The next removal of raw pages takes their bytes out of the file.
+                began = await frontier.reading_began(session, self.source, name)
+                in_archives = await fetches.forget_pages(
+                    session, self.source, name, entry.url, after_fetch=began
+                )
+                await fetches.mark_unswept(session, in_archives)
+                self._first_fetch.pop(name, None)
             await fetches.save_failed_fetches(
                 session, self.run.run_id, self.source, problems
             )
@@ -253,16 +263,6 @@ class PostgresLedger:
             if event.thread_id is not None and event.number == 1:
                 self._first_fetch[event.thread_id] = fetch_id
 
-    async def _forget_pages(self, session: Session, entry: ListEntry) -> None:
-        """Forget a reading's earlier pages; the next removal of raw pages takes their bytes out of the file."""
-        thread_id = entry.thread_id
-        began = await frontier.reading_began(session, self.source, thread_id)
-        in_archives = await fetches.forget_pages(
-            session, self.source, thread_id, entry.url, after_fetch=began
-        )
-        await fetches.mark_unswept(session, in_archives)
-        self._first_fetch.pop(thread_id, None)
-
     async def _save_listed(
         self, session: Session, listed: Listed, counts: Counter[str]
     ) -> None:
@@ -293,18 +293,21 @@ class PostgresLedger:
             session, saved, [self._identifiers[i] for i in ids]
         )
         counts.update(thread.status for thread in saved)
+        shown = [event.thread.thread_id for event in read]
         # A redirected thread was merged into its target.
-        await mark_seen(
-            session,
-            self.source,
-            [event.thread.thread_id for event in read],
-            gone=[event.entry.thread_id for event in read if _is_redirected(event)],
-        )
+        merged = [
+            listed for listed, own in zip(ids, shown, strict=True) if listed != own
+        ]
+        await mark_seen(session, self.source, shown, gone=merged)
 
     async def _save_outcomes(
         self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]
     ) -> None:
         settled, gone, seen = list[FrontierRow](), list[str](), list[str]()
+
+        def settle(name: str, state: FrontierState, reason: str | None = None) -> None:
+            settled.append(FrontierRow(thread_id=name, state=state, reason=reason))
+
         for event in events:
             match event:
                 case HarvestedThread(entry=entry, thread=thread):
@@ -321,33 +324,19 @@ class PostgresLedger:
                     )
                 case HarvestSkipped(thread_id=thread_id, reason=reason):
                     counts[reason] += 1
-                    outcome = FrontierRow(
-                        thread_id=thread_id,
-                        state=FrontierState.SKIPPED,
-                        reason=reason,
-                    )
                     if reason == "not_modified":
                         seen.append(thread_id)
-                        outcome = FrontierRow(
-                            thread_id=thread_id, state=FrontierState.NOT_MODIFIED
-                        )
-                    settled.append(outcome)
-                case HarvestProblem(thread_id=problem_id, kind=kind):
+                        settle(thread_id, FrontierState.NOT_MODIFIED)
+                    else:
+                        settle(thread_id, FrontierState.SKIPPED, reason)
+                case HarvestProblem(thread_id=name, kind=kind):
                     counts[kind.value] += 1
+                    if name is not None and kind is ProblemKind.GONE:
+                        gone.append(name)
+                        settle(name, FrontierState.GONE)
                     # Where the host is down, not the thread, it waits for the next start.
-                    if problem_id is None or kind is ProblemKind.DOWN:
-                        continue
-                    outcome = FrontierRow(
-                        thread_id=problem_id,
-                        state=FrontierState.FAILED,
-                        reason=kind.value,
-                    )
-                    if kind is ProblemKind.GONE:
-                        gone.append(problem_id)
-                        outcome = FrontierRow(
-                            thread_id=problem_id, state=FrontierState.GONE
-                        )
-                    settled.append(outcome)
+                    elif name is not None and kind is not ProblemKind.DOWN:
+                        settle(name, FrontierState.FAILED, kind.value)
         await frontier.settle(session, self.source, self.run.run_id, settled)
         await mark_seen(session, self.source, seen, gone)
 
@@ -367,19 +356,12 @@ def _shown_threads(groups: Sequence[tuple[HarvestEvent, ...]]) -> set[str]:
     shown = set()
     for group in groups:
         for event in group:
-            if isinstance(event, HarvestedThread):
-                shown.add(event.thread.thread_id)
-            elif isinstance(event, FetchedPage) and event.thread_id is not None:
-                shown.add(event.thread_id)
+            match event:
+                case HarvestedThread(thread=thread):
+                    shown.add(thread.thread_id)
+                case FetchedPage(thread_id=str(thread_id)):
+                    shown.add(thread_id)
     return shown
-
-
-def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
-    """Whether a thread's address shows another thread."""
-    return (
-        isinstance(event, HarvestedThread)
-        and event.thread.thread_id != event.entry.thread_id
-    )
 
 
 def _of(events: Sequence[HarvestEvent], kind: type[T]) -> list[T]:

@@ -83,11 +83,10 @@ def _copy_named(
     new.unlink(missing_ok=True)  # of a sweep that was killed before its rows changed
     unnamed = [place for place, _ in pages(old, size) if place not in named]
     moved = erase(old, new, unnamed)
-    if missing := named - set(moved):
+    if missing := named - moved.keys():
         new.unlink()
-        raise ArchiveDamaged(
-            old, f"no page at offset {min(place.offset for place in missing)}"
-        )
+        first = min(place.offset for place in missing)
+        raise ArchiveDamaged(old, f"no page at offset {first}")
     return moved, new.stat().st_size
 
 
@@ -128,10 +127,10 @@ async def apply_retention(
         `dry_run` counts without changing anything.
     """
     folder = archive_path(settings)
-    names = ("files", "bytes", "pages", "swept", "strays", "busy", "damaged")
-    counts = dict.fromkeys(names, 0)
-    sources = await database.ask(fetches.archived_sources)
-    for source in sources:
+    counts = dict.fromkeys(
+        ("files", "bytes", "pages", "swept", "strays", "busy", "damaged"), 0
+    )
+    for source in await database.ask(fetches.archived_sources):
         async with advisory_lock(database, f"harvest {source}") as acquired:
             if acquired:
                 await _retain(database, settings, source, counts, dry_run=dry_run)
@@ -139,11 +138,11 @@ async def apply_retention(
                 counts["busy"] += 1
     existing = await asyncio.to_thread(_files, folder)
     known = await database.ask(fetches.list_archives)
-    stray, now_s = [], time.time()
-    for path in existing - {archive.path for archive in known}:
+    # A harvest writes a file's beginning before its row, so a young file may get one.
+    stray, oldest = [], time.time() - STRAY_AFTER_S
+    for path in filter(_stem, existing - {archive.path for archive in known}):
         with suppress(FileNotFoundError):  # Removed by a harvest or a takedown
-            # A harvest writes a file's beginning before its row, so a young file may get one.
-            if _stem(path) and now_s - (folder / path).stat().st_mtime > STRAY_AFTER_S:
+            if (folder / path).stat().st_mtime < oldest:
                 stray.append(path)
     counts["strays"] += len(stray)
     if not dry_run:

@@ -1,7 +1,7 @@
 """Parse stored pages again after a parser was repaired; changed threads become new revisions. No host is asked."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -26,7 +26,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.instance.paths import archive_path
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import compare_run, find_source, store_threads
-from medlive.service.harvest.ledger import check_harvested
+from medlive.service.harvest.ledger import Tick, check_harvested
 from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import Compared, thread_fields
 from medlive.sources.harvest import parse_with
@@ -69,23 +69,23 @@ async def reparse_sources(
     *,
     thread_ids: Sequence[str] = (),
     dry_run: bool = False,
-    progress: Callable[[str], AbstractContextManager[Callable[[int], None]]],
+    progress: Callable[[str], AbstractContextManager[Tick]],
 ) -> list[ReparseResult]:
     """`reparse_source` of each source, recorded as a run unless it is dry; `progress` shows a source's threads."""
     async with AsyncExitStack() as stack:
         run = PipelineRunRow()
         if not dry_run:
-            inputs = {"sources": sorted(sources)}
             run = await stack.enter_async_context(
-                recorded_run(database, COMMAND, inputs)
+                recorded_run(database, COMMAND, {"sources": sorted(sources)})
             )
         done = []
         for source in sources:
             with progress(source) as tick:
-                result = await reparse_source(
-                    database, settings, source, thread_ids, dry_run, tick
+                done.append(
+                    await reparse_source(
+                        database, settings, source, thread_ids, dry_run, tick
+                    )
                 )
-            done.append(result)
         run.counts = {result.source: dict(result.counts) for result in done}
         run.failed = any(result.busy or result.damaged for result in done)
     return done
@@ -97,7 +97,7 @@ async def reparse_source(
     source: str,
     thread_ids: Sequence[str] = (),
     dry_run: bool = False,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> ReparseResult:
     """Parse the latest pages of a source's threads (or of those named) again with the current adapter.
 
@@ -125,7 +125,7 @@ async def _reparse(
     settings: Settings,
     begin: Callable[[], AbstractAsyncContextManager[Session]],
     thread_ids: Sequence[str],
-    tick: Callable[[int], None],
+    tick: Tick,
 ) -> None:
     """Parse batch after batch, each saved in a session of `begin`, then update the latest harvest's figures."""
     site = build_site(done.source, settings.sources.get(done.source, {}))
@@ -151,8 +151,8 @@ async def _reparse(
         tick(done.counts.total() - done.counts["pages"])
         after, named = batch[-1].thread_id, named[BATCH:]
     async with begin() as session:
-        info = await find_source(session, done.source)
-        done.quarantined = info.quarantine_reason if info else None
+        if info := await find_source(session, done.source):
+            done.quarantined = info.quarantine_reason
         if latest := await latest_run(session, done.source):
             run_id, measured = latest
             done.drift, _ = await compare_run(session, done.source, run_id)
@@ -168,11 +168,10 @@ def _reread(
         return None, "waiting", ""
     if reading.state is FrontierState.SKIPPED and not reading.stored:
         return None, "skipped", ""
-    files = [(page.path, page.place) for page in reading.pages if page.path is not None]
-    if len(files) < len(reading.pages):
+    if any(page.path is None for page in reading.pages):
         return None, "bytes_gone", ""
     try:
-        pages = [read_page(folder / path, place) for path, place in files]
+        pages = [read_page(folder / str(p.path), p.place) for p in reading.pages]
         done.counts["pages"] += len(pages)
         thread = parse_with(
             pages[0].url,
@@ -196,47 +195,36 @@ async def _save(
     done: ReparseResult,
     parsed: Sequence[tuple[Reading, Thread | None, str, str]],
 ) -> None:
-    settled: dict[int, list[FrontierRow]] = {}
+    settled = defaultdict[int, list[FrontierRow]](list)
     threads, first_fetches = [], []
-    newest = await _newest_fetches(session, done.source, parsed)
+    # Thread → the newest first page that it was stored from or is read from now
+    names = [thread.thread_id for _, thread, _, _ in parsed if thread]
+    newest = await latest_fetches(session, done.source, names)
+    for reading, thread, _, _ in parsed:
+        if thread:
+            first_fetch = reading.pages[0].fetch_id
+            known = newest.get(thread.thread_id, 0)
+            newest[thread.thread_id] = max(first_fetch, known)
     for reading, thread, reason, message in parsed:
         state = _settled_state(reading, thread, reason)
         if state and reading.run_id is not None:
-            settled.setdefault(reading.run_id, []).append(state)
-        if thread:
-            first_fetch = reading.pages[0].fetch_id
-            if first_fetch < newest[thread.thread_id]:
-                # Its address led to a thread that was read again since, by its own or another address.
-                done.counts["unchanged"] += 1
-                continue
+            settled[reading.run_id].append(state)
+        if thread is None:
+            done.counts[reason] += 1
+            if message:
+                done.problems.append((reading.thread_id, reason, message))
+        elif reading.pages[0].fetch_id < newest[thread.thread_id]:
+            # Its address led to a thread that was read again since, by its own or another address.
+            done.counts["unchanged"] += 1
+        else:
             threads.append(thread)
-            first_fetches.append(first_fetch)
-            continue
-        done.counts[reason] += 1
-        if message:
-            done.problems.append((reading.thread_id, reason, message))
+            first_fetches.append(reading.pages[0].fetch_id)
     del done.problems[MAX_PROBLEMS:]
     done.counts += await store_threads(
         session, threads, fetch_ids=first_fetches, is_seen=False
     )
-    for run_id in sorted(settled):
-        await settle(session, done.source, run_id, settled[run_id])
-
-
-async def _newest_fetches(
-    session: Session,
-    source: str,
-    parsed: Sequence[tuple[Reading, Thread | None, str, str]],
-) -> dict[str, int]:
-    """Thread → the newest first page that it was stored from or is read from now."""
-    read = []
-    for reading, thread, _, _ in parsed:
-        if thread:
-            read.append((thread.thread_id, reading.pages[0].fetch_id))
-    newest = await latest_fetches(session, source, [name for name, _ in read])
-    for name, first_fetch in read:
-        newest[name] = max(first_fetch, newest.get(name, 0))
-    return newest
+    for run_id, rows in sorted(settled.items()):
+        await settle(session, done.source, run_id, rows)
 
 
 def _settled_state(
@@ -257,9 +245,6 @@ def _settled_state(
             posted_at=thread.posted_at,
             fields=thread_fields(thread),
         )
-    is_other = was.reason != reason and {was.reason, reason} <= _PARSER_REASONS
-    if failed and is_other:
-        return FrontierRow(
-            thread_id=was.thread_id, state=FrontierState.FAILED, reason=reason
-        )
+    if failed and was.reason != reason and {was.reason, reason} <= _PARSER_REASONS:
+        return FrontierRow(thread_id=was.thread_id, state=was.state, reason=reason)
     return None

@@ -125,8 +125,9 @@ async def take_down(
             with suppress(CheckFailed):  # A folder of another freeze
                 await remove_unfrozen(database, settings)
         # Verdicts that runs of earlier versions shared: they quote answers to cases.
-        verdicts = settings.home / "cache" / "grades"
-        await asyncio.to_thread(shutil.rmtree, verdicts, ignore_errors=True)
+        await asyncio.to_thread(
+            shutil.rmtree, settings.home / "cache" / "grades", ignore_errors=True
+        )
         done.files, damaged = await sweep(database, folder, source)
         done.damaged += damaged
         await clear_removed(database, folder, source)
@@ -171,8 +172,7 @@ async def _find_showing_fetches(
             if (fetch := fetches.get(place)) is None:
                 continue
             # Also as text: a page may be in an encoding that none of the pattern's words are in.
-            as_text = page.text.encode("utf-8", "replace")
-            bodies = {page.body, as_text}
+            bodies = {page.body, page.text.encode("utf-8", "replace")}
             shows = bool(pattern and any(map(pattern.search, bodies)))
             if site and fetch.kind == "listing":
                 try:
@@ -187,8 +187,7 @@ async def _find_showing_fetches(
 
     fetch_ids: list[int] = []
     damaged: list[ArchiveDamaged] = []
-    archives = await database.ask(list_archives, source)
-    for archive in archives:
+    for archive in await database.ask(list_archives, source):
         kept = await database.ask(fetches_in, archive.id)
         try:
             fetch_ids += await asyncio.to_thread(search, archive, kept)

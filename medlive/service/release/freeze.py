@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import logging
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
@@ -70,8 +71,7 @@ from medlive.snapshot.manifest import AuditLogHead, Partial, Signing, moment_tex
 from medlive.snapshot.model import commitment, week_end
 
 T = TypeVar("T")
-Notify = Callable[[str], None]
-"""Show a progress message to a person."""
+_log = logging.getLogger(__name__)
 Tick = Callable[[int, int], None]
 """Called with (cases checked, cases in all)."""
 
@@ -120,7 +120,6 @@ async def freeze(
     anew: bool = False,
     partial: str | None = None,
     by: str | None = None,
-    notify: Notify = lambda _: None,
     tick: Tick = lambda _done, _total: None,
 ) -> FreezeResult:
     """Freeze a week and build its folder. A frozen week is left unchanged; its folder is rebuilt if incomplete.
@@ -148,7 +147,9 @@ async def freeze(
                 hint="run this again when it has ended",
             )
         info = await database.ask(snapshots.find_snapshot, version)
-        if info and info.state == "frozen":
+        is_whole = True
+        already = info is not None and info.state == "frozen"
+        if info and already:
             if anew:
                 raise UsageError(
                     f"snapshot {version} is frozen", hint="freeze under another week"
@@ -156,59 +157,38 @@ async def freeze(
             folder = snapshots_path(settings) / folder_name(version)
             is_whole = await asyncio.to_thread(is_complete, folder, info)
             if not is_whole:
-                notify(
-                    f"{folder} is missing or incomplete: rebuilding it from the frozen rows"
-                )
+                _log.warning("%s is not whole: it is built again", folder)
                 await restore_folder(database, settings, info)
-            # What froze it may have ended before it wrote them.
-            await write_errata(database, settings, key=key)
-            return await _result(
-                database, settings, info, already=True, built_again=not is_whole
-            )
-        if anew or not await _can_resume(database, version, notify):
-            await _discard_unfinished(database, settings, version, key, notify)
-            is_selected = False
-            while not is_selected:
-                await check_cases(database, tick)
-                is_selected = await _select(
-                    database, settings, version, key, partial, by
-                )
-        info = await _build(database, settings, version, key)
+        else:
+            if anew or not await _can_resume(database, version):
+                parent = await database.ask(latest_frozen)
+                if key is None and parent and parent.signature is not None:
+                    _log.warning("%s is not signed, as the last one was", version)
+                await remove_unfrozen(database, settings)
+                is_selected = False
+                while not is_selected:
+                    await check_cases(database, tick)
+                    is_selected = await _select(
+                        database, settings, version, key, partial, by
+                    )
+            info = await _build(database, settings, version, key)
+        # What froze a week may have ended before it wrote them.
         await write_errata(database, settings, key=key)
-        return await _result(database, settings, info)
+        return await _result(database, settings, info, already, not is_whole)
 
 
-async def _can_resume(database: Database, version: str, notify: Notify) -> bool:
+async def _can_resume(database: Database, version: str) -> bool:
     """Whether an unfinished freeze of the week has selected cases, and all are still there."""
     async with database.begin() as session:
         fixed = await snapshots.load_fixed(session, version)
         if fixed is None:
             return False
-        existing = await snapshots.count_members(session, version)
-        has_withdrawn = await holds_withdrawn(session, version)
-    if existing != fixed.numbers or has_withdrawn:
-        notify(
-            f"cases selected for {version} were withdrawn, rejected, held or redacted since; selecting again"
-        )
-        return False
-    notify(
-        f"resuming the unfinished freeze of {version} with its cases (--anew selects them again)"
-    )
-    return True
-
-
-async def _discard_unfinished(
-    database: Database,
-    settings: Settings,
-    version: str,
-    key: SecretKey | None,
-    notify: Notify,
-) -> None:
-    """Remove the folders of unfinished freezes, before cases are selected."""
-    parent = await database.ask(latest_frozen)
-    if key is None and parent and parent.signature is not None:
-        notify(f"{parent.version} was signed, and {version} will not be: no key is set")
-    await remove_unfrozen(database, settings)
+        is_same = await snapshots.count_members(session, version) == fixed.numbers
+        if is_same and not await holds_withdrawn(session, version):
+            _log.info("resuming the unfinished freeze of %s (or: --anew)", version)
+            return True
+    _log.info("selected cases of %s were withdrawn: selecting again", version)
+    return False
 
 
 async def remove_unfrozen(database: Database, settings: Settings) -> None:
@@ -266,9 +246,9 @@ async def _select(
         numbers = await snapshots.count_members(session, version)
         if not numbers.cases:
             hits = await snapshots.load_kept_out(session, version)
-            kept_out = {hit.case_id for hit in hits}
+            kept_out = len({hit.case_id for hit in hits})
             raise CheckFailed(
-                f"no case is ready for {version}: {len(kept_out)} were kept out, {numbers.held} are held out",
+                f"no case is ready for {version}: {kept_out} were kept out, {numbers.held} are held out",
                 hint="medlive status shows where the threads are",
             )
         provenance = await snapshots.load_provenance(
@@ -319,14 +299,15 @@ async def _hold_out(
     parent: str | None,
 ) -> None:
     """Add the members: hold out the share of the new cases, and publish held-out cases whose time has come."""
-    key, share, selected = handle_key(settings), settings.release.hold_out, []
-    for case in await never_shown(session) if share else []:
-        if is_held_out(case[0], share, key):
+    key, release = handle_key(settings), settings.release
+    selected, due = [], []
+    for case in await never_shown(session) if release.hold_out else []:
+        if is_held_out(case[0], release.hold_out, key):
             selected.append(case)
     held_out = await asyncio.to_thread(_commit, database, selected)
-    weeks = await snapshots.held_weeks(session, parent)
-    least = settings.release.hold_out_weeks
-    due = [week for week in weeks if weeks_between(week, version) >= least]
+    for week in await snapshots.held_weeks(session, parent):
+        if weeks_between(week, version) >= release.hold_out_weeks:
+            due.append(week)
     await add_members(session, version, due=due, held_out=held_out)
 
 
@@ -349,10 +330,10 @@ async def _build(
         signer = lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)  # noqa: E731
     # A folder built but not frozen may come from another version of medlive.
     await asyncio.to_thread(_remove_unfrozen, settings, info)
-    root = snapshots_path(settings)
-    built = await finish_in_thread(
-        lambda stop: build_folder(database, info, fixed, root, signer, stop)
+    build = partial(
+        build_folder, database, info, fixed, snapshots_path(settings), signer
     )
+    built = await finish_in_thread(build)
     manifest = built.manifest
     try:
         async with database.begin() as session:
@@ -381,30 +362,27 @@ async def _result(
     database: Database,
     settings: Settings,
     info: SnapshotRow,
-    *,
-    already: bool = False,
-    built_again: bool = False,
+    already: bool,
+    built_again: bool,
 ) -> FreezeResult:
     version = info.version
     async with database.begin() as session:
         fixed = await snapshots.load_fixed(session, version)
-        kept_out = await snapshots.load_kept_out(session, version)
-        waiting = await snapshots.count_waiting(session) if already else 0
-    assert fixed
-    return FreezeResult(
-        version=version,
-        path=snapshots_path(settings) / folder_name(version),
-        publishable=bool(info.publishable),
-        why_not=tuple(info.why_not or ()),
-        kept_out=tuple(kept_out),
-        key_id=fixed.signing.key_id if fixed.signing else None,
-        already=already,
-        built_again=built_again,
-        audit_log=fixed.audit_log,
-        partial=fixed.partial,
-        waiting=waiting,
-        **fixed.numbers.model_dump(),
-    )
+        assert fixed
+        return FreezeResult(
+            version=version,
+            path=snapshots_path(settings) / folder_name(version),
+            publishable=bool(info.publishable),
+            why_not=tuple(info.why_not or ()),
+            kept_out=tuple(await snapshots.load_kept_out(session, version)),
+            key_id=fixed.signing.key_id if fixed.signing else None,
+            already=already,
+            built_again=built_again,
+            audit_log=fixed.audit_log,
+            partial=fixed.partial,
+            waiting=await snapshots.count_waiting(session) if already else 0,
+            **fixed.numbers.model_dump(),
+        )
 
 
 def is_held_out(case_id: str, share: float, key: bytes) -> bool:
@@ -476,10 +454,9 @@ async def check_cases(
         parent = latest.version if latest else None
         total = await count_unchecked(session, parent, digest)
     done, after = 0, ""
-    while done < total:
-        page = await database.ask(unchecked, parent, digest, after=after, most=_PAGE)
-        if not page:
-            break
+    while page := await database.ask(
+        unchecked, parent, digest, after=after, most=_PAGE
+    ):
         verdicts = await finish_in_thread(partial(_check_page, database, page))
         await database.ask(save_verdicts, digest, verdicts)
         after, done = page[-1][0], done + len(verdicts)
@@ -493,8 +470,7 @@ def _check_page(
     """Run the gates on these (case, revision) pairs; blocking. Raises InterruptedError once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
-    scan, lint = standard_scanner(), standard_linter()
-    verdicts = []
+    scan, lint, verdicts = standard_scanner(), standard_linter(), []
     for case in cases:
         if stop.is_set():
             raise InterruptedError

@@ -27,18 +27,15 @@ def find_folder(settings: Settings, version_or_path: str | None) -> Path:
         if not folder.is_dir():
             raise BadInput(f"{folder} does not exist")
         return folder
-    home = snapshots_path(settings)
-    prefix = folder_name("")
-    versions = []
-    for entry in home.glob(f"{prefix}*"):
-        version = entry.name.removeprefix(prefix)
-        if week_end(version) is not None:
-            versions.append(version)
-    if not versions:
+    home, newest = snapshots_path(settings), None
+    for folder in sorted(home.glob(folder_name("*"))):
+        if week_end(folder.name.removeprefix(folder_name(""))) is not None:
+            newest = folder
+    if newest is None:
         raise BadInput(
             f"no frozen snapshot in {home}", hint="run medlive snapshot freeze"
         )
-    return home / folder_name(max(versions))
+    return newest
 
 
 def publish_snapshot(

@@ -91,12 +91,11 @@ async def withdraw(
     for entry in entries:
         if entry.id == withdrawal.number:
             snapshots.update(entry.snapshots)
-    path = None if dry_run else await write_errata(database, settings, key=key)
     return WithdrawResult(
         withdrawal=withdrawal,
         already=already,
         snapshots=tuple(sorted(snapshots)),
-        errata=path,
+        errata=None if dry_run else await write_errata(database, settings, key=key),
         signed=key is not None and not dry_run,
     )
 
@@ -185,20 +184,18 @@ async def write_errata(
         errata = await withdrawals.load_errata(session)
         public = await withdrawals.load_errata(session, public=True)
         # Written under the lock that reading took, so that the latest state is written last.
-        folder = snapshots_path(settings)
-        sign_public, sign_all = _signer(public, key), _signer(errata, key)
+        folder, write = snapshots_path(settings), write_errata_file
         await asyncio.to_thread(
-            write_errata_file, folder, public, sign_public, PUBLIC_ERRATA
+            write, folder, public, _signer(public, key), PUBLIC_ERRATA
         )
-        return await asyncio.to_thread(write_errata_file, folder, errata, sign_all)
+        return await asyncio.to_thread(write, folder, errata, _signer(errata, key))
 
 
 def _signer(errata: Errata, key: SecretKey | None) -> Callable[[bytes], str] | None:
     if key is None:
         return None
-    comment = trusted_comment(errata)
     about = f"medlive errata, key {key.public.id_text()}"
-    return lambda data: sign(data, key, comment, about)
+    return lambda data: sign(data, key, trusted_comment(errata), about)
 
 
 def check_public_reason(reason: str) -> str:
@@ -213,8 +210,7 @@ def check_public_reason(reason: str) -> str:
         )
     if (character := find_unstorable(reason) or find_disguise(reason)) is not None:
         raise UsageError(f"the reason is published and contains {character}")
-    scan = standard_scanner()
-    kinds: set[str] = set()
+    scan, kinds = standard_scanner(), set[str]()
     for text in (reason, as_read(reason)):
         for identifier in (*scan(text, "en"), *scan(text, "zh")):
             kinds.add(str(identifier.kind))
@@ -269,23 +265,17 @@ async def find_criterion(
             if member.first_release is not None and member.frozen_at is not None:
                 places.append(member.revision)
         places += await withdrawals.withdrawn_from(session, case_id, number)
-    known: set[str] = set()
     by_text: dict[str, tuple[int, Criterion]] = {}
     for place in dict.fromkeys(places):
-        for criterion in await cases.criteria_of(session, case_id, place):
-            known.add(criterion.id)
-            if criterion.id == number:
-                by_text.setdefault(
-                    withdrawals.text_digest(criterion.criterion), (place, criterion)
-                )
+        criteria = by_id(await cases.criteria_of(session, case_id, place))
+        if criterion := criteria.get(number):
+            digest = withdrawals.text_digest(criterion.criterion)
+            by_text.setdefault(digest, (place, criterion))
     if not by_text:
-        where = f"case {case_id}"
-        if revision is not None:
-            where = f"revision {revision} of {where}"
-        listed = ", ".join(f"{case_id}-{i}" for i in sorted(known, key=len))
+        listed = ", ".join(f"{case_id}-{c.id}" for c in latest.rubric.criteria)
         raise UsageError(
-            f"{where} has no criterion {criterion_id[:100]!r}",
-            hint=f"it has {listed}" if known else "the revision does not exist",
+            f"case {case_id} has no criterion {criterion_id[:100]!r}",
+            hint=f"its latest revision has {listed}",
         )
     if len(by_text) > 1:
         choices = " or ".join(
@@ -328,8 +318,9 @@ async def _withdraw(
                     f"without {case_id}-{criterion.id} the rubric would have {thin}",
                     hint="withdraw the case instead, without --criterion",
                 )
-            revised = replace(latest, rubric=left)
-            saved = await cases.add_revision(session, case_id, revised)
+            saved = await cases.add_revision(
+                session, case_id, replace(latest, rubric=left)
+            )
             new_revision = saved.revision
     elif status is not CaseStatus.WITHDRAWN:
         await cases.set_status(session, case_id, CaseStatus.WITHDRAWN, reason)

@@ -13,7 +13,8 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.schedule.steps import BY_HAND, FREEZE, StepState, read_states
-from medlive.service.work.jobs import STEP, open_app, run_step_job, step_lock
+from medlive.service.work.jobs import open_app, run_step_job, step_lock
+from medlive.service.work.taken import STEP
 
 
 async def run_again(
@@ -35,10 +36,11 @@ async def run_again(
     """
     by = check_person_name(by)
     state, week = await _find(database, settings, step, week)
+    if week > iso_week(now()):
+        raise UsageError(f"{week} has not come")
     if state.source and week != iso_week(now()):
         raise UsageError(f"a harvest is always the present week's, not {week}'s")
     async with database.begin() as session:
-        await _refuse_under_way(session, step, week)
         await _clear(session, state, week)
         await record(session, Act.RUN_STEP, f"step:{step}", by=by, week=week)
     works = {STEP: step_work(database, settings)}
@@ -63,9 +65,8 @@ async def clear_step(
     CheckFailed while it is being done.
     """
     reason, by = check_given_reason(reason), check_person_name(by)
-    state, week = await _find(database, settings, step, week, ahead=True)
+    state, week = await _find(database, settings, step, week)
     async with database.begin() as session:
-        await _refuse_under_way(session, step, week)
         info = await find_snapshot(session, week) if step == FREEZE else None
         if info and info.frozen_at:
             raise UsageError(
@@ -79,39 +80,32 @@ async def clear_step(
 
 
 async def _find(
-    database: Database,
-    settings: Settings,
-    step: str,
-    week: str | None,
-    *,
-    ahead: bool = False,
+    database: Database, settings: Settings, step: str, week: str | None
 ) -> tuple[StepState, str]:
-    states = {
-        state.name: state for state in await read_states(database, settings, now())
-    }
-    if step not in states:
-        raise UsageError(
-            f"unknown step {step[:100]!r}", hint=f"steps: {', '.join(states)}"
-        )
-    week = week or states[step].week
-    if week > iso_week(now()) and not ahead:
-        raise UsageError(f"{week} has not come")
-    return states[step], week
-
-
-async def _refuse_under_way(session: Session, step: str, week: str) -> None:
-    if await queued_locks(session, [step_lock(step, week)]):
-        raise CheckFailed(
-            f"{step} of {week} is being done", hint="medlive jobs list shows its job"
-        )
+    """A step's state, and the week: the one that is named, else the one that the step is at."""
+    names = []
+    for state in await read_states(database, settings, now()):
+        if state.name == step:
+            return state, week or state.week
+        names.append(state.name)
+    raise UsageError(f"unknown step {step[:100]!r}", hint=f"steps: {', '.join(names)}")
 
 
 async def _clear(session: Session, state: StepState, week: str) -> int:
+    """Make a step count as not done; how many runs did. Raises CheckFailed while it is being done."""
+    if await queued_locks(session, [step_lock(state.name, week)]):
+        raise CheckFailed(
+            f"{state.name} of {week} is being done",
+            hint="medlive jobs list shows its job",
+        )
     await end_wait(session, state.name, week)
-    # What was done by hand since the step's latest time is of that week alone.
-    by_hand = BY_HAND.get(state.name, "") if week == state.week else ""
     cleared = await clear_runs(
-        session, state.command, week, by_hand=by_hand, since=state.slot
+        session,
+        state.command,
+        week,
+        # What was done by hand since the step's latest time is of that week alone.
+        by_hand=BY_HAND.get(state.name, "") if week == state.week else "",
+        since=state.slot,
     )
     if state.source:
         cleared += await clear_harvest(session, state.source, week)

@@ -59,15 +59,10 @@ from medlive.service.release.publish import announce_week, publish_week, verify_
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState
 from medlive.service.waiting import Liveness
-from medlive.service.watch.watcher import keep_looking, look_safely
+from medlive.service.watch.notify import keep_looking, look_safely
 from medlive.service.wiring import build_filters, open_pipeline
-from medlive.service.work.jobs import (
-    STEP,
-    end_tasks,
-    open_app,
-    queue_lost,
-    run_step_job,
-)
+from medlive.service.work.jobs import end_tasks, open_app, queue_lost, run_step_job
+from medlive.service.work.taken import STEP
 
 _log = logging.getLogger(__name__)
 
@@ -143,7 +138,7 @@ class _Runner:
     clock: Clock | None
     once: bool
     results: list[StepResult] = field(default_factory=list)
-    sent: set[str] = field(default_factory=set)
+    sent: set[object] = field(default_factory=set)
     lanes: dict[str, asyncio.Event] = field(default_factory=dict)
     """Step → set when it may be due."""
 
@@ -157,8 +152,9 @@ class _Runner:
                     "another scheduler is active",
                     hint="it runs the steps when they are due",
                 )
-            health.waiting = "another scheduler is active"
-            self._notify_once(f"{health.waiting}; waiting for it to end", "waits")
+            if health.waiting is None:
+                health.waiting = "another scheduler is active"
+                self.notify(f"{health.waiting}; waiting for it to end")
             await asyncio.sleep(wake_s)
         health.waiting = None
         if self.once:
@@ -170,16 +166,17 @@ class _Runner:
         )
         self.lanes = {name: asyncio.Event() for name in times}
         alive = asyncio.Event()
-        watching = keep_looking(self.database, self.settings, alive, self.clock)
-        works = [watching, *map(self.run_lane, times)]
+        works = [
+            keep_looking(self.database, self.settings, alive, self.clock),
+            *map(self.run_lane, times),
+        ]
         tasks = list(map(asyncio.create_task, works))
         known: object = None
         try:
             while True:
                 alive.set()
-                for task in tasks:
-                    if task.done():
-                        task.result()  # raises what ended it
+                for task in filter(asyncio.Task.done, tasks):
+                    task.result()  # raises what ended it
                 # A lost connection loses the lock, and another scheduler may be active.
                 if not await ask_lock(connection, _HAS_LOCK, SCHEDULER_LOCK):
                     raise DatabaseUnavailable("the scheduler's lock was lost")
@@ -192,21 +189,13 @@ class _Runner:
                     known = slots, clearing, period
                     for lane in self.lanes.values():
                         lane.set()
-                    await queue_lost(self.app, self.database)
+                    await queue_lost(self.database)
                 await asyncio.sleep(wake_s)
         finally:
             await end_tasks(*tasks)
 
     async def _moment(self, session: Session) -> datetime:
         return self.clock() if self.clock else await read_clock(session)
-
-    def _notify_once(self, message: str, key: str) -> bool:
-        """Send a message unless one of its `key` was sent before; whether it was sent."""
-        if key in self.sent:
-            return False
-        self.sent.add(key)
-        self.notify(message)
-        return True
 
     async def run_lane(self, name: str) -> None:
         """Run a step whenever it is due, also where it becomes due while it ends."""
@@ -225,38 +214,28 @@ class _Runner:
         while True:
             async with self.database.begin() as session:
                 moment = await self._moment(session)
-                ahead = ", ".join(await forget_ahead(session, moment))
-            if ahead:
-                why = (
-                    "recorded before its week, by a clock that was ahead, and due again"
-                )
-                _log.warning("%s: %s", why, ahead)
+                for record in await forget_ahead(session, moment):
+                    _log.warning("%s: recorded by a clock that was ahead", record)
             states = await steps.read_states(
                 self.database, self.settings, moment, again=self.once, keep=True
             )
             states = [state for state in states if name in (None, state.name)]
             due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
             for state in states:
-                if state.status == "blocked" and not (due and state.waits):
-                    step, why = f"{state.week} {state.command}", str(state.why)
-                    # What is waited for changes with every thread, and is said once.
-                    key = f"{step} {state.waits or why}"
-                    if self._notify_once(f"{step}: {why}", key):
-                        self.results.append(
-                            StepResult(state.command, state.week, "skipped", why)
-                        )
+                # What is waited for changes with every thread, and is said once.
+                key = (state.name, state.week, state.waits or state.why)
+                is_new = state.status == "blocked" and key not in self.sent
+                if is_new and not (due and state.waits):
+                    self.sent.add(key)
+                    command, why = state.command, str(state.why)
+                    self.notify(f"{state.week} {command}: {why}")
+                    self.results.append(StepResult(command, state.week, "skipped", why))
             if not due:
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
-            done = await self._run_step(due[0])
-            self.results.append(done)
-            message = f"{done.iso_week} {done.command}: {done.state}: {done.detail}"
-            if done.state == "failed":
-                _log.error("%s", message)
-            else:
-                self.notify(message)
+            await self._run_step(due[0])
 
-    async def _run_step(self, step: StepState) -> StepResult:
+    async def _run_step(self, step: StepState) -> None:
         works = {STEP: step_work(self.database, self.settings, step.week)}
         await run_step_job(
             self.app, self.database, works, step.queue, step.name, step.week
@@ -268,7 +247,12 @@ class _Runner:
             is_partial = run.outcome is RunOutcome.PARTIAL
             state = "skipped" if is_partial else run.outcome.value
             detail = steps.summarize_counts(run.counts)
-        return StepResult(step.command, step.week, state, detail)
+        self.results.append(StepResult(step.command, step.week, state, detail))
+        message = f"{step.week} {step.command}: {state}: {detail}"
+        if state == "failed":
+            _log.error("%s", message)
+        else:
+            self.notify(message)
 
 
 def step_work(
@@ -324,8 +308,9 @@ async def run_step(
 async def _harvest(
     database: Database, settings: Settings, source: str, week: str
 ) -> Counts:
-    site = select_sources(settings, [source])[source]
-    done = await harvest_source(database, settings, site, week=week)
+    done = await harvest_source(
+        database, settings, select_sources(settings, [source])[source], week=week
+    )
     if done.busy:
         return {steps.AGAIN: done.failed}
     counts: Counts = dict(done.counts)
@@ -341,22 +326,20 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 
     Ready cases that were edited, or that the present reader has not read, are read for identifiers.
     """
-    chain, attempts = build_filters(settings), settings.curation.max_attempts
-    async with (
-        open_pipeline(settings, database) as pipeline,
-        open_app(database).open_async() as app,
-    ):
-        counts: Counts = dict(
-            await fill_queue(
-                app, pipeline, chain, max_attempts=attempts, parked=True, week=week
-            )
+    async with open_pipeline(settings, database) as pipeline:
+        counts: Counts = await fill_queue(
+            pipeline,
+            build_filters(settings),
+            max_attempts=settings.curation.max_attempts,
+            parked=True,
+            week=week,
         )
         async with database.begin() as session:
             jobs = (await count_waiting(session, Queue.CURATE)).open
             workers = await count_servers(session, Queue.CURATE)
         curated = None
         if jobs and not workers:
-            curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
+            curated = await curate_queued(pipeline, grace_s=GRACE_S)
         with suppress(BudgetSpent, CircuitOpen):  # Then the next queueing reads them
             await pipeline.check_ready()
             for what, cases in (await rescan_cases(pipeline)).items():
@@ -375,11 +358,10 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     """Freeze a week that is whole, or whose time limit has passed."""
     wait = (await database.ask(load_waits)).get((steps.FREEZE, week))
-    why = None
+    why, key = None, load_signing_key(os.environ)
     if wait and wait.is_over:
         hours = settings.schedule.freeze_wait_hours
         why = f"the time limit of {hours:g} hours had passed"
-    key = load_signing_key(os.environ)
     try:
         done = await freeze(database, settings, week, key=key, partial=why)
     except WeekIncomplete as error:

@@ -100,21 +100,19 @@ def weekly_times(
 ) -> dict[str, WeeklyTime]:
     """Each step's time, in the order of execution. Raises ConfigError for an unknown source."""
     own = schedule.harvest_sources
-    if unknown := [
-        name for name in own if name not in sources and name not in known_sites()
-    ]:
-        raise ConfigError(
-            f"schedule.harvest_sources.{unknown[0]}: unknown source",
-            hint=f"known sources: {', '.join(sources)}",
-        )
+    for name in own:
+        if name not in sources and name not in known_sites():
+            raise ConfigError(
+                f"schedule.harvest_sources.{name}: unknown source",
+                hint=f"known sources: {', '.join(sources)}",
+            )
     harvests = {
         _HARVEST + source: own.get(source, schedule.harvest) for source in sources
     }
-    release = dict.fromkeys((FREEZE, *AFTER), schedule.freeze)
     return {
         **harvests,
         QUEUE: schedule.queue,
-        **release,
+        **dict.fromkeys((FREEZE, *AFTER), schedule.freeze),
         RETENTION: schedule.retention,
         BACKUP: schedule.backup,
     }
@@ -124,9 +122,8 @@ def due_at(week_of: datetime, time: WeeklyTime) -> datetime:
     """The moment of a weekly time in the ISO week that `week_of` lies in, in UTC."""
     day = week_of.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     monday = day - timedelta(days=day.weekday())
-    return monday + timedelta(
-        days=_WEEKDAYS.index(time.weekday), hours=time.hour, minutes=time.minute
-    )
+    days = _WEEKDAYS.index(time.weekday)
+    return monday + timedelta(days=days, hours=time.hour, minutes=time.minute)
 
 
 def latest_slot(moment: datetime, time: WeeklyTime) -> datetime:
@@ -170,12 +167,9 @@ async def read_states(
         moment = moment or await read_clock(session)
         history = await load_history(session, moment)
         stored = await load_waits(session)
+        blocked = _obstacles(settings, history)
         states = step_states(
-            times,
-            history,
-            moment,
-            blocked=_obstacles(settings, history),
-            ignore_retry=again,
+            times, history, moment, blocked=blocked, ignore_retry=again
         )
         recent = recently_begun(states, history, moment)
         # In their order: the backup, which is the last, waits for what waits itself.
@@ -183,25 +177,21 @@ async def read_states(
             if state.status != "due" or state.name not in limits:
                 continue
             others = await _waited_for(session, settings, state, states, recent)
-            known, limit = stored.get((state.name, state.week)), limits[state.name]
-            wait = _wait_until(known, moment, limit) if others else None
-            if keep and wait is None:
-                await end_wait(session, state.name, state.week)
-            elif keep and wait and wait != known:
+            if not others:
+                if keep:
+                    await end_wait(session, state.name, state.week)
+                continue
+            known = stored.get((state.name, state.week), StepWait(moment, False))
+            # One that was noted by a clock which was ahead begins now.
+            since, limit = min(moment, known.since), limits[state.name]
+            wait = StepWait(since, known.is_over or moment - since >= limit)
+            if keep:
                 await save_wait(session, state.name, state.week, wait)
-            if wait and not wait.is_over:
-                until = f"{wait.since + limit:%a %H:%M} UTC at the latest"
+            if not wait.is_over:
+                until = f"{since + limit:%a %H:%M} UTC at the latest"
                 why = f"waits for {', '.join(others)}, until {until}"
                 states[place] = replace(state, status="blocked", why=why, waits=True)
     return states
-
-
-def _wait_until(known: StepWait | None, moment: datetime, limit: timedelta) -> StepWait:
-    """A wait that begins at a moment, or lasts since an earlier one."""
-    known = known or StepWait(moment, False)
-    # One that was noted by a clock which was ahead begins now.
-    since = min(moment, known.since)
-    return StepWait(since, known.is_over or moment - since >= limit)
 
 
 async def _waited_for(
@@ -215,10 +205,12 @@ async def _waited_for(
     if state.name == RETENTION:
         return [name for name in recent if name.startswith(_HARVEST)]
     if state.name == FREEZE:
-        share = settings.schedule.failure_share
-        standing = await week_standing(session, state.week, failure_share=share)
-        threads = [] if standing.whole else [f"its threads ({standing.in_short})"]
-        return [*recent, *threads]
+        standing = await week_standing(
+            session, state.week, failure_share=settings.schedule.failure_share
+        )
+        if standing.whole:
+            return [*recent]
+        return [*recent, f"its threads ({standing.in_short})"]
     # A backup is to hold what the week releases, whenever that is.
     release = []
     for other in states:
@@ -239,9 +231,8 @@ def _obstacles(settings: Settings, history: History) -> dict[str, str]:
     obstacles: dict[str, str] = {}
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
-        obstacles = {
-            _HARVEST + source: NO_CONTACT for source in select_sources(settings, [])
-        }
+        for source in select_sources(settings, []):
+            obstacles[_HARVEST + source] = NO_CONTACT
     for source, why in history.quarantined.items():
         obstacles[_HARVEST + source] = f"quarantined: {why}"
     if history.frozen_ahead:
@@ -262,13 +253,13 @@ def recently_begun(
     for state in states:
         if state.status != "due" or (state.name != QUEUE and state.source is None):
             continue
-        run = history.latest.get(state.command)
-        outcome = run.outcome if run and run.week == state.week else None
-        began = moment
-        if run and outcome is RunOutcome.RUNNING:
-            began = run.started_at
-        failed = outcome in (RunOutcome.FAILED, RunOutcome.PARTIAL)
-        if not failed and moment - began < PATIENCE:
+        run, began = history.latest.get(state.command), moment
+        if run and run.week == state.week:
+            if run.outcome in (RunOutcome.FAILED, RunOutcome.PARTIAL):
+                continue
+            if run.outcome is RunOutcome.RUNNING:
+                began = run.started_at
+        if moment - began < PATIENCE:
             begun.append(state.name)
     return begun
 
@@ -374,7 +365,7 @@ def _read_history(
     slot_week = iso_week(latest_slot(moment, time))
     is_expected = slot_week == iso_week(moment)
     latest, done_week = history.latest.get(command_of(name)), _week_done(name, history)
-    is_late = False
+    ended = None
     if source := source_of(name):
         done_week = None
         if known := history.harvests.get(source):
@@ -394,10 +385,16 @@ def _read_history(
                 by_hand = Run(done_week, RunOutcome.DONE, at, at, {})
                 latest = max(latest or by_hand, by_hand, key=_end_of)
         else:
-            done_week, is_late = _done_by_anyone(name, time, slot_week, history)
-            latest = _newest(latest, history.latest.get(BY_HAND.get(name, "")))
+            command = BY_HAND.get(name, "")
+            latest = _newest(latest, history.latest.get(command))
+            done = history.done.get(command)
+            ended = _newest(history.done.get(command_of(name)), done)
+            if done:
+                week = iso_week(latest_slot(done.started_at, time))
+                done_week = max(week, done_week or "")
         is_expected |= any(after < week <= slot_week for week in history.weeks)
-    is_due = is_late or (done_week or "") < slot_week
+    is_due = (done_week or "") < slot_week
+    is_due |= name == QUEUE and _has_late_threads(history, ended, slot_week)
     return done_week, is_due and is_expected, latest
 
 
@@ -407,21 +404,15 @@ def _week_done(name: str, history: History) -> str | None:
     return None if run is None else run.week
 
 
-def _done_by_anyone(
-    name: str, time: WeeklyTime, slot_week: str, history: History
-) -> tuple[str | None, bool]:
-    """The latest week a step was done for, by the scheduler or by hand; whether threads came to a queue since."""
-    done = history.done.get(command_of(name))
-    by_hand = history.done.get(BY_HAND.get(name, ""))
-    weeks = [done.week or ""] if done else []
-    if by_hand:
-        weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
-    ended, is_late = _newest(done, by_hand), False
-    if name == QUEUE and ended:
-        for harvest in history.harvests.values():
-            is_after = harvest.done_at and harvest.done_at > ended.started_at
-            is_late |= bool(is_after) and (harvest.done_week or "") <= slot_week
-    return max(weeks, default=None), is_late
+def _has_late_threads(history: History, queueing: Run | None, week: str) -> bool:
+    """Whether a harvest for a week, or an earlier one, ended after the latest queueing began."""
+    if queueing is None:
+        return False
+    for harvest in history.harvests.values():
+        is_after = harvest.done_at and harvest.done_at > queueing.started_at
+        if is_after and (harvest.done_week or "") <= week:
+            return True
+    return False
 
 
 def _end_of(run: Run) -> datetime:
@@ -434,5 +425,4 @@ def command_of(name: str) -> str:
 
 
 def _newest(*candidates: Run | None) -> Run | None:
-    existing = [run for run in candidates if run]
-    return max(existing, key=lambda run: run.started_at, default=None)
+    return max(filter(None, candidates), key=lambda run: run.started_at, default=None)

@@ -36,8 +36,8 @@ ALIKE_SHARE = 0.01
 """Threads that fail alike are a problem from so many on, and so large a share of a week's threads."""
 
 
-Finding = tuple[str, str, str]
-"""A sentence, what to do about it, and what it is about ("": nothing in particular)."""
+Finding = tuple[str, ...]
+"""A sentence, what to do about it and, where it is about something in particular, what that is."""
 Check = Callable[[Facts], Iterator[Finding]]
 
 
@@ -45,23 +45,23 @@ def find_problems(facts: Facts) -> list[OpenProblemRow]:
     """Every problem, in the order of the checks."""
     problems = []
     for check, severity in CHECKS.items():
-        for text, next_step, subject in check(facts):
-            problem = OpenProblemRow(
-                code=check.__name__,
-                subject=printable(subject),
-                severity=severity,
-                text=printable(text),  # Endpoints and forums have their words in it
-                next_step=printable(next_step),
+        for text, next_step, *subject in check(facts):
+            problems.append(
+                OpenProblemRow(
+                    code=check.__name__,
+                    subject=printable("".join(subject)),
+                    severity=severity,
+                    text=printable(text),  # Endpoints and forums have their words in it
+                    next_step=printable(next_step),
+                )
             )
-            problems.append(problem)
     return problems
 
 
 async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow]:
     """Every problem now; of another machine those that its scheduler has stored. Raises DatabaseUnavailable."""
     problems = find_problems(facts)
-    known_open = await database.ask(watch.list_open)
-    stored = {problem.key: problem for problem in known_open}
+    stored = {problem.key: problem for problem in await database.ask(watch.list_open)}
     for problem in problems:
         if known := stored.pop(problem.key, None):
             problem.acknowledged_at = known.acknowledged_at
@@ -74,36 +74,44 @@ async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow
 
 def no_scheduler(facts: Facts) -> Iterator[Finding]:
     """No scheduler works: nothing is harvested or frozen. An instance that cron runs needs none."""
-    heard = facts.scheduler_heard
     if facts.scheduler_active or not facts.in_use:
         return
-    if heard:
+    if heard := facts.scheduler_heard:
         if facts.moment - heard > SILENT_AFTER:
-            text = f"no scheduler has worked since {_minute(heard)}"
-            yield text, "start `medlive scheduler`", ""
+            yield (
+                f"no scheduler has worked since {_minute(heard)}",
+                "start `medlive scheduler`",
+                "",
+            )
         return
     # by cron, `medlive scheduler --once` too
     by_hand = [run.started_at for run in facts.history.latest.values()]
     if not by_hand or facts.moment - max(by_hand) > BY_HAND_WITHIN:
-        step = "start `medlive scheduler`, or run the steps by cron"
-        yield "no scheduler has ever worked", step, ""
+        yield (
+            "no scheduler has ever worked",
+            "start `medlive scheduler`, or run the steps by cron",
+        )
 
 
 def scheduler_silent(facts: Facts) -> Iterator[Finding]:
     """A scheduler has its lock and does not look at its steps: it hangs."""
     heard = facts.scheduler_heard
     if facts.scheduler_active and heard and facts.moment - heard > SILENT_AFTER:
-        text = f"a scheduler is there and was last heard {_minute(heard)}"
-        step = "look at its log, then restart it: another one goes on where it was"
-        yield text, step, ""
+        yield (
+            f"a scheduler is there and was last heard {_minute(heard)}",
+            "look at its log, then restart it: another one goes on where it was",
+        )
 
 
 def no_worker(facts: Facts) -> Iterator[Finding]:
     """Jobs of a queue could begin, and nobody serves it."""
     for queue in facts.queues:
-        if queue.workers or queue.worked or queue.since is None:
-            continue
-        if facts.moment - queue.since > UNSERVED_AFTER:
+        is_served = queue.workers or queue.worked
+        if (
+            not is_served
+            and queue.since
+            and facts.moment - queue.since > UNSERVED_AFTER
+        ):
             yield (
                 f"no worker serves the queue {queue.queue}: {queue.ready} jobs wait since {_minute(queue.since)}",
                 f"start `medlive worker --queues {queue.queue}`",
@@ -126,11 +134,10 @@ def worker_waits(facts: Facts) -> Iterator[Finding]:
 def threads_lost(facts: Facts) -> Iterator[Finding]:
     """Threads wait for nothing that will ever take them up."""
     if facts.lost_threads:
-        text = f"{facts.lost_threads} threads wait and nothing will take them up"
-        step = (
-            "a scheduler queues them again by itself, and so does `medlive jobs check`"
+        yield (
+            f"{facts.lost_threads} threads wait and nothing will take them up",
+            "a scheduler queues them again by itself, and so does `medlive jobs check`",
         )
-        yield text, step, ""
 
 
 def no_progress(facts: Facts) -> Iterator[Finding]:
@@ -166,11 +173,11 @@ def threads_fail_alike(facts: Facts) -> Iterator[Finding]:
         groups.setdefault((failed.stage, failed.reason), []).append(failed)
     for (stage, reason), alike in groups.items():
         if len(alike) >= least:
-            newest = alike[0]
-            example = f"{newest.source}/{newest.thread_id}"
+            last = alike[0]
             yield (
-                f"{len(alike)} threads failed alike in {stage}, {reason}, the last: {newest.detail[:200]}",
-                f"look at one: `medlive thread show {example}`; then `medlive curate --retry-failed`",
+                f"{len(alike)} threads failed alike in {stage}, {reason}, the last: {last.detail[:200]}",
+                f"look at one: `medlive thread show {last.source}/{last.thread_id}`;"
+                " then `medlive curate --retry-failed`",
                 f"{stage}: {reason}",
             )
 
@@ -192,16 +199,16 @@ def evidence_missing(facts: Facts) -> Iterator[Finding]:
     """There is neither an evidence index nor a literature service, so that no thread can be curated."""
     missing = facts.evidence_missing
     if missing and facts.in_use and not facts.settings.evidence.online:
-        yield missing, "`medlive evidence build CORPUS...`, or restore it", ""
+        yield missing, "`medlive evidence build CORPUS...`, or restore it"
 
 
 def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
     """A file of the evidence index is missing or has another size; each is read whole when the index is opened."""
     if facts.evidence_corrupt:
-        step = (
-            "restore the index, or build it again: `medlive evidence build CORPUS...`"
+        yield (
+            facts.evidence_corrupt,
+            "restore the index, or build it again: `medlive evidence build CORPUS...`",
         )
-        yield facts.evidence_corrupt, step, ""
 
 
 def rights_missing(facts: Facts) -> Iterator[Finding]:
@@ -221,8 +228,11 @@ def rights_missing(facts: Facts) -> Iterator[Finding]:
 def circuit_open(facts: Facts) -> Iterator[Finding]:
     """A model's endpoint is not asked for a while, and threads wait for it."""
     for opening in facts.circuits:
-        step = "mend its cause; then it is tried again by itself"
-        yield str(opening), step, opening.endpoint
+        yield (
+            str(opening),
+            "mend its cause; then it is tried again by itself",
+            opening.endpoint,
+        )
 
 
 def budget_spent(facts: Facts) -> Iterator[Finding]:
@@ -230,7 +240,7 @@ def budget_spent(facts: Facts) -> Iterator[Finding]:
     for limit in week_limits(facts.week):
         if limit.is_spent:
             yield (
-                f"{limit.name} for {facts.week['week']} is spent ({limit.usd:.2f})",
+                limit.spent_text,
                 "the next week goes on, or raise [budget] in medlive.toml",
                 limit.stage,
             )
@@ -239,9 +249,9 @@ def budget_spent(facts: Facts) -> Iterator[Finding]:
 def budget_near(facts: Facts) -> Iterator[Finding]:
     """Four fifths of a limit of the week are spent."""
     for limit in week_limits(facts.week):
-        if NEARLY * limit.limit <= limit.usd < limit.limit:
+        if NEARLY * limit.limit <= limit.usd and not limit.is_spent:
             yield (
-                f"{limit.name} for {facts.week['week']} is nearly spent ({limit.usd:.2f})",
+                f"{limit.name} is nearly spent ({limit.usd:.2f})",
                 "`medlive cost --week this` shows for what",
                 limit.stage,
             )
@@ -250,9 +260,10 @@ def budget_near(facts: Facts) -> Iterator[Finding]:
 def unpriced(facts: Facts) -> Iterator[Finding]:
     """Replies of the week have no price, so that nobody knows what they cost."""
     if n := facts.week["unpriced"]:
-        text = f"{n} replies of {facts.week['week']} have no price: the cost is unknown"
-        step = 'set [prices."MODEL"] in models.toml, 0 for a model that costs nothing'
-        yield text, step, ""
+        yield (
+            f"{n} replies of {facts.week['week']} have no price: the cost is unknown",
+            'set [prices."MODEL"] in models.toml, 0 for a model that costs nothing',
+        )
 
 
 def source_quarantined(facts: Facts) -> Iterator[Finding]:
@@ -270,8 +281,9 @@ def step_overdue(facts: Facts) -> Iterator[Finding]:
     """A weekly step is not done a day after its time."""
     for step in facts.steps:
         if step.overdue:
-            why = f": {_last(step)}" if has_failed(step, facts) else ""
-            text = f"{step.name} is overdue since {_minute(step.next_at)}{why}"
+            text = f"{step.name} is overdue since {_minute(step.next_at)}"
+            if has_failed(step, facts):
+                text += f": {_last(step)}"
             yield text, _STEP_HINT, step.name
 
 
@@ -299,15 +311,19 @@ def has_failed(step: StepState, facts: Facts) -> bool:
 def week_partial(facts: Facts) -> Iterator[Finding]:
     """The newest week was frozen before all threads queued for it were decided."""
     if facts.partial:
-        step = "the rest enters the next week; `medlive week show` has the reasons"
-        yield facts.partial, step, ""
+        yield (
+            facts.partial,
+            "the rest enters the next week; `medlive week show` has the reasons",
+        )
 
 
 def clock_off(facts: Facts) -> Iterator[Finding]:
     """This machine's clock and the database's do not agree."""
     if facts.clock_problem:
-        step = "let both machines set their clocks by the network (NTP)"
-        yield facts.clock_problem, step, ""
+        yield (
+            facts.clock_problem,
+            "let both machines set their clocks by the network (NTP)",
+        )
 
 
 def backup_old(facts: Facts) -> Iterator[Finding]:
@@ -322,8 +338,10 @@ def backup_old(facts: Facts) -> Iterator[Finding]:
         at = done.finished_at or done.started_at
         text = f"the latest backup was made {_minute(at)}"
     if facts.moment - at > timedelta(days=facts.settings.watch.backup_days):
-        step = "look at the step in `medlive status`, or run `medlive backup FOLDER`"
-        yield text, step, ""
+        yield (
+            text,
+            "look at the step in `medlive status`, or run `medlive backup FOLDER`",
+        )
 
 
 def backup_unchecked(facts: Facts) -> Iterator[Finding]:
@@ -332,13 +350,16 @@ def backup_unchecked(facts: Facts) -> Iterator[Finding]:
     if facts.settings.backup.folder is None or not facts.settings.backup.check:
         return
     if latest and latest.counts.get("check") == "failed":
-        text = f"the backup of {latest.week}: {summarize_counts(latest.counts)}"
-        step = f"find out what altered it, move it away, then {_BACK_UP_AGAIN}"
-        yield text, step, ""
+        yield (
+            f"the backup of {latest.week}: {summarize_counts(latest.counts)}",
+            f"find out what altered it, move it away, then {_BACK_UP_AGAIN}",
+        )
     elif done and done.counts.get("check") != "passed":
         why = done.counts.get("why", "it was not restored")
-        text = f"the backup of {done.week} was not tried: {why}"
-        yield text, f"then {_BACK_UP_AGAIN}", ""
+        yield (
+            f"the backup of {done.week} was not tried: {why}",
+            f"then {_BACK_UP_AGAIN}",
+        )
 
 
 def message_undelivered(facts: Facts) -> Iterator[Finding]:
@@ -357,13 +378,12 @@ def message_undelivered(facts: Facts) -> Iterator[Finding]:
 def heartbeat_undelivered(facts: Facts) -> Iterator[Finding]:
     """The dead man's switch could not be reached."""
     noted = facts.observations.get(HEARTBEAT)
-    if (
-        noted
-        and facts.settings.notify.heartbeat_url is not None
-        and noted.value.get("problem")
-    ):
-        text = f"the heartbeat was not delivered ({noted.value['problem']})"
-        yield text, "see heartbeat_url in [notify] of medlive.toml", ""
+    problem = noted and noted.value.get("problem")
+    if problem and facts.settings.notify.heartbeat_url is not None:
+        yield (
+            f"the heartbeat was not delivered ({problem})",
+            "see heartbeat_url in [notify] of medlive.toml",
+        )
 
 
 CHECKS: Mapping[Check, Severity] = {

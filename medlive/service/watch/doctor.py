@@ -7,6 +7,7 @@ what to do. Whatever it raises is one more; the next one runs in any case.
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -71,19 +72,19 @@ async def examine_home(settings: Settings) -> Diagnoses:
     """Whether the home can be written, is private, and has the room below which a check reports it."""
     home, limits = settings.home, settings.watch
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not os.access(home, os.W_OK | os.X_OK):
-        step = "run as its owner, or set MEDLIVE_HOME"
-        yield Diagnosis("bad", f"{home} cannot be written by this user", step)
-        return
+    tempfile.TemporaryFile(dir=home).close()
     if home.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         text = f"{home} is readable by other users of this machine"
         yield Diagnosis("warning", text, f"chmod go-r {home}")
     usage = shutil.disk_usage(home)
-    least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * usage.total)
     text = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.0f} GB are free at {home}"
-    step = "a larger disk, [archive] keep_days, or archive.folder on another disk"
-    is_full = usage.free < least
-    yield Diagnosis("bad", text, step) if is_full else Diagnosis("good", text)
+    if usage.free < max(
+        limits.disk_free_gb * 1e9, limits.disk_free_share * usage.total
+    ):
+        step = "a larger disk, [archive] keep_days, or archive.folder on another disk"
+        yield Diagnosis("bad", text, step)
+    else:
+        yield Diagnosis("good", text)
 
 
 async def examine_database(settings: Settings) -> Diagnoses:
@@ -91,12 +92,15 @@ async def examine_database(settings: Settings) -> Diagnoses:
     async with open_database(settings) as database, database.begin() as session:
         off = clock_problem(await read_clock(session))
     if off:
-        step = "let both machines set their clocks by the network (NTP)"
-        yield Diagnosis("bad", off, step)
+        yield Diagnosis(
+            "bad", off, "let both machines set their clocks by the network (NTP)"
+        )
     elif differences := find_differences(database_url(settings)):
-        text = f"{len(differences)} differences between tables and model"
-        step = "medlive db check lists them; restore a backup, or upgrade with the version that made the tables"
-        yield Diagnosis("bad", text, step)
+        yield Diagnosis(
+            "bad",
+            f"{len(differences)} differences between tables and model",
+            "medlive db check lists them; restore a backup, or upgrade with the version that made the tables",
+        )
     else:
         yield Diagnosis("good", "it answers, and its tables are this version's")
 
@@ -105,9 +109,11 @@ async def examine_keys(settings: Settings) -> Diagnoses:
     """Whether the signing key can be read."""
     key = load_signing_key(os.environ)
     if key is None:
-        text = "none: snapshots are not signed, so nobody can prove their origin"
-        step = "medlive snapshot keygen, and MEDLIVE_SIGNING_KEY_FILE"
-        yield Diagnosis("warning", text, step)
+        yield Diagnosis(
+            "warning",
+            "none: snapshots are not signed, so nobody can prove their origin",
+            "medlive snapshot keygen, and MEDLIVE_SIGNING_KEY_FILE",
+        )
     else:
         yield Diagnosis("good", f"key {key.public.id_text()} signs snapshots")
 
@@ -125,9 +131,12 @@ async def examine_roles(settings: Settings) -> Diagnoses:
         if role.engine != "openai":
             # Another role's model takes the place of a prober that is not set: `examine_proof`
             if name != "prober":
-                text = f"engine {role.engine}: what it decides is not publishable"
-                step = f"set engine, base_url and model under [roles.{name}] in models.toml"
-                yield Diagnosis("warning", text, step, subject)
+                yield Diagnosis(
+                    "warning",
+                    f"engine {role.engine}: what it decides is not publishable",
+                    f"set engine, base_url and model under [roles.{name}] in models.toml",
+                    subject,
+                )
             continue
         price = settings.prices.get(role.model or "")
         request = Request(
@@ -143,60 +152,75 @@ async def examine_roles(settings: Settings) -> Diagnoses:
             step = exc.hint or f"see [roles.{name}] in models.toml"
             yield Diagnosis("bad", exc.message, step, subject)
             continue
-        finding = _judge_reply(role, reply, priced=bool(role.price or price))
-        yield replace(finding, subject=subject)
+        yield replace(
+            _judge_reply(role, reply, priced=bool(role.price or price)), subject=subject
+        )
 
 
 def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Diagnosis:
     if reply.model != role.model and not role.allow_unpinned:
         answered = "an unnamed model" if reply.model == UNNAMED else repr(reply.model)
-        step = "name that model, or set allow_unpinned = true in the role's table"
-        text = f"{role.model!r} was asked and {answered} answered"
-        return Diagnosis("bad", text, step)
+        return Diagnosis(
+            "bad",
+            f"{role.model!r} was asked and {answered} answered",
+            "name that model, or set allow_unpinned = true in the role's table",
+        )
     try:
         is_ready = isinstance(read_object(reply.text).get("ready"), bool)
     except NoObject:
         is_ready = False
     if not is_ready:
         words = " ".join(reply.text.split())[:80]
-        step = "another model, or another json_mode in the role's table"
-        text = f"the reply is not the JSON object that was asked for: {words!r}"
-        return Diagnosis("bad", text, step)
+        return Diagnosis(
+            "bad",
+            f"the reply is not the JSON object that was asked for: {words!r}",
+            "another model, or another json_mode in the role's table",
+        )
     usage = reply.usage
     if usage.estimated:
-        step = "budgets count an upper bound of tokens instead; ask the endpoint to send usage"
-        return Diagnosis("warning", f"{reply.model} answers and sends no usage", step)
+        return Diagnosis(
+            "warning",
+            f"{reply.model} answers and sends no usage",
+            "budgets count an upper bound of tokens instead; ask the endpoint to send usage",
+        )
     if not priced:
-        step = f'set a price under [prices."{role.model}"] in models.toml'
-        text = f"{reply.model} answers and has no price: its cost is unknown"
-        return Diagnosis("warning", text, step)
+        return Diagnosis(
+            "warning",
+            f"{reply.model} answers and has no price: its cost is unknown",
+            f'set a price under [prices."{role.model}"] in models.toml',
+        )
     tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    text = f"{reply.model} answers: {tokens}, {usage.cost_usd or 0:.6f} USD"
-    return Diagnosis("good", text)
+    return Diagnosis(
+        "good", f"{reply.model} answers: {tokens}, {usage.cost_usd or 0:.6f} USD"
+    )
 
 
 async def examine_proof(settings: Settings) -> Diagnoses:
     """Whether rubrics are proved, and by models that are not the writer's."""
     roles = proof_roles(settings)
     if not roles:
-        text = "rubrics are not proved: [rubric] prove is off, or the rules engine writes them"
-        yield Diagnosis("skipped", text)
-        return
-    is_independent = True
-    for warning in find_dependent_judges(settings):
-        if warning.startswith("rubrics"):
-            is_independent = False
-            step = "another model under [roles.prober] or [roles.grader] in models.toml"
-            yield Diagnosis("warning", warning, step)
-    if settings.roles.grader.engine == "rules":
-        text = (
-            f"[roles.grader] names no model: {roles['grader'].model} grades the answers"
+        yield Diagnosis(
+            "skipped",
+            "rubrics are not proved: [rubric] prove is off, or the rules engine writes them",
         )
-        step = "a model under [roles.grader] in models.toml"
-        yield Diagnosis("warning", text, step)
-    elif is_independent:
-        models = ", ".join(f"{role} {own.model}" for role, own in roles.items())
-        yield Diagnosis("good", models)
+        return
+    warnings = [w for w in find_dependent_judges(settings) if w.startswith("rubrics")]
+    for warning in warnings:
+        yield Diagnosis(
+            "warning",
+            warning,
+            "another model under [roles.prober] or [roles.grader] in models.toml",
+        )
+    if settings.roles.grader.engine == "rules":
+        yield Diagnosis(
+            "warning",
+            f"[roles.grader] names no model: {roles['grader'].model} grades the answers",
+            "a model under [roles.grader] in models.toml",
+        )
+    elif not warnings:
+        yield Diagnosis(
+            "good", ", ".join(f"{role} {own.model}" for role, own in roles.items())
+        )
 
 
 async def examine_evidence(settings: Settings) -> Diagnoses:
@@ -208,18 +232,22 @@ async def examine_evidence(settings: Settings) -> Diagnoses:
             assert retriever
             async with aclosing(retriever):
                 for service in retriever.services:
-                    finding = Diagnosis("good", "it answers with passages")
+                    subject = f"evidence {service.name}"
                     try:
-                        if not await service.search(
+                        passages = await service.search(
                             "fever treatment", most=3, not_after=None
-                        ):
-                            step = "[evidence] online_addresses in medlive.toml: does it name the service?"
-                            text = "it answers, and has nothing on fever"
-                            finding = Diagnosis("warning", text, step)
+                        )
                     except LiteratureUnavailable as error:
                         step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
-                        finding = Diagnosis("bad", error.message, step)
-                    yield replace(finding, subject=f"evidence {service.name}")
+                        yield Diagnosis("bad", error.message, step, subject)
+                        continue
+                    if passages:
+                        text = "it answers with passages"
+                        yield Diagnosis("good", text, subject=subject)
+                    else:
+                        text = "it answers, and has nothing on fever"
+                        step = "[evidence] online_addresses in medlive.toml: does it name the service?"
+                        yield Diagnosis("warning", text, step, subject)
     try:
         async for finding in _examine_index(settings):
             yield finding
@@ -243,11 +271,6 @@ async def _examine_index(settings: Settings) -> Diagnoses:
     where = index_path(settings)
     text = f"{passages:,} passages at {where}, every file as it was built"
     yield Diagnosis("good", text)
-    reranker = settings.evidence.reranker
-    if reranker and "reranker" not in (retriever.identity.dense or {}):
-        text = f"reranker {reranker} is not used: no build measured that it finds more"
-        step = "medlive evidence build measures it and says what it found"
-        yield Diagnosis("warning", text, step)
     served = {language for side in retriever.dense for language in side.weights}
     lacking = [language for language in LANGUAGES if language not in served]
     if served and lacking:
@@ -261,8 +284,11 @@ async def examine_messages(settings: Settings) -> Diagnoses:
     section = settings.notify
     named = places(section)
     if not named:
-        step = "set webhook or email_to under [notify] in medlive.toml"
-        yield Diagnosis("warning", "nobody is told when a week fails", step)
+        yield Diagnosis(
+            "warning",
+            "nobody is told when a week fails",
+            "set webhook or email_to under [notify] in medlive.toml",
+        )
         return
     text = "a test message of medlive doctor; nothing has happened"
     for place in named:
@@ -274,19 +300,22 @@ async def examine_backup(settings: Settings) -> Diagnoses:
     """Whether weekly backups have a folder that can be written, away from the home."""
     folder = settings.backup.folder
     if folder is None:
-        step = "set [backup] folder in medlive.toml, on another disk"
-        yield Diagnosis("warning", "no weekly backup is made", step)
+        yield Diagnosis(
+            "warning",
+            "no weekly backup is made",
+            "set [backup] folder in medlive.toml, on another disk",
+        )
         return
     parent = folder.absolute()
     while not parent.exists():
         parent = parent.parent
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        step = "let this user write there"
-        yield Diagnosis("bad", f"{folder} cannot be written by this user", step)
-    elif parent.stat().st_dev == settings.home.stat().st_dev:
-        step = "name a folder on another disk: one failure would take both"
-        text = f"{folder} is on the same disk as {settings.home}"
-        yield Diagnosis("warning", text, step)
+    tempfile.TemporaryFile(dir=parent).close()
+    if parent.stat().st_dev == settings.home.stat().st_dev:
+        yield Diagnosis(
+            "warning",
+            f"{folder} is on the same disk as {settings.home}",
+            "name a folder on another disk: one failure would take both",
+        )
     else:
         yield Diagnosis("good", f"{folder} can be written")
 
@@ -303,8 +332,12 @@ async def examine_sites(settings: Settings) -> Diagnoses:
             table = f"[sources.{name}] in sources.toml"
             lists = site.listing_requests(site.settings.base_url)
             if not lists:
-                step = f"set boards under {table}"
-                yield Diagnosis("bad", "it has no list to read", step, subject)
+                yield Diagnosis(
+                    "bad",
+                    "it has no list to read",
+                    f"set boards under {table}",
+                    subject,
+                )
                 continue
             try:
                 robots = await fetcher.robots_of(lists[0].url, FetchPolicy.of(site))
@@ -315,9 +348,12 @@ async def examine_sites(settings: Settings) -> Diagnoses:
             denied = [page.url for page in lists if not robots.allows(page.url)]
             if denied:
                 why = robots.detail or f"it disallows {denied[0]}"
-                text = f"robots.txt of {robots.host}: {why}"
-                step = f"ask the community, or set enabled = false under {table}"
-                yield Diagnosis("bad", text, step, subject)
+                yield Diagnosis(
+                    "bad",
+                    f"robots.txt of {robots.host}: {why}",
+                    f"ask the community, or set enabled = false under {table}",
+                    subject,
+                )
             else:
                 text = f"robots.txt of {robots.host} allows its lists ({robots.state.value})"
                 yield Diagnosis("good", text, subject=subject)

@@ -106,7 +106,6 @@ async def read_facts(
             fixed = await load_fixed(session, newest.version)
             if fixed and fixed.partial:
                 partial = f"{newest.version} is partial: {fixed.partial.in_short}"
-        circuits = await list_circuits(session, _configured_circuits(settings))
         return Facts(
             settings=settings,
             moment=moment,
@@ -123,7 +122,7 @@ async def read_facts(
             failed_jobs=await health.failed_jobs(session),
             failed_threads=await health.failed_threads(session),
             sources=await list_sources(session),
-            circuits=circuits,
+            circuits=await list_circuits(session, _configured_circuits(settings)),
             week=await read_spending(session, settings.budget),
             undelivered=await watch.undelivered(session),
             missing_rights=await health.missing_rights(session),
@@ -141,8 +140,10 @@ def clock_problem(database: datetime) -> str | None:
     own = own_clock.now()
     if abs(own - database) <= CLOCK_BOUND:
         return None
-    times = f"{own:%Y-%m-%d %H:%M} UTC, the database's {database:%Y-%m-%d %H:%M}"
-    return f"this machine's clock says {times}: set the one that is wrong"
+    return (
+        f"this machine's clock says {own:%Y-%m-%d %H:%M} UTC, the database's"
+        f" {database:%Y-%m-%d %H:%M}: set the one that is wrong"
+    )
 
 
 def _read_disks(
@@ -162,8 +163,9 @@ def _read_disks(
     for place, where in places.items():
         if where and where.is_dir():
             usage = shutil.disk_usage(where)
-            disk = (place, str(where), usage.free, usage.total)
-            by_device.setdefault(os.stat(where).st_dev, disk)
+            by_device.setdefault(
+                os.stat(where).st_dev, (place, str(where), usage.free, usage.total)
+            )
     return [*by_device.values()]
 
 
@@ -174,11 +176,10 @@ def _configured_circuits(settings: Settings) -> set[str]:
     """
     circuits: set[str] = {*settings.evidence.online}  # Named by the service
     for _, role in settings.roles:
-        if role.engine != "openai" or not role.base_url or not role.model:
-            continue
-        key = os.environ.get(role.api_key_env or DEFAULT_KEY_VARIABLE)
-        if key is None:
-            circuits.add(circuit_name(role.base_url, role.model))
-        else:
-            circuits.add(circuit_key(role.base_url, key, role.model))
+        if role.engine == "openai" and role.base_url and role.model:
+            place, key = role.base_url, role.api_key_env or DEFAULT_KEY_VARIABLE
+            if key in os.environ:
+                circuits.add(circuit_key(place, os.environ[key], role.model))
+            else:
+                circuits.add(circuit_name(place, role.model))
     return circuits

@@ -84,8 +84,9 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     problems = await read_problems(database, facts)
     moment = facts.moment
     monday, _ = week_bounds(iso_week(moment))
-    day = moment - timedelta(days=1)
-    gauges = await database.ask(read_gauges, recent=day, week=monday)
+    gauges = await database.ask(
+        read_gauges, recent=moment - timedelta(days=1), week=monday
+    )
     registry = CollectorRegistry()
     metrics: dict[str, Gauge] = {}
 
@@ -113,10 +114,11 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
         if usd is not None:
             add("week_spend_usd", task, usd)
     for check, severity in CHECKS.items():
-        own = [problem for problem in problems if problem.code == check.__name__]
+        code = check.__name__
+        own = [problem for problem in problems if problem.code == code]
         is_taken_on = bool(own) and all(p.is_acknowledged(moment) for p in own)
-        add("problem", check.__name__, severity.value, bool(own))
-        add("problem_acknowledged", check.__name__, is_taken_on)
+        add("problem", code, severity.value, bool(own))
+        add("problem_acknowledged", code, is_taken_on)
     for name, values in _watched(facts):
         add(name, *values)
     return generate_latest(registry)

@@ -1,6 +1,7 @@
-"""How operators are reached: by webhook (JSON, POST), by e-mail, by a dead man's switch that misses its beat.
+"""Messages to operators: about what the checks find once a minute, by webhook (JSON, POST) and e-mail.
 
-Messages are written to the database first, and sent until a place has taken them.
+A dead man's switch misses its beat where nobody looks. Messages are written to the database first, and sent until a
+place has taken them.
 """
 
 import asyncio
@@ -8,22 +9,27 @@ import json
 import logging
 import smtplib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
+from functools import partial
 from typing import Any, Literal
 
 import httpx2
 
-from medlive.config import NotifySection
+from medlive.clock import iso_week
+from medlive.config import NotifySection, Settings
 from medlive.db import watch
-from medlive.db.session import Database, Session
-from medlive.errors import ServiceUnavailable
+from medlive.db.session import Database, Session, read_clock
+from medlive.db.tables.work import OpenProblemRow, Severity
+from medlive.errors import DatabaseUnavailable, ServiceUnavailable
 from medlive.guard.printable import printable_lines
 from medlive.guard.redaction import remember
 from medlive.guard.trust import tls_context
+from medlive.service.watch.checks import ENDS_AFTER, find_problems
+from medlive.service.watch.facts import HEARTBEAT, SCHEDULER_HEARD, read_facts
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0
@@ -54,8 +60,9 @@ async def write_message(
     The first line of `text` is the subject of the e-mail; `more` is added to what a webhook is sent.
     """
     named = places(section)
-    message = {"event": event, "week": week, "text": text, **more}
-    await watch.post(session, named, message)
+    await watch.post(
+        session, named, {"event": event, "week": week, "text": text, **more}
+    )
     return len(named)
 
 
@@ -64,9 +71,8 @@ async def deliver(database: Database, section: NotifySection) -> int:
 
     One that is slow is sent no more this time: whoever sends has other things to do every minute.
     """
-    messages = await database.ask(watch.due_messages, _AT_ONCE)
     delivered, slow = 0, set[str]()
-    for message in messages:
+    for message in await database.ask(watch.due_messages, _AT_ONCE):
         if message.place in slow:
             continue
         problem, began = None, time.monotonic()
@@ -114,8 +120,9 @@ async def beat(section: NotifySection, failing: Sequence[str]) -> None:
     url = section.heartbeat_url.get_secret_value()
     address = f"{url.rstrip('/')}/fail" if failing else url
     with _delivery("heartbeat"):
-        content = "\n".join(failing).encode("utf-8", "replace")
-        await _post(address, content, "text/plain")
+        await _post(
+            address, "\n".join(failing).encode("utf-8", "replace"), "text/plain"
+        )
 
 
 @contextmanager
@@ -160,3 +167,96 @@ def _mail(section: NotifySection, text: str) -> None:
             secret = section.smtp_password
             server.login(section.smtp_user, secret.get_secret_value() if secret else "")
         server.send_message(mail)
+
+
+LOOK_S = 60.0
+"""Seconds between looks; a problem is named within five minutes of its beginning."""
+RESENT_AFTER = (timedelta(hours=1), timedelta(hours=4))
+RESENT_DAILY = timedelta(days=1)
+"""How long after each message the next one is sent, until somebody acknowledges the problem."""
+Clock = Callable[[], datetime] | None
+"""What decides which weekly steps are due; None: the database's clock."""
+
+
+async def look(
+    database: Database,
+    settings: Settings,
+    *,
+    heard: bool = False,
+    clock: Clock = None,
+) -> list[OpenProblemRow]:
+    """Run every check, store what they find, and send messages about it; the problems.
+
+    `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable.
+    """
+    if heard:
+        await database.ask(watch.observe, SCHEDULER_HEARD)
+    problems = find_problems(await read_facts(database, settings, clock))
+    await database.ask(_store, settings, problems)
+    await deliver(database, settings.notify)
+    if heard and settings.notify.heartbeat_url is not None:
+        pages = {p.code for p in problems if p.severity is Severity.PAGE}
+        problem = None
+        try:
+            await beat(settings.notify, sorted(pages))
+        except ServiceUnavailable as error:
+            problem = error.message
+        await database.ask(watch.observe, HEARTBEAT, {"problem": problem})
+    return problems
+
+
+async def keep_looking(
+    database: Database, settings: Settings, alive: asyncio.Event, clock: Clock = None
+) -> None:
+    """Look once a minute. `alive` is set by the loop that is watched, whenever it goes round.
+
+    Raises DatabaseUnavailable.
+    """
+    while True:
+        heard = alive.is_set()
+        alive.clear()
+        await look_safely(database, settings, heard=heard, clock=clock)
+        await asyncio.sleep(LOOK_S)
+
+
+async def look_safely(
+    database: Database,
+    settings: Settings,
+    *,
+    heard: bool = False,
+    clock: Clock = None,
+) -> None:
+    """`look`, whose own faults are logged: they stop no step. Raises DatabaseUnavailable."""
+    try:
+        await look(database, settings, heard=heard, clock=clock)
+    except DatabaseUnavailable:
+        raise
+    except Exception:
+        _log.exception("the checks could not be run")
+
+
+async def _store(
+    session: Session, settings: Settings, problems: Sequence[OpenProblemRow]
+) -> None:
+    """Bring the stored problems up to date, and write the messages that are due."""
+    await watch.save_seen(session, problems)
+    seen = {problem.key for problem in problems}
+    ended = await watch.end_unseen(session, seen, ENDS_AFTER)
+    moment = await read_clock(session)
+    write = partial(write_message, session, settings.notify, week=iso_week(moment))
+    for stored in await watch.list_open(session):
+        if stored.send_at <= moment and not stored.is_acknowledged(moment):
+            text = (
+                f"{stored.text}\nWhat to do: {stored.next_step}\nSince {stored.began_at:%Y-%m-%d %H:%M} UTC."
+                f" No more messages: medlive status ack {stored.code}"
+            )
+            event: Event = "problem_again" if stored.sent else "problem"
+            await write(event, text=text, code=stored.code)
+            wait = (*RESENT_AFTER, RESENT_DAILY)[min(stored.sent, len(RESENT_AFTER))]
+            await watch.note_sent(session, stored, wait)
+            _log.warning("%s: %s", stored.code, stored.text)
+    for gone in ended:
+        if gone.sent:
+            text = f"ended: {gone.text}\nIt began {gone.began_at:%Y-%m-%d %H:%M} UTC."
+            await write("problem_ended", text=text, code=gone.code)
+            _log.info("ended: %s: %s", gone.code, gone.text)

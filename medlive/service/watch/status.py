@@ -25,7 +25,6 @@ from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.instance.paths import encoder_settings, index_path
-from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.service.schedule.steps import (
@@ -49,18 +48,17 @@ async def read_problems(
     Raises ConfigError and DatabaseUnavailable.
     """
     facts = facts or await read_facts(database, settings)
-    problems = []
-    for problem in await checks.read_problems(database, facts):
-        shown = {
+    return [
+        {
             "code": problem.code,
             "subject": problem.subject,
-            "severity": problem.severity.value,
+            "severity": problem.severity,
             "text": problem.text,
             "next_step": problem.next_step,
             "acknowledged": problem.is_acknowledged(facts.moment),
         }
-        problems.append(shown)
-    return problems
+        for problem in await checks.read_problems(database, facts)
+    ]
 
 
 async def acknowledge(
@@ -77,12 +75,17 @@ async def acknowledge(
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
     why, by = check_given_reason(why), check_person_name(by)
-    facts = await read_facts(database, settings)
-    problems = await checks.read_problems(database, facts)
+    problems = await checks.read_problems(
+        database, await read_facts(database, settings)
+    )
     await database.ask(db_watch.save_seen, problems)
-    patience = checks.ENDS_AFTER
     problems = await database.ask(
-        db_watch.acknowledge, code, patience=patience, lasts=lasts, why=why, by=by
+        db_watch.acknowledge,
+        code,
+        patience=checks.ENDS_AFTER,
+        lasts=lasts,
+        why=why,
+        by=by,
     )
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
 
@@ -96,8 +99,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     sources = []
     for source in facts.sources:
         harvests = facts.history.harvests.get(source.name)
-        counts = {} if harvests is None else harvests.latest.counts
-        share = not_modified_share(counts)
+        share = not_modified_share(harvests.latest.counts) if harvests else None
         sources.append({**vars(source), "not_modified_share": share})
     return {
         "sources": sources,
@@ -121,35 +123,27 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         failures = await failed_threads(session, most=20)
         parked = await count_parked(session)
         queued = await count_waiting(session, Queue.CURATE)
-        mean = await mean_thread_cost(session)
         week = await read_spending(
-            session, settings.budget, waiting=queued.open, usd_a_thread=mean
+            session,
+            settings.budget,
+            waiting=queued.open,
+            usd_a_thread=await mean_thread_cost(session),
         )
     section, index = settings.evidence, index_path(settings)
     retriever = describe_retriever(index, encoder_settings(settings), section.retriever)
     if section.online:
         local = retriever if index.exists() else "no local index"
         retriever = f"{' + '.join(section.online)} online; {local}"
-    # How each stage's calls ended, as counts and as shares; None without calls
-    ends = []
-    for row in answers:
-        values = dict(vars(row))
-        for end in ("repairs", "invalid", "refused", "truncated"):
-            values[f"{end}_share"] = values[end] / row.calls if row.calls else None
-        ends.append(values)
-    health = await read_health(database, settings)
-    return (
-        {
-            "funnel": list(map(list, rows)),
-            "kept": sum(r.threads for r in rows if r.outcome == "kept"),
-            "answers": ends,
-            "parked": vars(parked),
-            "failures": list(map(vars, failures)),
-            "retriever": retriever,
-        }
-        | health
-        | {"week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at}}
-    )
+    return {
+        "funnel": list(map(list, rows)),
+        "kept": sum(r.threads for r in rows if r.outcome == "kept"),
+        "answers": list(map(vars, answers)),
+        "parked": vars(parked),
+        "failures": list(map(vars, failures)),
+        "retriever": retriever,
+        **await read_health(database, settings),
+        "week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at},
+    }
 
 
 def step_as_json(state: StepState) -> dict[str, Any]:
@@ -166,7 +160,9 @@ def step_as_json(state: StepState) -> dict[str, Any]:
     }
 
 
-async def read_week(settings: Settings, week: str) -> dict[str, Any]:
+async def read_week(
+    database: Database, settings: Settings, week: str
+) -> dict[str, Any]:
     """Everything that `medlive week show` prints, as JSON values. Raises DatabaseUnavailable and UsageError.
 
     "harvests" and "steps" have a row for the latest run of each; the cost of the queueing is that of all replies
@@ -177,7 +173,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
     before the week is frozen.
     """
     since, until = week_bounds(week)
-    async with open_database(settings) as database, database.begin() as session:
+    async with database.begin() as session:
         harvests, steps = await runs_of_week(session, week)
         counts = await funnel(session, week)
         total = await _spent(session, since, until)
@@ -229,7 +225,6 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
     if info is None:
         return None
     fixed = await load_fixed(session, week)
-    kept_out = await load_kept_out(session, week)
     manifest = await load_manifest(session, week) or {}
     return {
         "state": info.state,
@@ -237,7 +232,7 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
         "cases": info.cases,
         "criteria": info.criteria,
         "held_out": fixed.numbers.held if fixed else None,
-        "kept_out": dict(Counter(hit.gate for hit in kept_out)),
+        "kept_out": Counter(hit.gate for hit in await load_kept_out(session, week)),
         "proof": manifest.get("counts", {}).get("proof"),
         "publishable": info.publishable,
         "why_not": info.why_not,
@@ -247,16 +242,17 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
 
 def run_as_json(run: Run) -> dict[str, Any]:
     """A run of a step, as JSON values; times in UTC. Nobody knows how long one took that was begun several times."""
-    span = None
+    seconds = took = None
     if run.finished_at and run.starts == 1:
         span = run.finished_at - run.started_at
+        seconds, took = span.total_seconds(), format_duration(span)
     return {
         "week": run.week,
         "outcome": run.outcome.value,
         "started_at": run.started_at,
         "finished_at": run.finished_at,
-        "seconds": None if span is None else span.total_seconds(),
-        "took": None if span is None else format_duration(span),
+        "seconds": seconds,
+        "took": took,
         "counts": dict(run.counts),
         "in_short": summarize_counts(run.counts),
         "log": list(run.log),

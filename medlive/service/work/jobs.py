@@ -41,11 +41,17 @@ from medlive.db.session import (
     translate,
 )
 from medlive.errors import DatabaseUnavailable
-from medlive.service.work.admission import CURATE as CURATE
-from medlive.service.work.admission import PROVE as PROVE
-from medlive.service.work.admission import STEP as STEP
-from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import Jobs, Retry, Works, queue_errors, run_job
+from medlive.service.work.taken import (
+    CURATE,
+    PROVE,
+    STEP,
+    Jobs,
+    Readiness,
+    Retry,
+    Works,
+    queue_errors,
+    run_job,
+)
 
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
@@ -82,12 +88,12 @@ def open_app(database: Database) -> procrastinate.App:
     return app
 
 
+_DEFERRER = procrastinate.App(connector=procrastinate.PsycopgConnector())
+"""Inserts jobs by the connections that it is given, and has none of its own."""
+
+
 async def defer_revisions(
-    app: procrastinate.App,
-    session: Session,
-    revisions: Sequence[int],
-    *,
-    week: str | None = None,
+    session: Session, revisions: Sequence[int], *, week: str | None = None
 ) -> int:
     """Defer a job for each revision in the session's transaction; how many were not queued already.
 
@@ -95,26 +101,22 @@ async def defer_revisions(
     `week` waits for them; None: the next freeze.
     """
     await note_queued(session, revisions, week)
-    locks = {f"curate:{n}": n for n in revisions}
-    queued = await queued_locks(session, list(locks)) if locks else set()
     jobs = []
-    for lock, revision in locks.items():
-        if lock not in queued:
-            task = app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock)
-            jobs.append(task.make_new_job(revision=revision))
-    return await _defer(app, session, jobs) if jobs else 0
+    for revision in dict.fromkeys(revisions):
+        task = _DEFERRER.configure_task(
+            CURATE, queue=Queue.CURATE, queueing_lock=f"curate:{revision}"
+        )
+        jobs.append(task.make_new_job(revision=revision))
+    return await _defer(session, *jobs)
 
 
-async def defer_proof(
-    app: procrastinate.App, session: Session, case_id: str, revision: int
-) -> bool:
+async def defer_proof(session: Session, case_id: str, revision: int) -> bool:
     """Defer the proof of a case's rubric in the session's transaction; False: it is queued already."""
-    lock = f"prove:{case_id}:{revision}"
-    if await queued_locks(session, [lock]):
-        return False
-    task = app.configure_task(PROVE, queue=Queue.CURATE, queueing_lock=lock)
+    task = _DEFERRER.configure_task(
+        PROVE, queue=Queue.CURATE, queueing_lock=f"prove:{case_id}:{revision}"
+    )
     job = task.make_new_job(case_id=case_id, revision=revision)
-    return await _defer(app, session, [job]) > 0
+    return await _defer(session, job) > 0
 
 
 def step_lock(name: str, week: str) -> str:
@@ -122,37 +124,39 @@ def step_lock(name: str, week: str) -> str:
     return f"step:{name}:{week}"
 
 
-async def defer_step(
-    app: procrastinate.App, session: Session, queue: Queue, name: str, week: str
-) -> str:
+async def defer_step(session: Session, queue: Queue, name: str, week: str) -> str:
     """Defer a weekly step once, in the session's transaction; the lock that it is known by while it lasts."""
     lock = step_lock(name, week)
     # Else a worker may have taken another's job between the look and the insert, and no index would refuse a second.
     await defer_alone(session, lock)
-    if not await queued_locks(session, [lock]):
-        task = app.configure_task(
-            STEP,
-            queue=queue,
-            lock=f"step:{name}",
-            queueing_lock=lock,
-            priority=STEP_PRIORITY,
-        )
-        await _defer(app, session, [task.make_new_job(step=name, week=week)])
+    task = _DEFERRER.configure_task(
+        STEP,
+        queue=queue,
+        lock=f"step:{name}",
+        queueing_lock=lock,
+        priority=STEP_PRIORITY,
+    )
+    await _defer(session, task.make_new_job(step=name, week=week))
     return lock
 
 
-async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> int:
+async def _defer(session: Session, *wanted: Job) -> int:
+    """Insert the jobs of whose queueing lock none is queued or being done; how many."""
+    queued = await queued_locks(session, [str(job.queueing_lock) for job in wanted])
+    jobs = [job for job in wanted if job.queueing_lock not in queued]
+    if not jobs:
+        return 0
     connection = await session.connection()
     driver = (await connection.get_raw_connection()).driver_connection
     try:
         # A duplicate lock aborts its transaction, hence the savepoint.
         async with connection.begin_nested():
-            await app.job_manager.batch_defer_jobs_async(jobs, connection=driver)
+            await _DEFERRER.job_manager.batch_defer_jobs_async(jobs, driver)
     except exceptions.AlreadyEnqueued:
         # Another process queued some of them meanwhile.
         if len(jobs) == 1:
             return 0
-        return sum([await _defer(app, session, [job]) for job in jobs])
+        return sum([await _defer(session, job) for job in jobs])
     except exceptions.ConnectorException as exc:
         known = translate(connection.engine.url, exc.__cause__ or exc)
         if known is None:
@@ -167,30 +171,31 @@ async def run_until_drained(
     works: Works,
     *,
     concurrency: int,
-    on_wait: Callable[[int], None] = lambda _: None,
     grace_s: float | None = None,
 ) -> int:
     """Curate in this process until that queue is empty, also what waits after a failure or was a dead worker's.
 
     Ends earlier when no further job can be done here: an open circuit, a spent budget; the number of jobs that are
-    left. `on_wait` gets the number of jobs that other live workers are running. On cancellation, running jobs are
-    finished first, for at most `grace_s` seconds if given. Raises DatabaseUnavailable.
+    left. On cancellation, running jobs are finished first, for at most `grace_s` seconds if given. Raises
+    DatabaseUnavailable.
     """
-    readiness = Readiness()
+    readiness, logged = Readiness(), 0
     while True:
         with queue_errors(database):
             await take_over(app, [Queue.CURATE])
         await database.ask(hurry, Queue.CURATE)
-        jobs = Jobs(app, database, works, readiness)
-        await _drain(jobs, Queue.CURATE, concurrency, grace_s)
+        await _drain(
+            Jobs(app, database, works, readiness), Queue.CURATE, concurrency, grace_s
+        )
         with queue_errors(database):
             left = await app.job_manager.list_jobs_async(queue=Queue.CURATE)
         states = [job.status for job in left]
         waiting, todo = states.count("doing"), states.count("todo")
         if readiness.pauses or not (waiting or todo):
             return todo
-        if waiting:
-            on_wait(waiting)
+        if waiting not in (0, logged):
+            logged = waiting
+            _log.info("%d jobs are with another worker: waiting for their end", waiting)
         await asyncio.sleep(0.5)
 
 
@@ -270,8 +275,7 @@ async def run_step_job(
     process from doing the step.
     """
     readiness = Readiness()
-    async with database.begin() as session:
-        lock = await defer_step(app, session, queue, name, week)
+    lock = await database.ask(defer_step, queue, name, week)
     while True:
         async with database.begin() as session:
             if not await queued_locks(session, [lock]):
@@ -384,14 +388,13 @@ _TURN = 0x6D65646E
 """ "medn": the lock of whoever looks."""
 
 
-async def queue_lost(app: procrastinate.App, database: Database) -> int:
+async def queue_lost(database: Database) -> int:
     """Queue threads that wait for nothing, unless another process does it now; how many."""
     async with database.begin() as session:
         if not await take_turn(session, _TURN):
             return 0
         await forget_failures(session)
-        lost = await find_lost(session)
-        queued = await defer_revisions(app, session, lost)
+        queued = await defer_revisions(session, await find_lost(session))
     if queued:
         _log.warning("%d threads waited without a job, and are queued again", queued)
     return queued

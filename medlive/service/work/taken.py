@@ -1,13 +1,22 @@
-"""The jobs that a worker has taken: each is done, failed with its reason, or given back.
+"""Which jobs a worker takes now, and how each ends: done, failed with its reason, or given back.
 
-A job is given back when its surroundings keep it from being done, its worker is stopped, or the database is lost;
-no attempt is counted. One that fails for another reason keeps it in `job_failures`.
+Whoever may write the table of jobs must not make a worker do what its queue is not for: `check_job` refuses that.
+
+A job that meets a state of its surroundings (an open circuit, a spent budget, no evidence, no rights, a full disk,
+a wrong configuration) is given back, and its queue is paused: no further job of it is taken. After a while jobs are
+let through. When one gets on the pause ends; otherwise the wait doubles. A state is logged when it begins and ends.
+
+A job is also given back when its worker is stopped or the database is lost; no attempt is counted. One that fails for
+another reason keeps it in `job_failures`.
 """
 
 import asyncio
 import logging
+import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -20,14 +29,151 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from procrastinate.utils import utcnow
 from procrastinate.worker import Worker
 
+from medlive.clock import now
 from medlive.db.adapters import to_stored
-from medlive.db.jobs import FORGET_REPLACED, SAVE_FAILURE, UNCOUNT_ATTEMPT
+from medlive.db.jobs import FORGET_REPLACED, SAVE_FAILURE, UNCOUNT_ATTEMPT, Queue
 from medlive.db.session import Database, NameLocks, translate
-from medlive.errors import DatabaseUnavailable, describe
+from medlive.errors import (
+    NO_SPACE,
+    CheckFailed,
+    CircuitOpen,
+    ConfigError,
+    DatabaseFull,
+    DatabaseUnavailable,
+    DiskFull,
+    EvidenceUnavailable,
+    MedliveError,
+    MissingExtra,
+    ServiceUnavailable,
+    describe,
+)
+from medlive.guard.printable import printable
+from medlive.llm.budget import BudgetSpent
 from medlive.logs import bound
 from medlive.service.database import RETRY_S
-from medlive.service.work.admission import check_job
-from medlive.service.work.readiness import Readiness, find_obstacle
+from medlive.service.schedule.steps import QUEUES, source_of
+from medlive.service.week_budget import WeekSpent
+from medlive.snapshot.model import week_end
+from medlive.sources.registry import SITES
+
+_log = logging.getLogger(__name__)
+
+CURATE = "medlive:curate_revision"
+PROVE = "medlive:prove_case"
+STEP = "medlive:step"
+
+_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
+    CURATE: {"revision": int},
+    PROVE: {"case_id": str, "revision": int},
+    STEP: {"step": str, "week": str},
+}
+_CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+def check_job(task: str, queue: str, arguments: Mapping[str, object]) -> None:
+    """Raise CheckFailed for a job of another queue, or with arguments that no program of ours writes."""
+    expected: Queue | None = None
+    types = {name: type(value) for name, value in arguments.items()}
+    if types == _ARGUMENTS.get(task):
+        match arguments:
+            case {"step": str(step), "week": str(week)} if week_end(week):
+                harvest = Queue.HARVEST if source_of(step) in SITES else None
+                expected = QUEUES.get(step, harvest)
+            case {"revision": int(revision), **rest} if revision > 0:
+                if _CASE_ID.fullmatch(str(rest.get("case_id", "none"))):
+                    expected = Queue.CURATE
+    if queue != expected:
+        text = printable(f"{task} {dict(arguments)} in the queue {queue}")[:200]
+        queued = f"one in the queue {expected}" if expected else "one of medlive's"
+        raise CheckFailed(f"refused: expected {queued}, got {text}")
+
+
+FIRST_WAIT_S = 30.0
+MOST_WAIT_S = 300.0
+LEAST_WAIT_S = 0.2
+NEVER = float("inf")
+
+_SURROUNDINGS = (BudgetSpent, ConfigError, MissingExtra, ServiceUnavailable)
+
+
+def find_obstacle(error: BaseException) -> MedliveError | None:
+    """The state of the surroundings that an error of a job shows; None for a fault of the job or of medlive.
+
+    A lost database is no obstacle: its jobs are given back, and the worker begins again when it is back.
+    """
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        return DiskFull(
+            f"no space is left on this machine: {error.filename or error.strerror}"
+        )
+    if isinstance(error, DatabaseUnavailable) and not isinstance(error, DatabaseFull):
+        return None
+    return error if isinstance(error, _SURROUNDINGS) else None
+
+
+@dataclass(slots=True)
+class Pause:
+    """Why no jobs of a queue are taken, and until when."""
+
+    obstacle: MedliveError
+    wait_s: float
+    due_at: float  # When jobs are let through, by the readiness's clock; NEVER: not in this process
+
+
+class Readiness:
+    """What a worker takes jobs of. One event loop at a time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` gives seconds."""
+        self._clock = clock
+        self.pauses: dict[str, Pause] = {}
+        """By queue; one that is due lasts until a job gets on."""
+
+    def is_open(self, queue: str) -> bool:
+        """Whether jobs of a queue may be taken now."""
+        pause = self.pauses.get(queue)
+        return pause is None or self._clock() >= pause.due_at
+
+    def worked(self, queue: str) -> None:
+        """A job was done, or failed for a reason of its own."""
+        if self.is_open(queue):  # else it was begun before the pause
+            self.resume(queue)
+
+    def pause(
+        self, queue: str, obstacle: MedliveError, wait_s: float | None = None
+    ) -> None:
+        """Take no jobs of a queue for a while; None: for as long as the obstacle asks for."""
+        known = self.pauses.get(queue)
+        same = known if known and type(known.obstacle) is type(obstacle) else None
+        if wait_s is None:
+            if not self.is_open(queue):
+                return  # a job that was begun before the pause shows nothing new
+            wait_s = FIRST_WAIT_S
+            if isinstance(obstacle, CircuitOpen | WeekSpent):
+                wait_s = (obstacle.retry_at - now()).total_seconds()
+                wait_s = max(LEAST_WAIT_S, wait_s)
+            elif isinstance(obstacle, BudgetSpent | EvidenceUnavailable | DatabaseFull):
+                # The budget is this process's own; the others are looked at, and a job would pay for lost replies.
+                wait_s = NEVER
+            elif same:
+                wait_s = min(MOST_WAIT_S, 2 * same.wait_s)
+        if same:
+            obstacle = same.obstacle
+        else:
+            _log.warning("no jobs of %s are taken: %s", queue, obstacle.whole)
+        self.pauses[queue] = Pause(obstacle, wait_s, self._clock() + wait_s)
+
+    def resume(self, queue: str) -> None:
+        """Take jobs of a queue again."""
+        if self.pauses.pop(queue, None):
+            _log.warning("jobs of %s are taken again", queue)
+
+    def describe(self) -> str | None:
+        """Why jobs of some queues are not taken; None: all are."""
+        reasons = []
+        for queue, pause in sorted(self.pauses.items()):
+            reasons.append(f"{queue}: {pause.obstacle.whole}")
+        return "; ".join(reasons) or None
+
 
 RETRY_AFTER_S: Mapping[str, Sequence[int]] = {
     "endpoint_unavailable": (60, 300, 1800, *[4 * 3600] * 6)
@@ -37,7 +183,6 @@ waited so often, or failed for another reason, is left to the next `medlive cura
 
 _RAISED = "P0001"
 """The state of what Procrastinate's functions raise where a job is not in the state to be ended."""
-_log = logging.getLogger(__name__)
 
 Work = Callable[..., Awaitable[str | None]]
 """Does a job with these arguments; why its thread failed, where it is to be tried again."""
@@ -124,7 +269,7 @@ class Jobs(JobManager):
         self, queues: Iterable[str] | None, worker_id: int
     ) -> Job | None:
         """See JobManager; None, too, while none of the queues is ready."""
-        ready = self.readiness.select([*(queues or ())])
+        ready = list(filter(self.readiness.is_open, queues or ()))
         return await super().fetch_job(ready, worker_id) if ready else None
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:

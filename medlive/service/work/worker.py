@@ -29,8 +29,8 @@ from medlive.errors import (
     MedliveError,
 )
 from medlive.llm.budget import Budget
+from medlive.service.curation.complete import prove_again
 from medlive.service.curation.curate import CurationCounts, curation_work
-from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.waiting import Liveness
@@ -42,16 +42,21 @@ from medlive.service.wiring import (
     open_pipeline,
 )
 from medlive.service.work.jobs import (
-    CURATE,
     HEARTBEAT_S,
-    PROVE,
-    STEP,
     open_app,
     queue_lost,
     run_until_stopped,
 )
-from medlive.service.work.readiness import NEVER, Readiness
-from medlive.service.work.taken import Jobs, Work, queue_errors
+from medlive.service.work.taken import (
+    CURATE,
+    NEVER,
+    PROVE,
+    STEP,
+    Jobs,
+    Readiness,
+    Work,
+    queue_errors,
+)
 
 SWEEP_S = 60.0
 """How often threads are looked for that wait for nothing."""
@@ -94,11 +99,10 @@ async def run_worker(
     total, readiness, health = CurationCounts(), Readiness(), health or Liveness()
     budget = budget or new_budget(settings)
     while not stop.is_set():
-        works: dict[str, Work] = {}
-        inputs: dict[str, Any] = {"queues": [queue.value for queue in queues]}
+        inputs: dict[str, Any] = {"queues": queues}
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database(settings))
-            works[STEP] = step_work(database, settings)
+            works: dict[str, Work] = {STEP: step_work(database, settings)}
             pipeline = None
             if Queue.CURATE in queues:
                 try:
@@ -161,8 +165,7 @@ class Monitor:
                         self.jobs.readiness.pause(queue, error)
                 except DatabaseForbidden as error:
                     if not self.is_forbidden:
-                        what = "this worker cannot be reported"
-                        _log.warning("%s: %s (%s)", what, error.message, error.hint)
+                        _log.warning("this worker cannot be reported: %s", error.whole)
                     self.is_forbidden = True
                 await asyncio.sleep(HEARTBEAT_S)
         finally:
@@ -175,8 +178,10 @@ class Monitor:
         readiness = self.jobs.readiness
         for queue, pause in [*readiness.pauses.items()]:
             await self._end_pause(queue, pause.obstacle)
-        reason = None if self.stop.is_set() else readiness.describe()
-        state: WorkerState = "stopping" if self.stop.is_set() else "working"
+        reason = readiness.describe()
+        state: WorkerState = "waiting" if reason else "working"
+        if self.stop.is_set():
+            state, reason = "stopping", None
         async with self.jobs.database.begin() as session:
             if self.number is None:
                 self.number = await add_worker(
@@ -185,13 +190,13 @@ class Monitor:
             await report_worker(
                 session,
                 self.number,
-                "waiting" if reason else state,
+                state,
                 reason,
                 sorted(readiness.pauses),
             )
         if time.monotonic() - self.swept_at >= SWEEP_S:
             self.swept_at = time.monotonic()
-            await queue_lost(self.jobs.app, self.jobs.database)
+            await queue_lost(self.jobs.database)
 
     async def _end_pause(self, queue: str, obstacle: MedliveError) -> None:
         """End a pause where it is certain that the obstacle is gone; else a job that is let through finds out."""
@@ -201,15 +206,15 @@ class Monitor:
                 with suppress(DatabaseFull):
                     await check_room(self.jobs.database)
                     readiness.resume(queue)
-            case WeekSpent() if readiness.select([queue]):
+            case WeekSpent() if readiness.is_open(queue):
                 readiness.resume(queue)
             case CircuitOpen() if self.pipeline:
                 if not await self.pipeline.openings():
                     readiness.resume(queue)
+            case ConfigError() if self.pipeline:
+                pass
             case EvidenceUnavailable() | ConfigError():
-                is_config = isinstance(obstacle, ConfigError)
-                is_soon = time.monotonic() - self.searched_at < MISSING_S
-                if is_soon or (is_config and self.pipeline):
+                if time.monotonic() - self.searched_at < MISSING_S:
                     return
                 self.searched_at = time.monotonic()
                 with suppress(EvidenceUnavailable, ConfigError):

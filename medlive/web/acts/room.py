@@ -175,7 +175,7 @@ async def prove(
     request: Request, site: SiteOf, account: Admin, case_id: str
 ) -> Response:
     """Have the case's rubric proved again, in the background."""
-    from medlive.service.curation.prove import queue_proof
+    from medlive.service.curation.complete import queue_proof
 
     back = f"/acts/case/{case_id}"
     try:

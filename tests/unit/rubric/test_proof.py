@@ -11,7 +11,6 @@ import pytest
 from medlive.curation.agent import Agent
 from medlive.curation.chain import ROLES
 from medlive.curation.model import Outcome, Reason, Side
-from medlive.grader.probes import grade_probes
 from medlive.harm.model import (
     Check,
     HarmFinding,
@@ -58,7 +57,7 @@ from tests.support.scripted import Scripted, run
 async def complete(engine: Scripted) -> CompletedCase:
     curation = await run({}, engine=engine)
     roles = dict.fromkeys((*ROLES, "rubric", "prober", "grader"), engine)
-    return await complete_case(curation, "en", roles, grade=grade_probes)
+    return await complete_case(curation, "en", roles)
 
 
 def asked(engine: Scripted, task: str) -> list[Any]:
@@ -403,7 +402,7 @@ async def test_penalties_are_drawn_from_the_mistakes_of_two_models() -> None:
     engine, writer = Scripted(script()), Other(script())
     curation = await run({}, engine=engine)
     roles = dict.fromkeys((*ROLES, "prober", "grader"), engine)
-    await complete_case(curation, "en", roles | {"rubric": writer}, grade=grade_probes)
+    await complete_case(curation, "en", roles | {"rubric": writer})
     assert [r.inputs["probe"] for r in asked(writer, "rubric.probe")] == list(MISTAKEN)
     (request,) = asked(writer, "rubric.write")
     errors = [error["error"] for error in request.inputs["errors"]]
@@ -432,9 +431,7 @@ async def test_rules_as_the_reader_judge_nothing_and_end_nothing() -> None:
     roles = dict.fromkeys((*ROLES, "rubric", "prober", "grader"), engine)
     curation = await run({}, engine=Scripted(script()))
     rules = RulesEngine()
-    done, made, proof = await complete_case(
-        curation, "en", {**roles, "reader": rules}, grade=grade_probes
-    )
+    done, made, proof = await complete_case(curation, "en", {**roles, "reader": rules})
     assert made is not None
     assert proof is not None
     assert done.outcome in (Outcome.KEPT, Outcome.HELD)

@@ -18,7 +18,7 @@ from medlive.errors import (
     MedliveError,
 )
 from medlive.llm.budget import BudgetSpent
-from medlive.service.work.readiness import (
+from medlive.service.work.taken import (
     FIRST_WAIT_S,
     MOST_WAIT_S,
     Readiness,
@@ -38,9 +38,9 @@ def test_jobs_are_let_through_after_a_wait_that_doubles_until_one_gets_on() -> N
         readiness.pause(QUEUE, ConfigError("wrong"))
         readiness.worked(QUEUE)
         moment[0] += wait_s - 1
-        assert readiness.select([QUEUE, "release"]) == ["release"]
+        assert [q for q in (QUEUE, "release") if readiness.is_open(q)] == ["release"]
         moment[0] += 1
-        assert readiness.select([QUEUE]) == [QUEUE]
+        assert readiness.is_open(QUEUE)
         assert "wrong" in str(readiness.describe())
         wait_s = min(2 * wait_s, MOST_WAIT_S)
     readiness.worked(QUEUE)
@@ -55,7 +55,7 @@ def test_what_a_job_cannot_find_out_lets_none_through(obstacle: MedliveError) ->
     readiness = Readiness(lambda: moment[0])
     readiness.pause(QUEUE, obstacle)
     moment[0] = 1e12
-    assert readiness.select([QUEUE]) == []
+    assert not readiness.is_open(QUEUE)
 
 
 @given(st.floats(-3600, 7200))
@@ -67,7 +67,7 @@ def test_an_open_circuit_is_waited_for_as_long_as_it_says(seconds: float) -> Non
         CircuitOpen("open", hint="", retry_at=now() + timedelta(seconds=seconds)),
     )
     moment[0] = max(1.0, seconds + 1)
-    assert readiness.select([QUEUE]) == [QUEUE]
+    assert readiness.is_open(QUEUE)
 
 
 def test_faults_of_a_job_and_a_lost_database_are_no_obstacles() -> None:
