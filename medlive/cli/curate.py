@@ -1,11 +1,8 @@
 """`medlive filter` and `curate`: filter and curate the threads that wait."""
 
 from collections.abc import Iterator
-from typing import Annotated
 
-from typer import Option
-
-from medlive.cli.options import read_settings
+from medlive.cli.options import Maximum
 from medlive.cli.output import Grid, Result, counted, progress, say, wait_for
 from medlive.curation.model import Reason
 from medlive.errors import (
@@ -15,6 +12,7 @@ from medlive.errors import (
     MedliveError,
     ServiceUnavailable,
 )
+from medlive.instance.loading import read_settings
 from medlive.llm.budget import BudgetSpent
 from medlive.service.curation.curate import CurationRun, run_curation
 from medlive.service.curation.filtering import run_filters
@@ -22,7 +20,7 @@ from medlive.service.wiring import find_dependent_judges
 
 
 def curate(
-    limit: Annotated[int | None, Option(min=1)] = None,
+    limit: Maximum = None,
     retry_failed: bool = False,
     again: bool = False,
     parked: bool = False,
@@ -71,8 +69,8 @@ def curate(
     )
 
 
-def filter_threads(
-    limit: Annotated[int | None, Option(min=1)] = None,
+def filter_(
+    limit: Maximum = None,
 ) -> Result:
     """Filter the threads that wait, and queue what passes for `medlive curate` or a worker; asks no model.
 

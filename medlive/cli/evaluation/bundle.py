@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -10,22 +11,21 @@ from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
     AllowOption,
-    DrawsOption,
+    Bootstrap,
+    Errata,
     ErrataFileOption,
-    ErrataOption,
     JudgeOption,
     MetricOption,
     RunArgument,
-    SeedOption,
     load_runs,
 )
 from medlive.cli.evaluation.score import describe_scores
-from medlive.cli.options import read_settings
+from medlive.cli.options import PublicKeysOption
 from medlive.cli.output import (
     Grid,
     Result,
-    checks_table,
     counted,
+    describe_report,
     fields_of,
     say,
     table_of,
@@ -40,32 +40,23 @@ from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.scoring.errata import ErrataMode, use_errata
-from medlive.evaluation.scoring.refusals import check_figures, marked
+from medlive.evaluation.scoring.refusals import check_figures
 from medlive.guard.printable import printable
+from medlive.instance.loading import read_settings
 from medlive.instance.paths import snapshot_folder, snapshots_path
-from medlive.integrity.signing import PublicKey, load_signing_key, public_key_of
+from medlive.integrity.signing import load_signing_key
 from medlive.report.tables import scores_json
 
-PublicKeyFiles = Annotated[
-    list[Path] | None,
+SnapshotOption = Annotated[
+    Path | None,
     Option(
-        metavar="FILE",
-        help="A key that must have signed it; repeatable.",
+        metavar="PATH",
+        parser=lambda place: snapshot_folder(read_settings(), place),
+        help="The snapshot or cases.",
     ),
 ]
 UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
-SnapshotOption = Annotated[
-    str | None, Option(metavar="PATH", help="The snapshot or cases.")
-]
-_MOST: Final = 5
-"""Faults of a step that a table names; --json has the first twenty."""
-_TRUST: Final = {
-    "not signed": "Unsigned: its origin cannot be verified; whoever changed it could have updated every digest.",
-    "integrity": "Signed with the key that it names itself, which proves no origin; give --public-key.",
-    "origin": "Signed with a key that was given.",
-    "broken": "Its signature could not be checked.",
-}
 
 
 def bundle(
@@ -75,11 +66,10 @@ def bundle(
         Path | None, Option(metavar="FILE", help="The key [MEDLIVE_SIGNING_KEY…].")
     ] = None,
     judge: JudgeOption = None,
-    errata: ErrataOption = ErrataMode.WARN,
-    errata_file: ErrataFileOption = None,
-    draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
     allow: AllowOption = None,
+    *,
+    errata: Errata,
+    bootstrap: Bootstrap,
 ) -> Result:
     """Write a graded run as a bundle: its folder with figures and digests, signed if there is a key.
 
@@ -88,14 +78,13 @@ def bundle(
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
     home = snapshots_path(read_settings())
-    use = use_errata([run.run], errata, file=errata_file, home=home)
+    use = use_errata([run.run], errata.errata, file=errata.errata_file, home=home)
     for note in use.warnings([run.label]):
         say(note)
     files = make_bundle(
         run,
-        draws=draws,
-        seed=seed,
-        left_out=use.runs[0] if errata is ErrataMode.APPLY else None,
+        **asdict(bootstrap),
+        left_out=use.runs[0] if errata.errata is ErrataMode.APPLY else None,
         key=key,
         allow=allow or (),
     )
@@ -105,11 +94,7 @@ def bundle(
         )
     write_bundle(files, out)
     sizes = {name: len(data) for name, data in files.items()}
-    value = {
-        "path": out,
-        "signed": key and key.public.id_text(),
-        "files": sizes,
-    }
+    value = {"path": out, "signed": key and key.public.id_text(), "files": sizes}
     notes = [f"written: {out}"]
     if run.grader is not None and {*run.grader.answered_by} - {run.grader.model}:
         notes.append(
@@ -122,7 +107,7 @@ def bundle(
 
 def verify_bundle(
     path: Annotated[Path, Argument(help="A bundle.")],
-    public_key: PublicKeyFiles = None,
+    public_key: PublicKeysOption = None,
     snapshot: SnapshotOption = None,
     errata_file: ErrataFileOption = None,
     to_run: Annotated[
@@ -138,72 +123,64 @@ def verify_bundle(
     """
     report = verify.verify_bundle(
         path,
-        public_keys=_keys(public_key),
-        snapshot=_place(snapshot),
+        public_keys=public_key or (),
+        snapshot=snapshot,
         errata_file=errata_file,
     )
+    result = describe_report(report, ("proven", "model"))
+    assert isinstance(result.value, dict)
     info = report.info
-    names = ("path", "ok", "complete", "proven", "trust", "model", "steps")
-    value = fields_of(report, names) | {
-        "key_id": _key_of(report),
-        "made_with": info and {"medlive": info.code_version, "numpy": info.numpy},
-    }
-    result = Result(value, [checks_table(report.steps, most=_MOST)])
-    if not report.ok:
-        return result._replace(failure=CheckFailed(f"{path.name} does not verify"))
+    result.value["key_id"] = _key_of(report)
+    if info:
+        made_with = {"medlive": info.code_version, "numpy": info.numpy}
+        result.value["made_with"] = made_with
+    if result.failure:
+        return result
     try:
         overridden = check_figures([report.run] if report.run else [], allow or ())
     except CheckFailed as misleading:
-        return result._replace(failure=misleading)
-    skipped = "" if report.complete else ", but steps were skipped"
-    notes = [marked(f"{path.name} verifies{skipped}", overridden)]
-    notes.append(_TRUST[report.trust])
+        return result._replace(notes=(), failure=misleading)
+    notes = [*result.notes, *(objection.why for objection in overridden)]
     if to_run is not None:
         verify.unbundle(report, to_run)
         notes.append(f"written: {to_run}")
     failure = None if report.proven else typer.Exit(UNPROVEN)
-    return result._replace(
-        notes=notes,
-        failure=failure,
-    )
+    return result._replace(notes=notes, failure=failure)
 
 
 def leaderboard(
     bundles: Annotated[list[Path], Argument(help="Bundles.")],
     snapshot: SnapshotOption = None,
-    public_key: PublicKeyFiles = None,
-    errata: ErrataOption = ErrataMode.WARN,
-    errata_file: ErrataFileOption = None,
+    public_key: PublicKeysOption = None,
     most_unscored: Annotated[
         float, Option(min=0, max=1, help="Share of cases that may lack a score.")
     ] = 0.05,
     metric: MetricOption = None,
-    draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
     allow: AllowOption = None,
+    *,
+    errata: Errata,
+    bootstrap: Bootstrap,
 ) -> Result:
     """Rank bundles after verifying each: those of one snapshot, template and grader together, each model once.
 
     The others are listed apart, with the reason. Exit status 1 where none can be ranked; 4 where one that is ranked is
     unsigned.
     """
-    keys, place = _keys(public_key), _place(snapshot)
-    cases = None if place is None else load_cases(place)
+    cases = None if snapshot is None else load_cases(snapshot)
     reports = []
     for path in bundles:
         report = verify.verify_bundle(
             path,
-            public_keys=keys,
+            public_keys=public_key or (),
             snapshot=cases,
-            errata_file=errata_file,
+            errata_file=errata.errata_file,
         )
         reports.append(report)
     board = rank_bundles(
         reports,
         metric=metric,
-        draws=draws,
-        seed=seed,
-        errata=errata,
+        **asdict(bootstrap),
+        errata=errata.errata,
         most_unscored=most_unscored,
         allow=allow or (),
     )
@@ -221,13 +198,7 @@ def leaderboard(
             failure = typer.Exit(UNPROVEN)
     apart = []
     for report, why in board.unranked:
-        apart.append(
-            {
-                "path": report.path,
-                "model": report.model,
-                "why": why,
-            }
-        )
+        apart.append({"path": report.path, "model": report.model, "why": why})
     value = {
         "format": "medlive-leaderboard",
         "format_version": 1,
@@ -251,17 +222,7 @@ def _describe(board: Leaderboard) -> Iterator[Grid | str]:
     rows = []
     for report, why in board.unranked:
         rows.append([report.path.name, printable(report.model or "")[:100], why])
-    if rows:
-        yield Grid(["not ranked", "model", "why"], rows)
-
-
-def _keys(files: list[Path] | None) -> list[PublicKey]:
-    return [key for file in files or () if (key := public_key_of(file)) is not None]
-
-
-def _place(snapshot: str | None) -> Path | None:
-    """Where the snapshot lies. Raises BadInput where there is nothing."""
-    return None if snapshot is None else snapshot_folder(read_settings(), snapshot)
+    yield Grid(["not ranked", "model", "why"], rows)
 
 
 def _key_of(report: BundleReport) -> str | None:
@@ -277,8 +238,8 @@ def _ranking_json(ranking: Ranking) -> dict[str, object]:
         "cases": info.cases.count,
         "selection": info.cases.selection,
         "cases_digest": info.cases.rows,
-        "template": info.template.model_dump(mode="json"),
-        "evidence": info.evidence and info.evidence.model_dump(mode="json"),
+        "template": info.template,
+        "evidence": info.evidence,
         "grader": fields_of(grader, ("engine", "model", "mode", "prompt", "judge")),
     }
     bundles = []

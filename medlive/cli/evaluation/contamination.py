@@ -6,9 +6,14 @@ from typing import Annotated
 from typer import Option
 
 from medlive import api
-from medlive.cli.evaluation.figures import percent, points, points_between, rests_on
-from medlive.cli.evaluation.options import OutOption, RunsArgument, Scoring
-from medlive.cli.evaluation.score import scored
+from medlive.cli.evaluation.options import OutOption, Scoring
+from medlive.cli.evaluation.score import (
+    percent,
+    points,
+    points_between,
+    rests_on,
+    scored,
+)
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, dimmed, new_file
 from medlive.evaluation.scoring.books import BookArm, score_arms
@@ -26,7 +31,6 @@ from medlive.statistics.contamination import Drop, Effect
 
 
 def contamination(
-    runs: RunsArgument,
     *,
     how: Scoring,
     permutations: Annotated[int, Option(min=99, max=1_000_000)] = 4999,
@@ -44,12 +48,8 @@ def contamination(
     if out is not None:
         new_file(out, replace)
     registry = api.open_registry(how.models)
-    table = scored(runs, how)
-    study = api.contamination(
-        table,
-        models=registry,
-        permutations=permutations,
-    )
+    table = scored(how)
+    study = api.contamination(table, models=registry, permutations=permutations)
     arms = score_arms(table, registry)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*study.warnings]
@@ -110,13 +110,12 @@ def _describe(
         row.append(points_between(book.pair.low, book.pair.high))
         row.append(format_p(book.p_holm))
         rows.append(dimmed(row) if book.few else row)
-    if rows:
-        columns = ["model", "cases", "n", "baseline %", "closed book %", "open book %"]
-        yield Grid(
-            [*columns, "difference", "95 % interval", "p (Holm)"],
-            rows,
-            f"open book against closed ({metric}) on {on}; dim: under {FEW} cases",
-        )
+    columns = ["model", "cases", "n", "baseline %", "closed book %", "open book %"]
+    yield Grid(
+        [*columns, "difference", "95 % interval", "p (Holm)"],
+        rows,
+        f"open book against closed ({metric}) on {on}; dim: under {FEW} cases",
+    )
 
 
 def _rests(sides: Drop | Effect) -> str:
