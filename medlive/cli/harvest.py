@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
 from medlive.cli.audit.thread import messages_table
 from medlive.cli.options import ByOption, DryRunOption, Maximum, MomentOption
@@ -309,7 +309,7 @@ def _health_tables(sources: list[SourceHealth]) -> Iterator[Grid]:
 def lift(
     source: str,
     accept: bool = False,
-    why: Annotated[str | None, Option("--reason")] = None,
+    reason: str | None = None,
     by: ByOption = None,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood.
@@ -317,14 +317,14 @@ def lift(
     Args:
         source: The quarantined community.
         accept: Compare only with harvests from now on.
-        why: Why; it stays in the database.
+        reason: Why; it stays in the database.
     """
     select_sources(read_settings(), [source])
-    reason = with_database(
-        lift_source_quarantine, source, compare_anew=accept, reason=why, by=by
+    quarantined = with_database(
+        lift_source_quarantine, source, compare_anew=accept, reason=reason, by=by
     )
-    again = f"{source} is harvested again; it was out: {reason}"
-    say(f"{source} was not quarantined" if reason is None else again)
+    again = f"{source} is harvested again; it was out: {quarantined}"
+    say(again if quarantined else f"{source} was not quarantined")
 
 
 def _check_page(source: str, url: str, file: Path | None) -> Result:

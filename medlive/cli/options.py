@@ -44,22 +44,17 @@ PublicKeysOption = Annotated[
         help="A key that must have signed it; repeatable.",
     ),
 ]
-JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 ThreadArgument = Annotated[
     str, Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")
 ]
 DecisionOption = Annotated[
     int | None, Option(metavar="N", help="Show this decision, not the latest.")
 ]
-ReplaceOption = Annotated[bool, Option("--replace", help="Overwrite an existing file.")]
-ByOption = Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")]
-DryRunOption = Annotated[
-    bool, Option("--dry-run", help="Say what would be done; do nothing.")
-]
-UnverifiedOption = Annotated[
-    bool, Option("--unverified", help="Take a snapshot without verifying it.")
-]
-YesOption = Annotated[bool, Option("--yes", help="Do not ask; for scripts.")]
+ReplaceOption = Annotated[bool, Option(help="Overwrite an existing file.")]
+ByOption = Annotated[str | None, Option(help="Who says so.")]
+DryRunOption = Annotated[bool, Option(help="Say what would be done; do nothing.")]
+UnverifiedOption = Annotated[bool, Option(help="Take a snapshot without verifying it.")]
+YesOption = Annotated[bool, Option(help="Do not ask; for scripts.")]
 SnapshotArgument = Annotated[
     Path,
     Argument(
@@ -115,11 +110,11 @@ def grouped(command: Callable[..., object]) -> Callable[..., None]:
     flat = list(_options_of(command))
     prints = get_type_hints(command).get("return") in (Result, Result | None)
     if prints:
-        as_json = inspect.Parameter("as_json", KEYWORD_ONLY, default=False)
-        flat.append(_option(as_json, JsonOption, None))
+        as_json = inspect.Parameter("json", KEYWORD_ONLY, default=False)
+        flat.append(_option(as_json, bool, "Print the result as JSON."))
 
     def run(**arguments: Any) -> None:
-        as_json = prints and arguments.pop("as_json")
+        as_json = prints and arguments.pop("json")
         result = command(**_collect(command, arguments))
         if isinstance(result, Result):
             show_result(result, as_json)
@@ -174,7 +169,9 @@ def _option(
                 info.metavar = info.metavar or "PATH"
             # Typer takes the first name of an annotated option for its default.
             if info.default is ...:
-                info.param_decls = (f"--{name.strip('_').replace('_', '-')}",)
+                spelt = name.strip("_").replace("_", "-")
+                off = f"/--no-{spelt}" if default is True else ""
+                info.param_decls = (f"--{spelt}{off}",)
         kind = Annotated[kind, info]
     return inspect.Parameter(name, KEYWORD_ONLY, default=default, annotation=kind)
 

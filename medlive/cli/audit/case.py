@@ -61,7 +61,7 @@ class Listed:
         limit: Rows on a page.
         after: The page behind this key.
         counts: Count what the filter finds, by each facet, instead.
-        as_csv: Print every row that the filter finds as CSV.
+        csv: Print every row that the filter finds as CSV.
     """
 
     stage: Several = None
@@ -79,7 +79,7 @@ class Listed:
     limit: Annotated[int, Option(min=1, max=1000)] = 50
     after: str | None = None
     counts: bool = False
-    as_csv: Annotated[bool, Option("--csv")] = False
+    csv: bool = False
 
 
 def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result | None:
@@ -95,7 +95,7 @@ def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result |
         async for line in stream_csv(rows, listing):
             echo_lines(line)
 
-    if which.as_csv:
+    if which.csv:
         with_session(print_csv)
         return None
     if which.counts:

@@ -57,7 +57,7 @@ _DISPUTE = (
     "closed_by",
     "resolution",
 )
-ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]
+ReasonOption = Annotated[str, Option(help="Why; it stays in the database.")]
 
 
 def list_(
@@ -284,14 +284,14 @@ def resolve(
 
 
 def disputes(
-    everything: Annotated[bool, Option("--all")] = False,
+    all_: bool = False,
 ) -> Result:
     """List the open disputes, oldest first.
 
     Args:
-        everything: Closed ones too.
+        all_: Closed ones too.
     """
-    disputed = with_session(list_disputes, closed=everything)
+    disputed = with_session(list_disputes, closed=all_)
     rows = list(map(_row, disputed))
     names = ("number", "case_id", "criterion_id", "reason", "opened_at", "opened_by")
     return Result(rows, [table_of(rows, (*names, "resolution"))])

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from medlive.cli.evaluation.options import (
     AllowOption,
     Bootstrap,
     Errata,
-    ErrataFileOption,
     JudgeOption,
     MetricOption,
     RunArgument,
@@ -61,19 +60,21 @@ UNPROVEN: Final = 4
 
 def bundle(
     run_dir: RunArgument,
-    out: Annotated[Path, Option(metavar="FILE", help="The archive, a .zip.")],
-    signing_key: Annotated[
-        Path | None, Option(metavar="FILE", help="The key [MEDLIVE_SIGNING_KEY…].")
-    ] = None,
+    *,
+    out: Path,
+    signing_key: Path | None = None,
     judge: JudgeOption = None,
     allow: AllowOption = None,
-    *,
     errata: Errata,
     bootstrap: Bootstrap,
 ) -> Result:
     """Write a graded run as a bundle: its folder with figures and digests, signed if there is a key.
 
     The same run and key make the same bytes. The cases are not in it; they are in the snapshot that it names.
+
+    Args:
+        out: The archive, a .zip.
+        signing_key: The key [MEDLIVE_SIGNING_KEY…].
     """
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
@@ -106,20 +107,22 @@ def bundle(
 
 
 def verify_bundle(
-    path: Annotated[Path, Argument(help="A bundle.")],
+    path: Path,
     public_key: PublicKeysOption = None,
     snapshot: SnapshotOption = None,
-    errata_file: ErrataFileOption = None,
-    to_run: Annotated[
-        Path | None,
-        Option(metavar="PATH", help="Write it there as a run, once verified."),
-    ] = None,
+    errata_file: Path | None = None,
+    to_run: Path | None = None,
     allow: AllowOption = None,
 ) -> Result:
     """Verify a bundle and score it again, writing nothing unless --to-run says where.
 
     Exit status 0: every step passed and it is signed; 1: a step failed, or its figures would mislead; 4: none
     failed, but it is unsigned or steps were skipped. With --public-key a bundle that none of the keys signed fails.
+
+    Args:
+        path: A bundle.
+        errata_file: Errata [the snapshot's].
+        to_run: Write it there as a run, once verified.
     """
     report = verify.verify_bundle(
         path,
@@ -149,12 +152,10 @@ def verify_bundle(
 
 
 def leaderboard(
-    bundles: Annotated[list[Path], Argument(help="Bundles.")],
+    bundles: list[Path],
     snapshot: SnapshotOption = None,
     public_key: PublicKeysOption = None,
-    most_unscored: Annotated[
-        float, Option(min=0, max=1, help="Share of cases that may lack a score.")
-    ] = 0.05,
+    most_unscored: Annotated[float, Option(min=0, max=1)] = 0.05,
     metric: MetricOption = None,
     allow: AllowOption = None,
     *,
@@ -165,6 +166,10 @@ def leaderboard(
 
     The others are listed apart, with the reason. Exit status 1 where none can be ranked; 4 where one that is ranked is
     unsigned.
+
+    Args:
+        bundles: Bundles.
+        most_unscored: Share of cases that may lack a score.
     """
     cases = None if snapshot is None else load_cases(snapshot)
     reports = []

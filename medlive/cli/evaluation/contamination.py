@@ -1,12 +1,13 @@
 """`medlive eval contamination`: what a model may have seen beside what it cannot have seen."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
 from medlive import api
-from medlive.cli.evaluation.options import OutOption, Scoring
+from medlive.cli.evaluation.options import Scoring
 from medlive.cli.evaluation.score import (
     percent,
     points,
@@ -34,7 +35,7 @@ def contamination(
     *,
     how: Scoring,
     permutations: Annotated[int, Option(min=99, max=1_000_000)] = 4999,
-    out: OutOption = None,
+    out: Path | None = None,
     replace: ReplaceOption = False,
 ) -> Result:
     """Compare each model on what it may have seen in training with what it cannot have seen.
@@ -44,6 +45,7 @@ def contamination(
 
     Args:
         permutations: Random permutations of a p-value.
+        out: Write there instead of to stdout.
     """
     if out is not None:
         new_file(out, replace)

@@ -117,9 +117,6 @@ CasesOption = Annotated[
     str,
     Option(help="A snapshot's folder or version, or a benchmark's file."),
 ]
-OutOption = Annotated[
-    Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")
-]
 UnpinnedOption = Annotated[bool, Option(help="Accept replies that name another model.")]
 RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
 RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=check_runs)]
@@ -142,9 +139,7 @@ MetricOption = Annotated[
 ModeOption = Annotated[
     Mode, Option(help="rubric: a call per case; criterion: a call each.")
 ]
-HarmOption = Annotated[
-    bool, Option("--harm/--no-harm", help="Read each answer for harmful statements.")
-]
+HarmOption = Annotated[bool, Option(help="Read each answer for harmful statements.")]
 AllowOption = Annotated[
     list[Allow] | None,
     Option(help="Show what would mislead; repeatable."),
@@ -153,19 +148,18 @@ JudgeOption = Annotated[
     str | None,
     Option(metavar="DIGEST", help="The grader, by digest or model."),
 ]
-DrawsOption = Annotated[int, Option(min=1, max=100_000, help="Draws of the bootstrap.")]
 SeedOption = Annotated[int, Option(min=0, help="Where the draws begin.")]
-ErrataFileOption = Annotated[
-    Path | None,
-    Option(metavar="FILE", help="Errata [the snapshot's]."),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """How intervals are drawn."""
+    """How intervals are drawn.
 
-    draws: DrawsOption = 1000
+    Attributes:
+        draws: Draws of the bootstrap.
+    """
+
+    draws: Annotated[int, Option(min=1, max=100_000)] = 1000
     seed: SeedOption = 0
 
 
@@ -175,10 +169,11 @@ class Errata:
 
     Attributes:
         errata: What to do about withdrawn cases; apply: leave them out.
+        errata_file: Errata [the snapshot's].
     """
 
     errata: ErrataMode = ErrataMode.WARN
-    errata_file: ErrataFileOption = None
+    errata_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ def power(
     points: list[float] | None = None,
     spread: float | None = None,
     correlation: float = 0.5,
-    chance: Annotated[float, Option("--power")] = 0.8,
+    power: float = 0.8,
     alpha: float = 0.05,
     models: int = 2,
     before: int | None = None,
@@ -45,7 +45,7 @@ def power(
         points: To tell apart, of 100; repeatable [2, 5, 10].
         spread: Without runs: deviation of scores in points [30].
         correlation: Without runs: of two models' scores.
-        chance: The probability to find what is there.
+        power: The probability to find what is there.
         alpha: The two-sided level.
         models: Models compared: the level is for all their pairs by Holm.
         before: Cases up to the cutoff [as many as after it].
@@ -64,7 +64,7 @@ def power(
             () if rows else graded,
             spread=known,
             correlation=correlation,
-            power=chance,
+            power=power,
             alpha=alpha,
             models=models,
             before=before,
@@ -83,7 +83,7 @@ def power(
         rows.append(row)
     origin = f"seen in {counted(len(graded), 'run')}" if graded else "assumed"
     value = {
-        "power": chance,
+        "power": power,
         "alpha": alpha,
         "models": models,
         "spread": origin,
@@ -94,7 +94,7 @@ def power(
         "needed": rows,
     }
     title = (
-        f"cases needed at power {chance:g} and level {alpha:g} among {models} models; deviation by case {origin}: "
+        f"cases needed at power {power:g} and level {alpha:g} among {models} models; deviation by case {origin}: "
         f"{100 * seen.score:.1f} points, of differences {100 * seen.difference:.1f}; {per_week:g} cases a week"
     )
     notes = []

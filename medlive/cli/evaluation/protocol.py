@@ -90,7 +90,7 @@ def run(
     name: str,
     graded: GradedRuns,
     out: OutFolderOption = Path("protocols"),
-    option: Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE")] = None,
+    set_: list[str] | None = None,
     *,
     by: Grading,
 ) -> Result:
@@ -102,10 +102,10 @@ def run(
 
     Args:
         name: The protocol; `list` shows them.
-        option: An option of the protocol.
+        set_: An option of the protocol as NAME=VALUE; repeatable.
     """
     options: dict[str, object] = {}
-    for text in option or ():
+    for text in set_ or ():
         key, sign, value = text.partition("=")
         if not sign:
             raise UsageError(f"--set takes NAME=VALUE, not {text!r}")

@@ -45,7 +45,7 @@ def audit(
     base_url: str | None = None,
     bottom: Count = 100,
     metric: Annotated[Metric, Option(help="Of the lowest scores.")] = Metric.COMPLETE,
-    table_only: Annotated[bool, Option("--table")] = False,
+    table: bool = False,
     examples: Annotated[int, Option(min=0)] = 1,
     allow_unpinned: UnpinnedOption = False,
     *,
@@ -61,7 +61,7 @@ def audit(
         auditor: The auditor's model id.
         base_url: The auditor's endpoint.
         bottom: How many of the lowest-scoring cases.
-        table_only: Show what is on record; ask nobody.
+        table: Show what is on record; ask nobody.
         examples: Examples of each cause.
     """
     which: dict[str, Any] = {"bottom": bottom, "metric": metric.equation_1}
@@ -69,7 +69,7 @@ def audit(
         raise UsageError(
             "--auditor and --base-url belong together; without both the configured grader is asked"
         )
-    if table_only and (auditor or calls.dry_run):
+    if table and (auditor or calls.dry_run):
         raise UsageError(
             "--table asks nobody; leave --auditor, --base-url and --dry-run out"
         )
@@ -87,7 +87,7 @@ def audit(
     for path, run in zip(graded.runs, runs, strict=True):
         who = None
         row: dict[str, object] = {"path": path}
-        if not table_only:
+        if not table:
             outcome = _ask(run, which, by, budget)
             if isinstance(outcome, Plan):
                 plans[str(path)] = outcome
@@ -95,14 +95,14 @@ def audit(
             done, who = outcome
             work.append(done)
             row |= fields_of(done, ("calls", "stopped"))
-        table = load_audit(run, auditor=who, **which)
-        tables.append(table)
-        rows.append(row | table.as_json(examples))
-        notes += [f"{path}: {remark}" for remark in _remarks(table)]
+        causes = load_audit(run, auditor=who, **which)
+        tables.append(causes)
+        rows.append(row | causes.as_json(examples))
+        notes += [f"{path}: {remark}" for remark in _remarks(causes)]
     if plans:
         return plans_result(plans, budget)
     failure = find_incomplete(
-        sum(table.unaudited for table in tables),
+        sum(causes.unaudited for causes in tables),
         "case is unaudited",
         "cases are unaudited",
         work,

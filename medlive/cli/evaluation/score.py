@@ -4,14 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 from rich.text import Text
-from typer import Option
 
 from medlive import api
 from medlive.api import open_registry
-from medlive.cli.evaluation.options import OutOption, Scoring
+from medlive.cli.evaluation.options import Scoring
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import (
     Grid,
@@ -78,7 +77,7 @@ def score(
     slice_: str | None = None,
     *,
     how: Scoring,
-    out: OutOption = None,
+    out: Path | None = None,
     replace: ReplaceOption = False,
 ) -> Result:
     """Score runs side by side, with intervals, bounds and what is missing. Exit status 1 where none has a score.
@@ -90,6 +89,7 @@ def score(
         format_: table, tsv, json or csv [as --out ends, or table].
         slice_: month, theme, specialty, language, source, first-release, difficulty, dialogue-register, axis,
             cutoff or errors-by-axis.
+        out: Write there instead of to stdout.
     """
     kind = slice_ and slice_.replace("-", " ").replace("_", " ")
     if kind and kind not in (*KINDS, ERRORS):
@@ -367,7 +367,7 @@ def report(
     out: Path,
     meta: list[Path] | None = None,
     protocols: Path | None = None,
-    case_pages: Annotated[bool, Option("--case-pages/--no-case-pages")] = True,
+    case_pages: bool = True,
 ) -> None:
     """Write a report of runs: pages to read offline, and the numbers as JSON, CSV and TSV.
 

@@ -23,7 +23,7 @@ from medlive.service.database import database_url
 
 NoBackupOption = Annotated[
     bool,
-    Option("--no-backup", help="Keep no copy of the database as it was: no way back."),
+    Option(help="Keep no copy of the database as it was: no way back."),
 ]
 
 
@@ -45,18 +45,18 @@ def stop() -> None:
 
 
 def url(
-    password: Annotated[bool, Option("--show-password")] = False,
+    show_password: bool = False,
 ) -> None:
     """Print the database's URL; starts the embedded PostgreSQL when it is not running.
 
     Args:
-        password: Print the password, for another program.
+        show_password: Print the password, for another program.
     """
     # Other programs know no drivers.
     address = database_url(read_settings()).replace(
         "postgresql+psycopg:", "postgresql:"
     )
-    echo(address if password else mask_url(address))
+    echo(address if show_password else mask_url(address))
 
 
 def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) -> Result:

@@ -60,8 +60,8 @@ def status(
 
 def ack(
     code: str,
-    lasts: Annotated[
-        timedelta | None, Option("--for", metavar="TIME", parser=_read_duration)
+    for_: Annotated[
+        timedelta | None, Option(metavar="TIME", parser=_read_duration)
     ] = None,
     why: str | None = None,
     by: ByOption = None,
@@ -70,10 +70,10 @@ def ack(
 
     Args:
         code: The problem's code, as `medlive status --check` prints it.
-        lasts: How long: 30m, 12h, 7d. Without it until the problem ends.
+        for_: How long: 30m, 12h, 7d. Without it until the problem ends.
         why: What you know about it.
     """
-    problems = with_instance(acknowledge, code, lasts=lasts, why=why, by=by)
+    problems = with_instance(acknowledge, code, lasts=for_, why=why, by=by)
     notes = [f"acknowledged: {problem['text']}" for problem in problems]
     return Result(problems, notes=notes)
 

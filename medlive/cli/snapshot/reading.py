@@ -120,7 +120,8 @@ def keygen(out: Path | None = None) -> Result:
 
 def fetch(
     version: Annotated[str, Argument(metavar="VERSION|latest")],
-    source: Annotated[str, Option("--from", metavar="URL_OR_FOLDER")],
+    *,
+    from_: str,
     out: Path = Path(),
     public_key: PublicKeyOption = None,
     allow_older: bool = False,
@@ -129,13 +130,13 @@ def fetch(
 
     Args:
         version: Such as 2026.W47.
-        source: Where snapshots are published.
+        from_: The address or folder where snapshots are published.
         out: Where medlive-VERSION goes.
         public_key: Refuse what this minisign key has not signed.
         allow_older: Take a latest version that is older than what is there.
     """
     done = wait_for(
-        fetch_snapshot(source, version, out, public_key, allow_older=allow_older)
+        fetch_snapshot(from_, version, out, public_key, allow_older=allow_older)
     )
     verb = "was here already" if done.already else "fetched"
     text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
@@ -233,7 +234,7 @@ def export(
     snapshot: SnapshotArgument,
     *,
     out: Path,
-    form: Annotated[ExportFormat | None, Option("--format")] = None,
+    format_: ExportFormat | None = None,
     part: CaseFilter,
     public_key: PublicKeyOption = None,
     unverified: UnverifiedOption = False,
@@ -245,10 +246,10 @@ def export(
 
     Args:
         out: The file to write; it must not exist.
-        form: Default: by the suffix.
+        format_: Default: by the suffix.
         public_key: The key, or its file, that signed it.
     """
-    if (chosen := form or SUFFIXES.get(out.suffix.lower())) is None:
+    if (chosen := format_ or SUFFIXES.get(out.suffix.lower())) is None:
         hint = "--format livemedbench or jsonl"
         raise UsageError(f"{out.name!r} has no known suffix", hint=hint)
     loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)

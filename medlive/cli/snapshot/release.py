@@ -63,10 +63,10 @@ _MOST_REASONS = 50
 
 def freeze(
     week: str | None = None,
-    again: Annotated[bool, Option("--anew")] = False,
+    anew: bool = False,
     partial: bool = False,
     by: ByOption = None,
-    key_file: Annotated[Path | None, Option("--key", metavar="FILE")] = None,
+    key: Path | None = None,
     require_signature: bool = False,
     yes: YesOption = False,
 ) -> Result:
@@ -78,9 +78,9 @@ def freeze(
 
     Args:
         week: The ISO week; default: the present one.
-        again: Drop an unfinished freeze of the week.
+        anew: Drop an unfinished freeze of the week.
         partial: Freeze the week though threads queued for it wait; the snapshot says so.
-        key_file: Key [MEDLIVE_SIGNING_KEY…].
+        key: Key [MEDLIVE_SIGNING_KEY…].
         require_signature: Freeze nothing without a key.
     """
     from medlive.integrity.signing import load_signing_key
@@ -89,8 +89,8 @@ def freeze(
 
     if by is not None and not partial:
         raise UsageError("--by says who freezes a partial week, and needs --partial")
-    key = load_signing_key(os.environ, key_file)
-    if require_signature and key is None:
+    signing_key = load_signing_key(os.environ, key)
+    if require_signature and signing_key is None:
         raise UsageError(
             "no key is set, and --require-signature wants one: nothing was frozen",
             hint="medlive snapshot keygen makes one; --key, MEDLIVE_SIGNING_KEY or MEDLIVE_SIGNING_KEY_FILE names it",
@@ -100,8 +100,8 @@ def freeze(
         done = with_instance(
             freeze_week,
             week,
-            key=key,
-            anew=again,
+            key=signing_key,
+            anew=anew,
             partial=BY_PERSON if partial else None,
             by=by,
             notify=say,
