@@ -66,7 +66,7 @@ def demo(
     frozen, scores, curated = done.frozen, done.scores, done.curated
     runs = [model.run.run.path for model in scores.models]
     frozen_names = ("version", "cases", "criteria", "publishable")
-    names = ("new_threads", "verified_steps", "skipped_steps", "seconds")
+    names = ("new_threads", "verified_steps", "skipped_steps")
     value = fields_of(done, names) | {
         "harvest": {h.source: h.counts for h in done.harvested},
         "funnel": list(map(list, curated.funnel)),

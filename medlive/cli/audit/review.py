@@ -1,6 +1,5 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +56,9 @@ _DISPUTE = (
     "closed_by",
     "resolution",
 )
+RevisionOption = Annotated[
+    int | None, Option(help="The revision that you saw; refused if it changed.")
+]
 ReasonOption = Annotated[str, Option(help="Why; it stays in the database.")]
 
 
@@ -92,38 +94,41 @@ def show(
     return Result(case, describe_thread(name, case))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What a person decides about a case, and why."""
-
-    case_id: CaseArgument
-    reason: ReasonOption
-    revision: Annotated[
-        int | None, Option(help="The revision that you saw; refused if it changed.")
-    ] = None
-    by: ByOption = None
-
-    def take(self, action: ReviewAction) -> None:
-        """Record it. Raises CheckFailed for another revision."""
-        decide = review.decide_case
-        case_id, reason = self.case_id, self.reason
-        with_database(decide, case_id, action, reason, of=self.revision, by=self.by)
-
-
-def approve(decision: Decision) -> None:
+def approve(
+    case_id: CaseArgument,
+    *,
+    reason: ReasonOption,
+    revision: RevisionOption = None,
+    by: ByOption = None,
+) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
-    decision.take(ReviewAction.APPROVE)
-    case_id = decision.case_id
+    _decide(ReviewAction.APPROVE, case_id, reason, revision, by)
     echo(f"{case_id} is approved: the next freeze takes it")
     case = with_session(inspect_case, case_id)["case"]
     if unproved := unproved_words(case["unproved_since"]):
         say(f"its rubric is {unproved}: medlive review prove {case_id}")
 
 
-def reject(decision: Decision) -> None:
+def reject(
+    case_id: CaseArgument,
+    *,
+    reason: ReasonOption,
+    revision: RevisionOption = None,
+    by: ByOption = None,
+) -> None:
     """Keep a held or ready case out of every freeze, until its content changes."""
-    decision.take(ReviewAction.REJECT)
-    echo(f"{decision.case_id} is rejected: no freeze takes it")
+    _decide(ReviewAction.REJECT, case_id, reason, revision, by)
+    echo(f"{case_id} is rejected: no freeze takes it")
+
+
+def _decide(
+    action: ReviewAction,
+    case_id: str,
+    reason: str,
+    revision: int | None,
+    by: str | None,
+) -> None:
+    with_database(review.decide_case, case_id, action, reason, of=revision, by=by)
 
 
 def edit(

@@ -1,7 +1,6 @@
 """`medlive eval meta` and `judges`: how far a run's grading can be trusted, and several judges of the same answers."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,10 +9,11 @@ from typer import Option
 
 from medlive.cli.evaluation.options import (
     AllowOption,
-    Bootstrap,
+    DrawsOption,
     JudgeOption,
     RunArgument,
     RunsArgument,
+    SeedOption,
 )
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, fields_of, new_file, table_of
@@ -36,26 +36,21 @@ JudgesOption = Annotated[
 META: Final = "meta.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class People:
-    """People's ratings.
-
-    Attributes:
-        human: A file of ratings; repeatable.
-        adjudicator: The rater who settled disagreements.
-    """
-
-    human: list[Path] | None = None
-    adjudicator: str | None = None
+HumanOption = Annotated[list[Path] | None, Option(help="People's ratings; repeatable.")]
+AdjudicatorOption = Annotated[
+    str | None, Option(help="The rater who settled disagreements.")
+]
 
 
 def meta(
     run_dir: RunArgument,
     *,
-    people: People,
+    human: HumanOption = None,
+    adjudicator: AdjudicatorOption = None,
     judge: JudgeOption = None,
     allow: AllowOption = None,
-    bootstrap: Bootstrap,
+    draws: DrawsOption = 1000,
+    seed: SeedOption = 0,
     out: Path | None = None,
     replace: ReplaceOption = False,
 ) -> Result:
@@ -68,10 +63,11 @@ def meta(
         new_file(out / META, replace)
     grading = meta_run(
         run_dir,
-        human=people.human or (),
-        adjudicator=people.adjudicator,
+        human=human or (),
+        adjudicator=adjudicator,
         judge=judge,
-        **asdict(bootstrap),
+        draws=draws,
+        seed=seed,
         allow=allow or (),
     )
     if out is not None:
@@ -131,14 +127,15 @@ def compare(
     runs: RunsArgument,
     judge: JudgesOption = None,
     *,
-    bootstrap: Bootstrap,
+    draws: DrawsOption = 1000,
+    seed: SeedOption = 0,
 ) -> Result:
     """Compare judges on criteria, and the order of models under each.
 
     A run that several judges graded, or several runs with the same answers. With two models and more also whether
     they are in the same order under every two judges.
     """
-    comparison = compare_judges(runs, judge or (), **asdict(bootstrap))
+    comparison = compare_judges(runs, judge or (), draws=draws, seed=seed)
     return Result(comparison, _judges_tables(comparison), comparison.notes)
 
 
@@ -164,7 +161,8 @@ def settle(
     run_dir: RunArgument,
     judge: JudgesOption = None,
     *,
-    people: People,
+    human: HumanOption = None,
+    adjudicator: AdjudicatorOption = None,
 ) -> Result:
     """Write a third grading of a run: both judges where they agree, people where not, else ungraded.
 
@@ -174,8 +172,8 @@ def settle(
     settled = settling.settle(
         run_dir,
         judge or (),
-        human=people.human or (),
-        adjudicator=people.adjudicator,
+        human=human or (),
+        adjudicator=adjudicator,
     )
     names = ("name", "judge", "judges", "criteria", "agreed", "people", "overruled")
     value = fields_of(settled, (*names, "new")) | {"open": len(settled.open)}

@@ -12,7 +12,8 @@ from medlive.cli.evaluation.grade import grade_answers, plan_stages
 from medlive.cli.evaluation.options import (
     AllowOption,
     CasesOption,
-    Errata,
+    ErrataFileOption,
+    ErrataOption,
     Grading,
     HarmOption,
     MetricOption,
@@ -32,6 +33,7 @@ from medlive.config import RoleSettings
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.runs.folder import read_info
+from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.refusals import check_before
 from medlive.grader.judge import Mode
 from medlive.instance.loading import read_settings
@@ -97,7 +99,8 @@ def all_(
     judging: Judging,
     metric: MetricOption = None,
     allow: AllowOption = None,
-    errata: Errata,
+    errata: ErrataOption = ErrataMode.WARN,
+    errata_file: ErrataFileOption = None,
     public_key: PublicKeyOption = None,
     yes: bool = False,
 ) -> Result:
@@ -137,6 +140,7 @@ def all_(
             metric=metric,
             allow=allow,
             errata=errata,
+            errata_file=errata_file,
             public_key=public_key,
         )
         table = scored(how)

@@ -149,4 +149,5 @@ def read(
     hint = "medlive eval batch write makes the file of what is open; live commands ask for it too"
     value = {**counts, "reasons": reasons, "notes": done.notes}
     table = table_of([counts], list(counts))
-    return Result(value, [table], notes, failed(problems, hint))
+    failure = failed(problems, hint if counts["open"] else None)
+    return Result(value, [table], notes, failure)

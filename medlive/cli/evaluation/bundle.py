@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,11 +10,13 @@ from typer import Option
 
 from medlive.cli.evaluation.options import (
     AllowOption,
-    Bootstrap,
-    Errata,
+    DrawsOption,
+    ErrataFileOption,
+    ErrataOption,
     JudgeOption,
     MetricOption,
     RunArgument,
+    SeedOption,
     load_runs,
 )
 from medlive.cli.evaluation.score import describe_scores
@@ -39,7 +40,7 @@ from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.scoring.errata import ErrataMode, use_errata
-from medlive.evaluation.scoring.refusals import check_figures
+from medlive.evaluation.scoring.refusals import check_figures, marked
 from medlive.guard.printable import printable
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import snapshot_folder, snapshots_path
@@ -65,8 +66,10 @@ def bundle(
     signing_key: Path | None = None,
     judge: JudgeOption = None,
     allow: AllowOption = None,
-    errata: Errata,
-    bootstrap: Bootstrap,
+    errata: ErrataOption = ErrataMode.WARN,
+    errata_file: ErrataFileOption = None,
+    draws: DrawsOption = 1000,
+    seed: SeedOption = 0,
 ) -> Result:
     """Write a graded run as a bundle: its folder with figures and digests, signed if there is a key.
 
@@ -79,13 +82,14 @@ def bundle(
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
     home = snapshots_path(read_settings())
-    use = use_errata([run.run], errata.errata, file=errata.errata_file, home=home)
+    use = use_errata([run.run], errata, file=errata_file, home=home)
     for note in use.warnings([run.label]):
         say(note)
     files = make_bundle(
         run,
-        **asdict(bootstrap),
-        left_out=use.runs[0] if errata.errata is ErrataMode.APPLY else None,
+        draws=draws,
+        seed=seed,
+        left_out=use.runs[0] if errata is ErrataMode.APPLY else None,
         key=key,
         allow=allow or (),
     )
@@ -110,7 +114,7 @@ def verify_bundle(
     path: Path,
     public_key: PublicKeysOption = None,
     snapshot: SnapshotOption = None,
-    errata_file: Path | None = None,
+    errata_file: ErrataFileOption = None,
     to_run: Path | None = None,
     allow: AllowOption = None,
 ) -> Result:
@@ -121,7 +125,6 @@ def verify_bundle(
 
     Args:
         path: A bundle.
-        errata_file: Errata [the snapshot's].
         to_run: Write it there as a run, once verified.
     """
     report = verify.verify_bundle(
@@ -143,7 +146,7 @@ def verify_bundle(
         overridden = check_figures([report.run] if report.run else [], allow or ())
     except CheckFailed as misleading:
         return result._replace(notes=(), failure=misleading)
-    notes = [*result.notes, *(objection.why for objection in overridden)]
+    notes = [marked(note, overridden) for note in result.notes]
     if to_run is not None:
         verify.unbundle(report, to_run)
         notes.append(f"written: {to_run}")
@@ -159,8 +162,10 @@ def leaderboard(
     metric: MetricOption = None,
     allow: AllowOption = None,
     *,
-    errata: Errata,
-    bootstrap: Bootstrap,
+    errata: ErrataOption = ErrataMode.WARN,
+    errata_file: ErrataFileOption = None,
+    draws: DrawsOption = 1000,
+    seed: SeedOption = 0,
 ) -> Result:
     """Rank bundles after verifying each: those of one snapshot, template and grader together, each model once.
 
@@ -178,14 +183,15 @@ def leaderboard(
             path,
             public_keys=public_key or (),
             snapshot=cases,
-            errata_file=errata.errata_file,
+            errata_file=errata_file,
         )
         reports.append(report)
     board = rank_bundles(
         reports,
         metric=metric,
-        **asdict(bootstrap),
-        errata=errata.errata,
+        draws=draws,
+        seed=seed,
+        errata=errata,
         most_unscored=most_unscored,
         allow=allow or (),
     )

@@ -148,32 +148,13 @@ JudgeOption = Annotated[
     str | None,
     Option(metavar="DIGEST", help="The grader, by digest or model."),
 ]
+DrawsOption = Annotated[int, Option(min=1, max=100_000, help="Draws of the bootstrap.")]
 SeedOption = Annotated[int, Option(min=0, help="Where the draws begin.")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap:
-    """How intervals are drawn.
-
-    Attributes:
-        draws: Draws of the bootstrap.
-    """
-
-    draws: Annotated[int, Option(min=1, max=100_000)] = 1000
-    seed: SeedOption = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errata:
-    """What was withdrawn since.
-
-    Attributes:
-        errata: What to do about withdrawn cases; apply: leave them out.
-        errata_file: Errata [the snapshot's].
-    """
-
-    errata: ErrataMode = ErrataMode.WARN
-    errata_file: Path | None = None
+ErrataOption = Annotated[
+    ErrataMode,
+    Option(help="What to do about withdrawn cases; apply: leave them out."),
+]
+ErrataFileOption = Annotated[Path | None, Option(help="Errata [the snapshot's].")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +192,10 @@ class Scoring(GradedRuns):
     models: Path | None = None
     since: Annotated[datetime | None, Option(**_DAY)] = None
     until: Annotated[datetime | None, Option(**_DAY)] = None
-    bootstrap: Bootstrap = Bootstrap()
-    errata: Errata = Errata()
+    draws: DrawsOption = 1000
+    seed: SeedOption = 0
+    errata: ErrataOption = ErrataMode.WARN
+    errata_file: ErrataFileOption = None
     public_key: PublicKeyOption = None
 
 

@@ -1,7 +1,6 @@
 """`medlive eval score` and `report`: runs side by side."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -65,10 +64,12 @@ def scored(how: Scoring) -> ScoreTable:
         until=how.until,
         common=how.basis == "common",
         models=registry,
-        **asdict(how.errata),
+        errata=how.errata,
+        errata_file=how.errata_file,
         public_key=how.public_key,
         allow=how.allow or (),
-        **asdict(how.bootstrap),
+        draws=how.draws,
+        seed=how.seed,
     )
 
 
