@@ -99,7 +99,9 @@ def write(
     done = write_answers(run_dir, out, **limits) if answers else wait_for(work())
     for path in set(earlier).difference(done.files):
         path.unlink(missing_ok=True)
-    notes = [f"{counted(done.requests, 'call')}; {done.criteria} criteria"]
+    notes = [counted(done.requests, "call")]
+    if done.criteria:
+        notes.append(f"{done.criteria} criteria are asked about")
     if done.waiting:
         notes.append(
             f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"
