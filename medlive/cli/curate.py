@@ -42,23 +42,23 @@ def curate(
     for warning in find_dependent_judges(settings):
         say(f"warning: {warning} (docs/curation.md)")
 
-    async def run() -> CurationRun:
-        with progress("filtered") as filtered, progress("curated") as curated:
-            return await run_curation(
-                settings,
-                limit=limit,
-                retry_failed=retry_failed,
-                again=again,
-                parked=parked,
-                exhaustive=exhaustive,
-                on_filtered=filtered,
-                on_curated=curated,
-                on_wait=lambda n: say(
-                    f"{counted(n, 'thread is', 'threads are')} with another worker; waiting for it or its heartbeat"
-                ),
-            )
+    def say_waits(n: int) -> None:
+        threads = counted(n, "thread is", "threads are")
+        say(f"{threads} with another worker; waiting for it or its heartbeat")
 
-    done = wait_for(run())
+    with progress("filtered") as filtered, progress("curated") as curated:
+        work = run_curation(
+            settings,
+            limit=limit,
+            retry_failed=retry_failed,
+            again=again,
+            parked=parked,
+            exhaustive=exhaustive,
+            on_filtered=filtered,
+            on_curated=curated,
+            on_wait=say_waits,
+        )
+        done = wait_for(work)
     rows = list(map(list, done.funnel))
     columns = ["stage", "outcome", "reason", "threads"]
     return Result(
@@ -77,13 +77,8 @@ def filter_(
     Args:
         limit: Judge at most so many threads.
     """
-    settings = read_settings()
-
-    async def run() -> dict[str, int]:
-        with progress("filtered") as tick:
-            return await run_filters(settings, limit=limit, tick=tick)
-
-    done = wait_for(run())
+    with progress("filtered") as tick:
+        done = wait_for(run_filters(read_settings(), limit=limit, tick=tick))
     text = f"{done['passed']} passed the filters, {done['rejected']} did not"
     return Result(done, notes=[text])
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, fields, replace
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option
 
+from medlive.cli.options import MomentOption
 from medlive.cli.output import (
     Grid,
     Result,
@@ -236,7 +237,7 @@ def search(
     phrases: Annotated[list[str], Argument(metavar="PHRASE...")],
     k: Annotated[int, Option("-k", min=1, max=100)] = 5,
     index: IndexOption = None,
-    not_after: Annotated[datetime | None, Option(formats=["%Y-%m-%d"])] = None,
+    not_after: MomentOption = None,
     retriever: RetrieverOption = None,
     rerank: str | None = None,
     models: ModelsOption = None,

@@ -1,7 +1,6 @@
 """`medlive harvest`, `import` and `source`: threads from communities and files, and their raw pages."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -48,7 +47,6 @@ from medlive.service.harvest.sources import (
     select_sources,
     source_health,
 )
-from medlive.sources.files import ImportProblem
 from medlive.sources.source import LayoutError, NotAThread, Site
 
 SourcesArgument = Annotated[
@@ -148,20 +146,16 @@ def _describe_harvests(
 
 
 def _describe_plan(wanted: Wanted, agent: str, again: bool) -> Result:
-    async def look(database: Database) -> list[dict[str, object]]:
-        plan: list[dict[str, object]] = []
-        for name, site in wanted.items():
-            requests = site.listing_requests(site.settings.base_url)
-            row: dict[str, object] = {
-                "source": name,
-                "would": await describe_next_harvest(database, name, again=again),
-                "user_agent": agent,
-                "lists": [request.url for request in requests],
-            }
-            plan.append(row)
-        return plan
-
-    plan = with_database(look)
+    plan = []
+    for name, site in wanted.items():
+        requests = site.listing_requests(site.settings.base_url)
+        row = {
+            "source": name,
+            "would": with_database(describe_next_harvest, name, again=again),
+            "user_agent": agent,
+            "lists": [request.url for request in requests],
+        }
+        plan.append(row)
     table = table_of(plan, ("source", "would", "lists"))
     return Result(plan, [table], [f"as {agent}"])
 
@@ -209,27 +203,19 @@ def import_(
         files: Thread files, one JSON object a line.
         assume_posted_at: For threads without a date.
     """
-
-    async def work(
-        database: Database, settings: Settings
-    ) -> list[tuple[Counter[str], list[ImportProblem]]]:
-        done, key = [], handle_key(settings)
-        for path in files:
-            with progress(f"import {path.name}") as tick:
-                imported = await import_file(
-                    database,
-                    path,
-                    assume_posted_at=assume_posted_at,
-                    handle_key=key,
-                    tick=tick,
-                )
-            done.append(imported)
-        return done
-
     columns = ("new", "revised", "unchanged", "taken_down", "problems")
+    key = handle_key(read_settings())
     notes: list[str] = []
     value, rows, refused = [], [], []
-    for file, (counts, problems) in zip(files, with_instance(work), strict=True):
+    for file in files:
+        with progress(f"import {file.name}") as tick:
+            counts, problems = with_database(
+                import_file,
+                file,
+                assume_posted_at=assume_posted_at,
+                handle_key=key,
+                tick=tick,
+            )
         name = file.name
         rows.append([name, *(counts[column] for column in columns)])
         value.append({"file": file, **counts, "lines": problems})

@@ -1,5 +1,6 @@
 """`medlive llm`: the rules engine as an OpenAI-compatible endpoint."""
 
+import asyncio
 from typing import Annotated
 
 from typer import Option
@@ -23,8 +24,6 @@ def serve(
     from medlive.instance.opening import serve_rules
 
     async def run() -> None:
-        import asyncio
-
         settings = read_settings()
         async with serve_rules(
             settings, host=host, port=port, latency_ms=latency_ms, warn=say

@@ -213,10 +213,9 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         rich_markup_mode=None,
         add_completion=False,
         no_args_is_help=True,
-        help="medlive: a weekly, checksummed benchmark of real clinical questions.",
         epilog=_EPILOG,
     )
-    app.callback()(_root)
+    app.callback()(grouped(_root))
     for name, command in COMMANDS.items():
         if name not in words[:1]:
             app.command(name, help=command[0])(lambda: None)
@@ -268,31 +267,29 @@ def _version(value: bool) -> None:
 
 
 def _root(
-    config: Annotated[
-        Path | None,
-        Option(metavar="FOLDER", help="The folder of the settings [MEDLIVE_CONFIG]."),
-    ] = None,
-    version: Annotated[
-        bool,
-        Option(
-            "--version", callback=_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
-    verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Log details and libraries' INFO lines.")
-    ] = False,
-    quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Log only warnings and errors.")
-    ] = False,
+    *,
+    config: Annotated[Path | None, Option(metavar="FOLDER")] = None,
+    version: Annotated[bool, Option(callback=_version, is_eager=True)] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q")] = False,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        Option(envvar="MEDLIVE_LOG_LEVEL", help="The lowest level that is logged."),
+        Option(envvar="MEDLIVE_LOG_LEVEL"),
     ] = None,
     log_format: Annotated[
-        Literal["text", "json"], Option(envvar="MEDLIVE_LOG_FORMAT", help="Of stderr.")
+        Literal["text", "json"], Option(envvar="MEDLIVE_LOG_FORMAT")
     ] = "text",
 ) -> None:
-    """medlive: a weekly, checksummed benchmark of real clinical questions."""
+    """medlive: a weekly, checksummed benchmark of real clinical questions.
+
+    Args:
+        config: The folder of the settings [MEDLIVE_CONFIG].
+        version: Print the version.
+        verbose: Log details and libraries' INFO lines.
+        quiet: Log only warnings and errors.
+        log_level: The lowest level that is logged.
+        log_format: Of stderr.
+    """
     if config:
         os.environ["MEDLIVE_CONFIG"] = str(config)
     level = None

@@ -205,15 +205,10 @@ def table_of(
     return Grid([name.replace("_", " ") for name in names], cells, title)
 
 
-def list_result(
-    records: Iterable[object],
-    shown: Sequence[str],
-    *more: str,
-    notes: Iterable[str] = (),
-) -> Result:
+def list_result(records: Iterable[object], shown: Sequence[str], *more: str) -> Result:
     """Records as a list: people see these of their values, machines some more."""
     rows = [fields_of(record, (*shown, *more)) for record in records]
-    return Result(rows, [table_of(rows, shown)], notes)
+    return Result(rows, [table_of(rows, shown)])
 
 
 def fields_of(record: object, names: Sequence[str]) -> dict[str, object]:

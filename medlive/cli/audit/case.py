@@ -1,7 +1,7 @@
 """`medlive case list`, and how threads and cases are listed: which rows, of which time, in which form."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 from typer import Option
@@ -25,19 +25,6 @@ _COLUMNS = (
     "theme",
     "changed_at",
     "query",
-)
-
-
-_FACETS = (
-    "stage",
-    "outcome",
-    "reason",
-    "status",
-    "source",
-    "language",
-    "specialty",
-    "engine",
-    "week",
 )
 
 
@@ -87,7 +74,11 @@ def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result |
 
     `names`: the columns that people see.
     """
-    facets = {name: values for name in _FACETS if (values := getattr(which, name))}
+    facets = {}
+    for field in fields(which):
+        # What may be given several times is what a listing is filtered by.
+        if isinstance(values := getattr(which, field.name), list):
+            facets[field.name] = tuple(values)
     where = Filter(facets, which.since, which.until, which.text)
 
     async def print_csv(session: Session) -> None:

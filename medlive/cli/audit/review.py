@@ -29,9 +29,9 @@ from medlive.curation.model import Curation, Reason
 from medlive.db.curation.cases import find_case
 from medlive.db.curation.reviews import list_disputes, list_held
 from medlive.db.session import Database
-from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction
 from medlive.errors import UsageError, first_fault
+from medlive.instance.loading import read_settings
 from medlive.integrity.log import read_bytes
 from medlive.rubric.model import Difficulty, Register, unproved_words
 from medlive.service.curation import review
@@ -184,14 +184,13 @@ def overrule(
     A contradiction that the second check confirmed takes two people ([curation] veto_people), whose reasons are
     published with the case.
     """
-
-    async def work(database: Database, settings: Settings) -> tuple[OverruleRow, bool]:
-        people = settings.curation.veto_people
-        return await review.overrule_rejection(
-            database, *split_name(thread), reason, by=by, people=people
-        )
-
-    row, agreed = with_instance(work)
+    row, agreed = with_database(
+        review.overrule_rejection,
+        *split_name(thread),
+        reason,
+        by=by,
+        people=read_settings().curation.veto_people,
+    )
     if agreed:
         echo(
             f"{thread} is no longer rejected for {row.overruled}: the next curate continues it"

@@ -13,15 +13,14 @@ from collections.abc import (
 )
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from typer import Argument, Option
 
 from medlive.api import load_run
-from medlive.cli.options import Maximum, PublicKeyOption
+from medlive.cli.options import Maximum, MomentOption, PublicKeyOption
 from medlive.cli.output import Result, counted, progress, say, table_of, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import (
@@ -56,8 +55,6 @@ from medlive.llm.wire import Price
 
 P = TypeVar("P")
 T = TypeVar("T")
-
-_DAY: Final[dict[str, Any]] = {"metavar": "YYYY-MM-DD", "formats": ["%Y-%m-%d"]}
 
 
 def _run(path: Path) -> Path:
@@ -190,8 +187,8 @@ class Scoring(GradedRuns):
     metric: MetricOption = None
     basis: Annotated[CaseBasis, Option("--cases")] = "own"
     models: Path | None = None
-    since: Annotated[datetime | None, Option(**_DAY)] = None
-    until: Annotated[datetime | None, Option(**_DAY)] = None
+    since: MomentOption = None
+    until: MomentOption = None
     draws: DrawsOption = 1000
     seed: SeedOption = 0
     errata: ErrataOption = ErrataMode.WARN

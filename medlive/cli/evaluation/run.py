@@ -343,7 +343,7 @@ def import_(
                 hint="leave it out",
             )
         require("inspect_ai", "a log of Inspect", "inspect-ai")
-        from medlive.integrations.inspect_logs import import_log
+        from medlive.integrations.inspect_task import import_log
 
         done = import_log(
             responses, select(load_set(cases, unverified), selection), out
@@ -408,7 +408,7 @@ def export(
         )
     new_file(out, replace_)
     require("inspect_ai", "a log of Inspect", "inspect-ai")
-    from medlive.integrations import inspect_logs
+    from medlive.integrations import inspect_task
 
-    inspect_logs.export_run(run_dir, out, judge=judge)
+    inspect_task.export_run(run_dir, out, judge=judge)
     return Result([out], [str(out)])

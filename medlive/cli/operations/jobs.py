@@ -139,27 +139,20 @@ def check() -> Result:
 
     Exit status 1 when there were such threads.
     """
-
-    async def run(queue: App, database: Database) -> Result:
-        lost = await queue_lost(queue, database)
-        async with database.begin() as session:
-            waits = await count_waits(session)
-            failures = await list_failed_jobs(session)
-        shown: list[Grid | str] = [
-            table_of(waits, ("waits_for", "threads"), "Threads that wait"),
-            table_of(failures, ("queue", "reason", "jobs", "last_at"), "Failed jobs"),
-        ]
-        if not waits and not failures:
-            shown.append("nothing waits, and no job failed")
-        problems = []
-        if lost:
-            problems.append(
-                f"{counted(lost, 'thread')} waited without a job: queued again"
-            )
-        value = {"queued_again": lost, "waits": waits, "failed": failures}
-        return Result(value, shown, failure=failed(problems))
-
-    return _with_queue(run)
+    lost = _with_queue(queue_lost)
+    waits = with_session(count_waits)
+    failures = with_session(list_failed_jobs)
+    shown: list[Grid | str] = [
+        table_of(waits, ("waits_for", "threads"), "Threads that wait"),
+        table_of(failures, ("queue", "reason", "jobs", "last_at"), "Failed jobs"),
+    ]
+    if not waits and not failures:
+        shown.append("nothing waits, and no job failed")
+    problems = []
+    if lost:
+        problems.append(f"{counted(lost, 'thread')} waited without a job: queued again")
+    value = {"queued_again": lost, "waits": waits, "failed": failures}
+    return Result(value, shown, failure=failed(problems))
 
 
 def cancel(jobs: Annotated[list[int], _NUMBERS]) -> None:
