@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
@@ -290,7 +290,7 @@ def _hit_as_json(hit: Hit) -> dict[str, object]:
         "rank": hit.rank,
         "score": hit.score,
         "found_by": hit.sides,
-        **fields_of(hit.passage, [field.name for field in fields(hit.passage)]),
+        **fields_of(hit.passage),
     }
 
 

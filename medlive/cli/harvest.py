@@ -64,19 +64,6 @@ COLUMNS = (
     "older_than_since",
 )
 
-_HARVESTED = (
-    "source",
-    "iso_week",
-    "not_modified_share",
-    "already_done",
-    "limited",
-    "failed",
-    "quarantined",
-    "counts",
-    "problems",
-)
-_HEALTH = ("info", "last_done_at", "last_problem", "week", "figures", "stale", "faults")
-
 
 def harvest(
     sources: SourcesArgument = None,
@@ -126,7 +113,8 @@ def _describe_harvests(
         if isinstance(result, BaseException):
             broken.append(result)
             result = HarvestResult(name, iso_week(now()), failed=describe(result))
-        value.append(fields_of(result, _HARVESTED))
+        share = {"not_modified_share": result.not_modified_share}
+        value.append(fields_of(result) | share)
         counts = [result.counts[column] for column in COLUMNS]
         rows.append([name, *counts, len(result.problems)])
         notes += _notes(result)
@@ -274,7 +262,9 @@ def check(
             faults += [f"{health.info.name}: {fault}" for fault in health.faults]
     notes = [f"never harvested: {name}" for name in sorted(names)]
     hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
-    value = [fields_of(health, _HEALTH) for health in checked]
+    value = []
+    for health in checked:
+        value.append(fields_of(health) | {"faults": health.faults})
     return Result(value, _health_tables(checked), notes, failed(faults, hint))
 
 

@@ -139,7 +139,7 @@ def _plain(value: object) -> object:
     if hasattr(value, "as_json"):
         return value.as_json()
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        return fields_of(value)
     if isinstance(value, SimpleNamespace):
         return vars(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
@@ -211,8 +211,9 @@ def list_result(records: Iterable[object], shown: Sequence[str], *more: str) -> 
     return Result(rows, [table_of(rows, shown)])
 
 
-def fields_of(record: object, names: Sequence[str]) -> dict[str, object]:
-    """An object's attributes of these names."""
+def fields_of(record: Any, names: Iterable[str] = ()) -> dict[str, object]:
+    """An object's attributes of these names; without names a record's fields."""
+    names = names or [field.name for field in fields(record)]
     return {name: getattr(record, name) for name in names}
 
 

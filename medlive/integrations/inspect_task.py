@@ -7,6 +7,7 @@ as lines of `grades.jsonl`; both are taken as they are, so that `medlive eval sc
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -176,11 +177,8 @@ def rubric(
     async def score(state: TaskState, target: Target) -> Score:
         case = EvaluationCase.from_row(state.metadata["case"])
         answer = answer_of(case, state.output)
-        model = get_model(
-            role="grader",
-            required=True,
-        )
-        grader = _Grader(model, structured, pinned=not allow_unpinned)
+        model = get_model(role="grader", required=True)
+        grader = _Grader(model, structured, not allow_unpinned)
         grades = await grade_answer(case, answer, grader, mode=Mode(mode))
         verdicts, lines = {}, []
         for grade in grades:
@@ -227,27 +225,24 @@ def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
     return Answer(case.case_id, state_of(text, finish), text, finish, output.model)
 
 
+@dataclass(frozen=True, slots=True)
 class _Grader:
     """A model of Inspect as an engine of medlive."""
 
-    def __init__(
-        self,
-        model: Model,
-        structured: bool,
-        pinned: bool,
-    ) -> None:
-        self._model, self._structured, self._pinned = model, structured, pinned
+    model: Model
+    structured: bool
+    pinned: bool
 
     @property
     def identity(self) -> EngineIdentity:
-        name = self._model.api.service_model_name()
+        name = self.model.api.service_model_name()
         return EngineIdentity(
-            endpoint_engine(name), name, {"temperature": 0.0}, self._pinned
+            endpoint_engine(name), name, {"temperature": 0.0}, self.pinned
         )
 
     async def answer(self, request: Request) -> Reply:
         config = GenerateConfig(temperature=0.0)
-        if self._structured:
+        if self.structured:
             schema = JSONSchema.model_validate(strict_schema(request.schema))
             config.response_schema = ResponseSchema(
                 name=request.task.replace(".", "_"),
@@ -255,7 +250,7 @@ class _Grader:
                 strict=True,
             )
         try:
-            output = await self._model.generate(
+            output = await self.model.generate(
                 list(map(_message, render(request))), config=config
             )
         except LimitExceededError:  # the evaluation's own: Inspect ends the sample
@@ -333,13 +328,9 @@ def import_log(
             grades.append(Grade.from_row(row))
     if not answers:
         raise BadInput(f"{log} answers no case of {cases.name}")
-    named = about.get("template")
     template = None
-    if isinstance(named, str):
-        template = TemplateUse(
-            name=named,
-            digest=about.get("template_digest"),
-        )
+    if isinstance(named := about.get("template"), str):
+        template = TemplateUse(name=named, digest=about.get("template_digest"))
     result = import_answers(
         out, cases, answers, eval_log.eval.model, datetime.now(UTC), template=template
     )

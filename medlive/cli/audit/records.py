@@ -59,7 +59,7 @@ def cost(
     a_case = total / kept if kept and total is not None else None
     value = {
         "week": week,
-        "spent": [fields_of(part, _SPENT) for part in spent],
+        "spent": spent,
         "kept": kept,
         "parked": parked,
         "usd_a_kept_case": a_case,

@@ -175,8 +175,7 @@ def settle(
         human=human or (),
         adjudicator=adjudicator,
     )
-    names = ("name", "judge", "judges", "criteria", "agreed", "people", "overruled")
-    value = fields_of(settled, (*names, "new")) | {"open": len(settled.open)}
+    value = fields_of(settled) | {"open": len(settled.open)}
     notes = list(settled.notes)
     if settled.overruled:
         notes.append(

@@ -20,7 +20,7 @@ from medlive.cli.evaluation.options import (
     reason_notes,
 )
 from medlive.cli.evaluation.run import load_set
-from medlive.cli.output import Grid, Result, new_file
+from medlive.cli.output import Grid, Result, fields_of, new_file
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import QuestionsAsked, read_findings
@@ -68,13 +68,8 @@ def list_() -> Result:
     """List the protocols with their options."""
     value, rows = [], []
     for kind in known_protocols().values():
-        row = {
-            "name": kind.name,
-            "about": kind.about,
-            "figure": kind.figure,
-            "asks": kind.asks,
-            "options": kind.model_json_schema().get("properties", {}),
-        }
+        row = fields_of(kind, ("name", "about", "figure", "asks"))
+        row["options"] = kind.model_json_schema().get("properties", {})
         value.append(row)
         options = []
         for name, field in kind.model_fields.items():

@@ -43,20 +43,6 @@ CriterionOption = Annotated[
 KeyFileOption = Annotated[
     Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")
 ]
-_FROZEN = (
-    "version",
-    "path",
-    "cases",
-    "criteria",
-    "held",
-    "revealed",
-    "dropped",
-    "key_id",
-    "publishable",
-    "why_not",
-    "built_again",
-    "kept_out",
-)
 _MOST_REASONS = 50
 """Reasons on a terminal; --json has them all."""
 
@@ -110,9 +96,8 @@ def freeze(
     # A case that several gates kept out counts under each.
     hits = {(hit.gate.value, hit.case_id) for hit in done.kept_out}
     gates = Counter(gate for gate, _ in sorted(hits))
-    value = fields_of(done, _FROZEN) | {
+    value = fields_of(done) | {
         "already_frozen": done.already,
-        "partial": done.partial,
         "kept_out_by_gate": gates,
     }
     verb = "was frozen already" if done.already else "frozen"
