@@ -367,17 +367,15 @@ def find_incomplete(
         hint: What to do.
         always: Whether a limit that ended the work is a failure although nothing is left.
     """
-    asked = [part for part in work if part.calls]
-    if left and asked and all(part.silence for part in asked):
-        last = asked[-1].silence
-        assert last is not None
+    silences = [part.silence for part in work if part.calls]
+    if left and silences and all(silences) and (last := silences[-1]):
         to_do = last.hint
         if isinstance(last, CircuitOpen):
             # Its own hint is for workers, which go on by themselves.
             to_do = (
                 "look at the address, the key and the network; the same command goes on"
             )
-        calls = sum(part.calls for part in asked)
+        calls = sum(part.calls for part in work)
         return EndpointUnavailable(
             f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
         )

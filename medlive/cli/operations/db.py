@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-from rich.text import Text
 from typer import Option
 
 from medlive.cli.options import DryRunOption
@@ -71,18 +70,18 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
         value = plan._asdict() | {"migrations": migrations}
         if not plan.migrations:
             return Result(value, [f"already at {plan.head}"])
-        shown: list[Grid | Text | str] = [
-            Grid(["migration", "what"], plan.migrations),
-            f"from {plan.revision or 'an empty database'} to {plan.head}",
-        ]
+        notes = []
         if plan.revision:
             free = shutil.disk_usage(settings.home).free
             size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
-            shown += [
+            notes = [
                 f"a copy of at most {size} is made first, as the way back; {room}",
                 "stop the scheduler, the workers and the web before, and start this version's after it",
             ]
-        return Result(value, shown)
+        title = f"from {plan.revision or 'an empty database'} to {plan.head}"
+        return Result(
+            value, [Grid(["migration", "what"], plan.migrations, title)], notes
+        )
     done = wait_for(upgrade_database(settings, copy=not no_backup))
     state = "upgraded to" if done["migrations"] else "already at"
     notes = [f"{state} {done['head']}"]

@@ -11,7 +11,6 @@ from typer import Argument, Option
 
 from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
-    Grid,
     Result,
     counted,
     failed,
@@ -78,12 +77,11 @@ def list_(
     """
     counts = with_session(count_jobs)
     jobs = with_session(list_jobs, queue=queue, status=status, after=after, limit=limit)
-    shown: list[Grid | str] = [
+    nothing = "no such job" if queue or status or after else "nothing waits"
+    shown = [
         table_of(counts, _QUEUES, "Queues"),
-        table_of(jobs, _JOBS, "Jobs"),
+        table_of(jobs, _JOBS, "Jobs") if jobs else nothing,
     ]
-    if not jobs:
-        shown.append("no such job" if queue or status or after else "nothing waits")
     return Result({"queues": counts, "jobs": jobs}, shown)
 
 
@@ -142,17 +140,15 @@ def check() -> Result:
     lost = _with_queue(queue_lost)
     waits = with_session(count_waits)
     failures = with_session(list_failed_jobs)
-    shown: list[Grid | str] = [
+    nothing = "nothing waits, and no job failed"
+    reasons = ("queue", "reason", "jobs", "last_at")
+    shown = [
         table_of(waits, ("waits_for", "threads"), "Threads that wait"),
-        table_of(failures, ("queue", "reason", "jobs", "last_at"), "Failed jobs"),
+        table_of(failures, reasons, "Failed jobs") if waits or failures else nothing,
     ]
-    if not waits and not failures:
-        shown.append("nothing waits, and no job failed")
-    problems = []
-    if lost:
-        problems.append(f"{counted(lost, 'thread')} waited without a job: queued again")
+    problem = f"{counted(lost, 'thread')} waited without a job: queued again"
     value = {"queued_again": lost, "waits": waits, "failed": failures}
-    return Result(value, shown, failure=failed(problems))
+    return Result(value, shown, failure=failed([problem] if lost else []))
 
 
 def cancel(jobs: Annotated[list[int], _NUMBERS]) -> None:
