@@ -147,9 +147,7 @@ def worker(
     try:
         served = list(Queue if queues == "all" else map(Queue, queues.split(",")))
     except ValueError as exc:
-        raise UsageError(
-            f"--queues {queues}: choose all or some of {','.join(Queue)}"
-        ) from exc
+        raise UsageError(f"--queues {queues}: choose {' or '.join(Queue)}") from exc
 
     async def run() -> "CurationCounts":
         with _stopped_by_signals() as stop, progress("curated") as tick:
