@@ -104,7 +104,11 @@ def run(
         key, sign, value = text.partition("=")
         if not sign:
             raise UsageError(f"--set takes NAME=VALUE, not {text!r}")
-        options[key.replace("-", "_")] = _read_value(key, value)
+        try:
+            read = json.loads(value) if value.startswith("[") else value
+        except ValueError as exc:
+            raise UsageError(f"--set {key} is not a JSON list: {exc}") from exc
+        options[key.replace("-", "_")] = read
     method = make_protocol(name, options)
     runs, overridden = graded.load_checked()
     budget = _budget(by, out)
@@ -115,14 +119,6 @@ def run(
     notes = [objection.why for objection in overridden]
     notes += [*task.notes, *reason_notes("ungraded", done.reasons if done else {})]
     return _result(task, task.tables, overridden, notes, budget, [done])
-
-
-def _read_value(name: str, text: str) -> object:
-    """A value as it is, or the JSON list that it begins. Raises UsageError."""
-    try:
-        return json.loads(text) if text.startswith("[") else text
-    except ValueError as exc:
-        raise UsageError(f"--set {name} is not a JSON list: {exc}") from exc
 
 
 def _budget(by: Grading, out: Path) -> Budget:
