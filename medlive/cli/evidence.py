@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from medlive.cli.options import MomentOption
+from medlive.cli.options import MomentOption, option_group
 from medlive.cli.output import (
     Grid,
     Result,
@@ -55,7 +55,7 @@ ModelsOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class Building:
     """Where an index is built, and how its passages become vectors.
 

@@ -8,7 +8,15 @@ from copy import copy
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from typer import Argument, Option
@@ -64,11 +72,18 @@ SnapshotArgument = Annotated[
 ]
 
 Several = list[str] | None
+T = TypeVar("T")
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 _UNDONE = "nothing was changed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def option_group(kind: type[T]) -> type[T]:
+    """A class whose fields are options, and which a command takes whole (`grouped`)."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+@option_group
 class CaseFilter:
     """Which cases of a snapshot are taken.
 

@@ -1,12 +1,12 @@
 """`medlive case list`, and how threads and cases are listed: which rows, of which time, in which form."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.options import MomentOption, Several
+from medlive.cli.options import MomentOption, Several, option_group
 from medlive.cli.output import Grid, Result, counted, echo_lines, table_of, with_session
 from medlive.clock import parse_week
 from medlive.db.audit.listing import Filter, Listing, count_rows, load_page, stream_rows
@@ -28,7 +28,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class Listed:
     """Where what is listed stands, of which time, with which words, in which form.
 

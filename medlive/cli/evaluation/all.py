@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.evaluation.run import Asking, answers_result
 from medlive.cli.evaluation.score import describe_scores, find_unscored, scored
-from medlive.cli.options import PublicKeyOption, confirm
+from medlive.cli.options import PublicKeyOption, confirm, option_group
 from medlive.cli.output import Result, say, show_result, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import CheckFailed, MedliveError, UsageError
@@ -48,7 +48,7 @@ Stage = tuple[str, Callable[[], Result], int | None]
 """A stage's name, its work, and how many calls it takes; None: it makes none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class Judging:
     """Who grades, and how.
 

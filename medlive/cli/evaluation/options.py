@@ -12,7 +12,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from medlive.api import load_run
-from medlive.cli.options import Maximum, MomentOption, PublicKeyOption
+from medlive.cli.options import Maximum, MomentOption, PublicKeyOption, option_group
 from medlive.cli.output import Result, counted, progress, say, table_of, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import (
@@ -79,8 +79,10 @@ def check_runs(paths: list[Path]) -> list[Path]:
 
 def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
     """The runs with the verdicts of one grader; what must be known of a folder goes to stderr."""
-    graded = [load_run(path, judge=judge) for path in paths]
-    for path, run in zip(paths, graded, strict=True):
+    graded = []
+    for path in paths:
+        run = load_run(path, judge=judge)
+        graded.append(run)
         for note in run.notes:
             say(f"{path}: {note}")
     return graded
@@ -154,7 +156,7 @@ ErrataOption = Annotated[
 ErrataFileOption = Annotated[Path | None, Option(help="Errata [the snapshot's].")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class GradedRuns:
     """Graded runs whose figures are shown side by side."""
 
@@ -172,7 +174,7 @@ class GradedRuns:
         return graded, check_figures(graded, self.allow or ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class Scoring(GradedRuns):
     """How runs are scored.
 
@@ -196,7 +198,7 @@ class Scoring(GradedRuns):
     public_key: PublicKeyOption = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class Calls:
     """How a model is called, and how often.
 
@@ -238,7 +240,7 @@ class Calls:
         return self.budget(list(chain.from_iterable(map(run_logs, run_dirs))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class Grading:
     """Who judges, instead of the configured grader, and how it is called.
 

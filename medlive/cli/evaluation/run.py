@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,7 +20,13 @@ from medlive.cli.evaluation.options import (
     find_incomplete,
     plan_result,
 )
-from medlive.cli.options import CaseFilter, Maximum, ReplaceOption, UnverifiedOption
+from medlive.cli.options import (
+    CaseFilter,
+    Maximum,
+    ReplaceOption,
+    UnverifiedOption,
+    option_group,
+)
 from medlive.cli.output import (
     Grid,
     Result,
@@ -76,7 +81,7 @@ ArmOption = Annotated[
 _MOST_NOTES = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
 class Asking:
     """What is asked of which model, and how it is called.
 
