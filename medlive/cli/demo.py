@@ -3,12 +3,11 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 
 from medlive.cli.evaluation.score import describe_scores
-from medlive.cli.output import Grid, Result, counted, fields_of, say, wait_for
+from medlive.cli.output import Grid, Result, Shown, counted, fields_of, say, wait_for
 from medlive.config import RoleSettings
 from medlive.demo.loop import LIVE_CALLS, LIVE_TIMEOUT_S, DemoResult, run_demo
 from medlive.demo.samples import sample_replies_path
@@ -98,7 +97,7 @@ def demo(
     return Result(value, shown)
 
 
-def _describe(done: DemoResult, *, is_recorded: bool) -> Iterator[Grid | str]:
+def _describe(done: DemoResult, *, is_recorded: bool) -> Shown:
     frozen, curated = done.frozen, done.curated
     names = ("new", "revised", "unchanged", "not_modified")
     rows: list[list[object]] = []

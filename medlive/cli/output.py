@@ -164,13 +164,16 @@ class Grid:
     title: str | None = None
 
 
+Shown = Iterator[Grid | Text | str]
+"""What people see, on stdout: tables, lines, and texts that keep their line ends."""
+
+
 class Result(NamedTuple):
     """What a command found out, and how people see it."""
 
     # For machines: what JSON has, records, and functions that make it where that takes long
     value: object
-    # For people, on stdout: tables, lines, and texts that keep their line ends
-    shown: Iterable[Grid | Text | str] = ()
+    shown: Iterable[Grid | Text | str] = ()  # As `Shown`
     notes: Iterable[str] = ()  # On stderr
     failure: BaseException | None = None  # Raised at the end
 

@@ -16,6 +16,7 @@ from medlive.cli.options import (
 from medlive.cli.output import (
     Grid,
     Result,
+    Shown,
     echo,
     failed,
     say,
@@ -60,7 +61,7 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
     return Result(record, describe_thread(thread, record))
 
 
-def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
+def describe_thread(name: str, record: Row) -> Shown:
     """What people see of what `inspect_thread` returns; a part without anything is left out."""
     thread, origin = record["thread"], record["origin"]
     yield messages_table(thread["messages"], f"{name}: {thread['title']}")
@@ -117,7 +118,7 @@ def _facts(record: Row) -> list[Row]:
     return rows
 
 
-def _describe_case(case: Row) -> Iterator[Grid | str]:
+def _describe_case(case: Row) -> Shown:
     title = (
         f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}, "
         f"difficulty {case['difficulty']}, register {case['dialogue_register']}{_figures(case)}"
@@ -142,7 +143,7 @@ def _figures(figures: Row) -> str:
     return text
 
 
-def _describe_proof(proof: Row, case: Row | None) -> Iterator[Grid | str]:
+def _describe_proof(proof: Row, case: Row | None) -> Shown:
     """The answers of known quality, how the rubric grades them, and what spoke against it."""
     state = "passed" if proof["passed"] else "failed"
     if case and not proof["applies"]:
@@ -159,7 +160,7 @@ def _describe_proof(proof: Row, case: Row | None) -> Iterator[Grid | str]:
     yield from _table("What spoke against the rubric", proof["findings"])
 
 
-def _describe_curation(curation: Row, decided: Row) -> Iterator[Grid | str]:
+def _describe_curation(curation: Row, decided: Row) -> Shown:
     title = (
         f"Curation: {curation['outcome']} at {curation['stage']}"
         f" on {decided['at'][:10]}, attempt {decided['attempt']}"
@@ -192,7 +193,7 @@ def _describe_curation(curation: Row, decided: Row) -> Iterator[Grid | str]:
     yield from _table("Held for a person", curation["holds"])
 
 
-def _describe_claims(claims: Sequence[Row]) -> Iterator[Grid | str]:
+def _describe_claims(claims: Sequence[Row]) -> Shown:
     judged, cited = [], []
     for claim in claims:
         second = claim["second"] or {}

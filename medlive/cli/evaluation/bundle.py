@@ -1,7 +1,6 @@
 """`medlive eval bundle`, `verify-bundle` and `leaderboard`: a graded run as others can check it."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,6 +23,7 @@ from medlive.cli.options import PublicKeysOption
 from medlive.cli.output import (
     Grid,
     Result,
+    Shown,
     counted,
     describe_report,
     fields_of,
@@ -219,7 +219,7 @@ def leaderboard(
     return Result(value, _describe(board), notes, failure)
 
 
-def _describe(board: Leaderboard) -> Iterator[Grid | str]:
+def _describe(board: Leaderboard) -> Shown:
     for ranking in board.rankings:
         run = ranking.table.models[0].run
         info, cases = run.info, run.info.cases

@@ -1,6 +1,6 @@
 """`medlive eval contamination`: what a model may have seen beside what it cannot have seen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from medlive.cli.evaluation.score import (
     scored,
 )
 from medlive.cli.options import ReplaceOption
-from medlive.cli.output import Grid, Result, dimmed, new_file
+from medlive.cli.output import Grid, Result, Shown, dimmed, new_file
 from medlive.evaluation.scoring.books import BookArm, score_arms
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.evaluation.scoring.estimates import FEW
@@ -72,7 +72,7 @@ def _describe(
     study: ContaminationTable,
     arms: Sequence[BookArm],
     on: str,
-) -> Iterator[Grid | str]:
+) -> Shown:
     """The drops, what stands beside them, and the open book; `on`: cases and graders."""
     metric = f"{study.metric} metric"
     clipped = "" if study.metric.clips_cases else ", cases and means not clipped"

@@ -1,7 +1,7 @@
 """`medlive eval protocol`: other papers' methods on runs, with the options, plans and budgets of grading."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from medlive.cli.evaluation.options import (
     reason_notes,
 )
 from medlive.cli.evaluation.run import load_set
-from medlive.cli.output import Grid, Result, fields_of, new_file
+from medlive.cli.output import Grid, Result, Shown, fields_of, new_file
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import QuestionsAsked, read_findings
@@ -235,7 +235,7 @@ def errors(
 def describe_tables(
     tables: Sequence[Table],
     overridden: Sequence[Objection] = (),
-) -> Iterator[Grid | str]:
+) -> Shown:
     """Tables for people, and in each title what was overridden."""
     for table in tables:
         rows = [list(map(format_cell, row)) for row in table.rows]

@@ -14,6 +14,7 @@ from medlive.cli.options import ReplaceOption
 from medlive.cli.output import (
     Grid,
     Result,
+    Shown,
     counted,
     dimmed,
     echo,
@@ -141,7 +142,7 @@ def find_unscored(table: ScoreTable) -> CheckFailed | None:
     return CheckFailed(f"no case has a score: {why}", hint=hint)
 
 
-def describe_scores(table: ScoreTable) -> Iterator[Grid | str]:
+def describe_scores(table: ScoreTable) -> Shown:
     """The score table for people: first, where cutoffs are known, on what no model can have seen."""
     yield from _describe_fresh(table)
     rows, reasons = [], []
@@ -242,7 +243,7 @@ def _describe_harm(table: ScoreTable) -> Grid:
     return Grid(columns, rows, marked(title, table.overridden))
 
 
-def _describe_fresh(table: ScoreTable) -> Iterator[Grid | str]:
+def _describe_fresh(table: ScoreTable) -> Shown:
     fresh = table.fresh
     if fresh is None:
         return
@@ -263,7 +264,7 @@ def _describe_fresh(table: ScoreTable) -> Iterator[Grid | str]:
         yield f"cutoff unknown, so not ranked on cases after every cutoff: {names}"
 
 
-def describe_slice(table: ScoreTable, kind: str) -> Iterator[Grid | str]:
+def describe_slice(table: ScoreTable, kind: str) -> Shown:
     """One kind of slice for people, or the error rates by axis, value by value; under 30 cases it is dim."""
     rows, reasons = [], []
     for value, label, estimate in _parts(table, kind):

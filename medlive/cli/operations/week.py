@@ -10,6 +10,7 @@ from medlive.cli.options import ByOption, WeekOption
 from medlive.cli.output import (
     Grid,
     Result,
+    Shown,
     counted,
     say,
     table_of,
@@ -85,7 +86,7 @@ def clear(
     say(f"{step} of {cleared} counts as not done")
 
 
-def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
+def describe_week(value: dict[str, Any]) -> Shown:
     """What people see of a week."""
     names = ["source", "outcome", "began (UTC)", "took", "counts"]
     if value["harvests"]:

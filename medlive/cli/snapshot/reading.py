@@ -18,6 +18,7 @@ from medlive.cli.output import (
     TRUST,
     Grid,
     Result,
+    Shown,
     describe_report,
     list_result,
     shortened,
@@ -189,7 +190,7 @@ def diff(
     return Result(value, _describe_diff(difference), notes)
 
 
-def _describe_diff(difference: SnapshotDiff) -> Iterator[Grid | str]:
+def _describe_diff(difference: SnapshotDiff) -> Shown:
     old, new = difference.old.version, difference.new.version
     yield f"{old} → {new}"
     yield Grid(["cases", "count"], difference.counts.items())
