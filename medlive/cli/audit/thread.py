@@ -197,7 +197,8 @@ def _describe_claims(claims: Sequence[Row]) -> Shown:
     judged, cited = [], []
     for claim in claims:
         second = claim["second"] or {}
-        judged.append({**claim, "second": second and _second_check(second)})
+        answer = _second_check(second) if second else None
+        judged.append({**claim, "second": answer})
         addresses = {}
         for hit in claim["hits"]:
             addresses[hit["passage"]["id"]] = hit["passage"]["url"]
