@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from medlive.cli.options import MomentOption, option_group
+from medlive.cli.options import DayOption, option_group
 from medlive.cli.output import (
     Grid,
     Result,
@@ -237,7 +237,7 @@ def search(
     phrases: Annotated[list[str], Argument(metavar="PHRASE...")],
     k: Annotated[int, Option("-k", min=1, max=100)] = 5,
     index: IndexOption = None,
-    not_after: MomentOption = None,
+    not_after: DayOption = None,
     retriever: RetrieverOption = None,
     rerank: str | None = None,
     models: ModelsOption = None,

@@ -39,6 +39,9 @@ def _read_moment(text: str) -> datetime:
 
 Count = Annotated[int, Option(min=1)]
 Maximum = Annotated[int | None, Option(min=1)]
+DayOption = Annotated[
+    datetime | None, Option(metavar="YYYY-MM-DD", formats=["%Y-%m-%d"])
+]
 MomentOption = Annotated[datetime | None, Option(metavar="DATE", parser=_read_moment)]
 WeekOption = Annotated[str | None, Option(metavar="WEEK", parser=parse_week)]
 PublicKeyOption = Annotated[

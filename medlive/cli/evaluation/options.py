@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from medlive.api import load_run
-from medlive.cli.options import Maximum, MomentOption, PublicKeyOption, option_group
+from medlive.cli.options import Maximum, PublicKeyOption, option_group
 from medlive.cli.output import Result, counted, progress, say, table_of, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import (
@@ -189,8 +189,8 @@ class Scoring(GradedRuns):
     metric: MetricOption = None
     basis: Annotated[CaseBasis, Option("--cases")] = "own"
     models: Path | None = None
-    since: MomentOption = None
-    until: MomentOption = None
+    since: DayOption = None
+    until: DayOption = None
     draws: DrawsOption = 1000
     seed: SeedOption = 0
     errata: ErrataOption = ErrataMode.WARN
