@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from medlive.api import load_run
-from medlive.cli.options import Maximum, PublicKeyOption, option_group
+from medlive.cli.options import DayOption, Maximum, PublicKeyOption, option_group
 from medlive.cli.output import Result, counted, progress, say, table_of, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import (
