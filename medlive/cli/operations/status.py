@@ -14,6 +14,8 @@ from medlive.cli.output import Grid, Result, counted, failed, table_of, with_ins
 from medlive.errors import UsageError
 from medlive.service.watch.status import acknowledge, read_problems, read_status
 
+Row = dict[str, Any]
+"""What the service says of a problem or of everything, by name."""
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -78,11 +80,11 @@ def ack(
     return Result(problems, notes=notes)
 
 
-def _unacknowledged(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _unacknowledged(problems: list[Row]) -> list[Row]:
     return [problem for problem in problems if not problem["acknowledged"]]
 
 
-def _line(problem: dict[str, Any]) -> str:
+def _line(problem: Row) -> str:
     return f"{problem['code']}: {problem['text']}; {problem['next_step']}"
 
 
@@ -107,7 +109,7 @@ _ENDS = (
 _FAILURES = ("source", "thread_id", "stage", "reason", "detail", "attempt")
 
 
-def _remarks(status: dict[str, Any]) -> Iterator[str]:
+def _remarks(status: Row) -> Iterator[str]:
     yield f"retriever: {status['retriever']}"
     if not status["scheduler_active"]:
         yield "no scheduler is running: the steps are taken by cron, by hand, or not at all"

@@ -24,6 +24,8 @@ from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.watch.status import read_week, run_as_json
 from medlive.snapshot.manifest import Headroom
 
+Row = dict[str, Any]
+"""What the service says of a week, by name."""
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
 """The log and --json have it whole."""
 
@@ -86,7 +88,7 @@ def clear(
     say(f"{step} of {cleared} counts as not done")
 
 
-def describe_week(value: dict[str, Any]) -> Shown:
+def describe_week(value: Row) -> Shown:
     """What people see of a week."""
     names = ["source", "outcome", "began (UTC)", "took", "counts"]
     if value["harvests"]:
@@ -121,7 +123,7 @@ def describe_week(value: dict[str, Any]) -> Shown:
     yield _shipped(value["snapshot"])
 
 
-def _proofs(proofs: dict[str, Any]) -> Iterator[str]:
+def _proofs(proofs: Row) -> Iterator[str]:
     """How the rubrics of the week measure, and what to know about it."""
     text = f"rubrics: {proofs['passed']} proved, {proofs['failed']} not"
     if proofs["passed"]:
@@ -144,7 +146,7 @@ def _proofs(proofs: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _run(run: dict[str, Any]) -> list[object]:
+def _run(run: Row) -> list[object]:
     took = run["took"] or "not ended"
     if not run["took"] and (ended := run["finished_at"]):
         took = f"begun again, ended {ended:%a %H:%M}"
@@ -157,7 +159,7 @@ def _short_name(command: str) -> str:
     return command.removeprefix("scheduler ")
 
 
-def _shipped(snapshot: dict[str, Any] | None) -> str:
+def _shipped(snapshot: Row | None) -> str:
     if snapshot is None:
         return "shipped: nothing is frozen"
     gates = [f"{n} {gate}" for gate, n in snapshot["kept_out"].items()]
