@@ -103,19 +103,28 @@ def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
 def _table(title: str, rows: Sequence[Row]) -> Iterator[Grid]:
     """Rows with all their values that are no records themselves; nothing without a row."""
     if rows:
-        plain = [{fact["what"] for fact in _facts(row)} for row in rows]
-        names = [name for name in rows[0] if name in set.intersection(*plain)]
-        yield table_of(rows, names, title)
+        shown = set.intersection(*map(_plain, rows))
+        yield table_of(rows, [name for name in rows[0] if name in shown], title)
 
 
 def _facts(record: Row) -> list[Row]:
     """The values of a record that are no records themselves, a row each."""
+    shown = _plain(record)
     rows: list[Row] = []
+    for name, value in record.items():
+        if name in shown:
+            rows.append({"what": name.replace("_", " "), "value": value})
+    return rows
+
+
+def _plain(record: Row) -> set[str]:
+    """The names of a record's values that are no records themselves."""
+    names = set()
     for name, value in record.items():
         parts = value if isinstance(value, list | tuple) else [value]
         if not any(isinstance(part, dict) for part in parts):
-            rows.append({"what": name, "value": value})
-    return rows
+            names.add(name)
+    return names
 
 
 def _describe_case(case: Row) -> Shown:
