@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,8 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.evaluation.run import Asking, answers_result
 from medlive.cli.evaluation.score import describe_scores, find_unscored, scored
-from medlive.cli.options import PublicKeyOption, confirm, option_group
+from medlive.cli.options import PublicKeyOption, confirm
 from medlive.cli.output import Result, say, show_result, wait_for
-from medlive.config import RoleSettings
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.runs.folder import read_info
@@ -48,55 +48,18 @@ Stage = tuple[str, Callable[[], Result], int | None]
 """A stage's name, its work, and how many calls it takes; None: it makes none."""
 
 
-@option_group
-class Judging:
-    """Who grades, and how.
-
-    Attributes:
-        grader: The grader: the configured one's model id, or another.
-        grader_url: The grader's endpoint [the model's].
-        grader_key_env: Its key's variable [the model's].
-        grader_price: Its dollars a million tokens [models.toml].
-    """
-
-    grader: str
-    grader_url: str | None = None
-    grader_key_env: str | None = None
-    grader_price: PriceOption = None
-    mode: ModeOption = Mode.RUBRIC
-    allow_unpinned: UnpinnedOption = False
-    harm: HarmOption = True
-
-    def grading(self, asking: Asking, model: RoleSettings) -> Grading:
-        """The configured grader where that is named, else by default one at the model's endpoint.
-
-        It is called as the model is, with its own parameters, and with the model's key at its endpoint.
-        """
-        grader: str | None = self.grader
-        address, key = self.grader_url or model.base_url, self.grader_key_env
-        if self.grader_url is None and grader == read_settings().roles.grader.model:
-            grader = address = None
-        elif address == model.base_url:
-            key = key or model.api_key_env
-        return Grading(
-            calls=replace(
-                asking.calls,
-                parameters=None,
-                api_key_env=key,
-                price=self.grader_price,
-            ),
-            grader=grader,
-            base_url=address,
-            allow_unpinned=self.allow_unpinned,
-        )
-
-
 def all_(
     *,
     cases: CasesOption,
     out: Path,
     asking: Asking,
-    judging: Judging,
+    grader: str,
+    grader_url: str | None = None,
+    grader_key_env: str | None = None,
+    grader_price: PriceOption = None,
+    mode: ModeOption = Mode.RUBRIC,
+    allow_unpinned: UnpinnedOption = False,
+    harm: HarmOption = True,
     metric: MetricOption = None,
     allow: AllowOption = None,
     errata: ErrataOption = ErrataMode.WARN,
@@ -110,7 +73,14 @@ def all_(
     it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
     How the stages end goes to stderr, scores and report to stdout; with --json plan, spending and scores.
 
+    Without --grader-url the configured grader is called where --grader names it, else one at the model's endpoint:
+    as the model is, with its own parameters, and with the model's key at that endpoint.
+
     Args:
+        grader: The grader: the configured one's model id, or another.
+        grader_url: The grader's endpoint [the model's].
+        grader_key_env: Its key's variable [the model's].
+        grader_price: Its dollars a million tokens [models.toml].
         out: The folder for the run and the report; an existing one is continued.
         public_key: The key that signed the errata.
         yes: Begin without asking.
@@ -118,7 +88,21 @@ def all_(
     run = out / "run"
     chosen = asking.candidate()
     case_set = asking.cases(_begun_with(cases, out))
-    by, budget = judging.grading(asking, chosen), asking.calls.budget_of(run)
+    budget = asking.calls.budget_of(run)
+    judge: str | None = grader
+    address, key = grader_url or chosen.base_url, grader_key_env
+    if grader_url is None and grader == read_settings().roles.grader.model:
+        judge = address = None
+    elif address == chosen.base_url:
+        key = key or chosen.api_key_env
+    by = Grading(
+        calls=replace(
+            asking.calls, parameters=None, api_key_env=key, price=grader_price
+        ),
+        grader=judge,
+        base_url=address,
+        allow_unpinned=allow_unpinned,
+    )
     result: dict[str, Any] = {"run": run, "report": None, "scores": None}
     shown: list[Any] = []
 
@@ -129,10 +113,8 @@ def all_(
         check_priced(budget.max_usd, {engine.identity.model: price})
         if not asking.calls.dry_run:
             check_before(case_set, engine.identity.engine, allow or ())
-        ahead, harm = case_set.cases, judging.harm
-        return plan_stages(
-            run, engine, judging.mode, ahead=ahead, harm=harm, price=price
-        )
+        ahead = case_set.cases
+        return plan_stages(run, engine, mode, ahead=ahead, harm=harm, price=price)
 
     def score() -> Result:
         how = Scoring(
@@ -153,9 +135,7 @@ def all_(
     def answer() -> Result:
         return answers_result(ask(dry_run=False), case_set, budget)
 
-    def grade() -> Result:
-        return grade_answers(run, by, judging.mode, budget, harm=judging.harm)
-
+    grade = partial(grade_answers, run, by, mode, budget, harm=harm)
     grades = plan_or_ask(by, budget, plan_grades)
     answers = ask(dry_run=True)
     plans: dict[str, Plan] = {"answers": answers, **grades}
