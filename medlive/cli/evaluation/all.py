@@ -139,7 +139,7 @@ def all_(
     grades = plan_or_ask(by, budget, plan_grades)
     answers = ask(dry_run=True)
     plans: dict[str, Plan] = {"answers": answers, **grades}
-    stages = [
+    stages: list[Stage] = [
         ("answers", answer, answers.calls),
         ("grades", grade, sum(plan.calls for plan in grades.values())),
         ("score and report", score, None),
