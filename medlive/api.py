@@ -5,29 +5,29 @@ what the command of the same name does; `medlive.frames` makes data frames of th
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from math import inf, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from medlive.clock import now
+from medlive.config import RoleSettings
 from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.asking.run import RunResult, run_model
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.cases.load import from_snapshot, load_cases
+from medlive.evaluation.grading.grade import GradeResult, grade_run
+from medlive.evaluation.grading.harm import HarmResult, read_run
 from medlive.evaluation.grading.questions import (
     JudgeReplies,
-    QuestionsAsked,
     ask_questions,
     read_findings,
 )
-from medlive.evaluation.model import (
-    CaseSet,
-    cluster_numbers,
-)
-from medlive.evaluation.protocols.model import Material, Protocol, Results
+from medlive.evaluation.model import CaseSet, cluster_numbers
+from medlive.evaluation.protocols.model import Results
 from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.runs.templates import default_template
@@ -46,19 +46,15 @@ from medlive.evaluation.scoring.score import (
     score_runs,
 )
 from medlive.grader.judge import Mode
+from medlive.instance.loading import read_settings
+from medlive.instance.opening import choose_candidate, grader_engine, open_endpoint
+from medlive.instance.paths import snapshots_path
 from medlive.integrity.signing import PublicKey, public_key_of
-from medlive.llm.engine import EngineIdentity
+from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.registry import Registry, load_registry, read_registry
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.statistics.bootstrap import Comparison
 from medlive.statistics.power import Spread, cases_for_drop, cases_for_pair, spread_of
-
-if TYPE_CHECKING:
-    from medlive.config import RoleSettings
-    from medlive.evaluation.asking.run import RunResult
-    from medlive.evaluation.grading.grade import GradeResult
-    from medlive.evaluation.grading.harm import HarmResult
-    from medlive.llm.engine import Engine
 
 __all__ = [
     "CasesNeeded",
@@ -173,16 +169,10 @@ def score(
         CheckFailed: If figures would mislead, and `allow` does not override why.
         UsageError: If there is no run, or the runs cannot be compared.
     """
-    from medlive.instance.loading import load_settings
-    from medlive.instance.paths import snapshots_path
-
     mode = _choose("errata", ErrataMode, errata)
     if draws < 1 or seed < 0:
         raise UsageError("expected at least one draw, and a seed of at least 0")
-    window = Window(
-        _day("since", since),
-        _day("until", until),
-    )
+    window = Window(_day("since", since), _day("until", until))
     if window.since and window.until and window.since > window.until:
         raise UsageError(f"no day is {window}")
     graded = load_runs(runs, judge)
@@ -190,7 +180,7 @@ def score(
         [run.run for run in graded],
         mode,
         file=None if errata_file is None else Path(errata_file),
-        home=snapshots_path(load_settings().settings),
+        home=snapshots_path(read_settings()),
         public_key=public_key_of(public_key),
     )
     return score_runs(
@@ -226,8 +216,7 @@ def compare(
 
     `how` is as for `score`. Raises UsageError where they cannot be compared.
     """
-    table = score([first, second], **how)
-    return table.comparisons[0]
+    return score([first, second], **how).comparisons[0]
 
 
 def contamination(
@@ -246,11 +235,9 @@ def contamination(
         how: As for `score`.
     """
     registry = open_registry(models)
-    if isinstance(runs, ScoreTable):
-        table = runs
-    else:
-        table = score(runs, models=registry, **how)
-    return contaminations(table, registry, permutations=permutations)
+    if not isinstance(runs, ScoreTable):
+        runs = score(runs, models=registry, **how)
+    return contaminations(runs, registry, permutations=permutations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,36 +282,32 @@ def power(
         UsageError: If a number is beyond what the command takes, the runs' scores show no spread, power and alpha are
             not in (0, 1), or power is not above alpha.
     """
+    deviation = 100 * spread.score if isinstance(spread, Spread) else spread
     for name, number, least, most in (
         ("points", points, 0.01, 100),
         ("correlation", correlation, -1, 0.99),
         ("models", models, 2, 10_000),
         ("before", 2 if before is None else before, 2, inf),
+        ("spread", deviation, 0.01, 1000),
     ):
         if not least <= number <= most:
             raise UsageError(
                 f"{name}: expected a number from {least} to {most}, got {number}"
             )
-    if not isinstance(spread, Spread) and not 0.01 <= spread <= 1000:
-        raise UsageError(f"spread: expected a number from 0.01 to 1000, got {spread}")
     overridden: Sequence[Objection] = ()
+    seen = Spread(deviation / 100 * sqrt(2 - 2 * correlation), deviation / 100)
+    if isinstance(spread, Spread):
+        seen = spread
     if graded := load_runs(runs) if runs else []:
         table = score(graded, draws=1, allow=allow)
         overridden = table.overridden
         cases, values = score_matrix(table)
-        seen = spread_of(values, cluster_numbers(cases))
-        if seen is None or seen.score == 0:
+        found = spread_of(values, cluster_numbers(cases))
+        if found is None or found.score == 0:
             raise UsageError(
                 "the scores of these runs show no spread", hint="give a spread"
             )
-    elif isinstance(spread, Spread):
-        seen = spread
-    else:
-        deviation = spread / 100
-        seen = Spread(
-            deviation * sqrt(2 - 2 * correlation),
-            deviation,
-        )
+        seen = found
     pairs = models * (models - 1) / 2
     difference = points / 100
     try:
@@ -349,7 +332,7 @@ async def protocol(
     name: str,
     runs: Runs,
     *,
-    judge: "Engine | None" = None,
+    judge: Engine | None = None,
     out: str | Path = "protocols",
     concurrency: int = 16,
     **options: Any,
@@ -373,24 +356,10 @@ async def protocol(
         return method.results(material, UNASKED)
     if judge is None:
         raise UsageError(f"{name} asks a judge: give judge=open_judge(…)")
-    _, results = await ask_protocol(
-        method, material, Path(out), judge, concurrency=concurrency
-    )
-    return results
-
-
-async def ask_protocol(
-    method: Protocol,
-    material: Material,
-    out: Path,
-    judge: "Engine",
-    **how: Any,
-) -> tuple[QuestionsAsked, Results]:
-    """Ask a judge what a protocol needs; what it was asked, and the protocol's results."""
-    source, log = method.work(material, out)
-    asked = await ask_questions(source, log, judge, **how)
-    findings, _ = read_findings(log, judge.identity)
-    return asked, method.results(material, findings)
+    questions, log = method.work(material, Path(out))
+    await ask_questions(questions, log, judge, concurrency=concurrency)
+    replies, _ = read_findings(log, judge.identity)
+    return method.results(material, replies)
 
 
 def open_judge(
@@ -400,7 +369,7 @@ def open_judge(
     api_key_env: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     concurrency: int = 16,
-) -> "Engine":
+) -> Engine:
     """A model at an OpenAI-compatible endpoint as a judge or grader.
 
     Args:
@@ -410,11 +379,8 @@ def open_judge(
         parameters: Sent with each call, such as temperature.
         concurrency: Most calls at once.
     """
-    from medlive.instance.loading import load_settings
-    from medlive.instance.opening import grader_engine
-
     return grader_engine(
-        load_settings().settings.roles.grader,
+        read_settings().roles.grader,
         model=model,
         base_url=base_url,
         api_key_env=api_key_env,
@@ -433,7 +399,7 @@ async def answer(
     parameters: Mapping[str, Any] | None = None,
     template: str | None = None,
     concurrency: int = 16,
-) -> "RunResult":
+) -> RunResult:
     """Ask a model about every case, as `medlive eval run` does; again goes on where it stopped.
 
     Args:
@@ -450,12 +416,8 @@ async def answer(
         UsageError: If the folder is another run.
         EndpointUnavailable: If the endpoint seems dead; what was answered is kept.
     """
-    from medlive.evaluation.asking.run import run_model
-    from medlive.instance.loading import load_settings
-    from medlive.instance.opening import choose_candidate, open_endpoint
-
     chosen = choose_candidate(
-        load_settings().settings,
+        read_settings(),
         model,
         base_url=base_url,
         api_key_env=api_key_env,
@@ -478,8 +440,8 @@ async def answer(
 
 def model_use(
     name: str,
-    chosen: "RoleSettings",
-    engine: "Engine",
+    chosen: RoleSettings,
+    engine: Engine,
     arm: str | None = None,
 ) -> ModelUse:
     """What a run folder records of the model that is asked."""
@@ -496,10 +458,10 @@ def model_use(
 
 async def grade(
     run: str | Path,
-    judge: "Engine",
+    judge: Engine,
     *,
     mode: str = Mode.RUBRIC.value,
-) -> "GradeResult":
+) -> GradeResult:
     """Grade a run's answers, as `medlive eval grade` does; what is graded is not asked again.
 
     Args:
@@ -510,17 +472,15 @@ async def grade(
     Raises:
         EndpointUnavailable: If the endpoint seems dead; what was graded is kept.
     """
-    from medlive.evaluation.grading.grade import grade_run
-
     async with aclosing(judge):
         return await grade_run(Path(run), judge, mode=_choose("mode", Mode, mode))
 
 
 async def read_harm(
     run: str | Path,
-    judge: "Engine",
-    checker: "Engine | None" = None,
-) -> "HarmResult":
+    judge: Engine,
+    checker: Engine | None = None,
+) -> HarmResult:
     """Read a run's answers for harm, as `medlive eval grade --harm-only` does; what is read is not asked again.
 
     Args:
@@ -531,19 +491,11 @@ async def read_harm(
     Raises:
         EndpointUnavailable: If an endpoint seems dead; what was read is kept.
     """
-    from medlive.evaluation.grading.harm import read_run
-
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(aclosing(judge))
-        if checker is not None:
-            await stack.enter_async_context(aclosing(checker))
-        return await read_run(Path(run), judge, checker or judge)
+    async with aclosing(judge), aclosing(checker or judge) as second:
+        return await read_run(Path(run), judge, second)
 
 
-def load_runs(
-    runs: Runs,
-    judge: str | None = None,
-) -> list[GradedRun]:
+def load_runs(runs: Runs, judge: str | None = None) -> list[GradedRun]:
     """The runs as they were given, folders opened with the verdicts of one grader."""
     several = [runs] if isinstance(runs, str | Path | GradedRun) else runs
     loaded = []
@@ -555,15 +507,13 @@ def load_runs(
 
 
 def _cases(cases: Cases) -> CaseSet:
-    match cases:
-        case CaseSet():
-            return cases
-        case Snapshot():
-            return from_snapshot(cases)
-        case _ if Path(cases).exists():
-            return load_cases(Path(cases))
-        case _:
-            return from_snapshot(load_snapshot(cases))
+    if isinstance(cases, CaseSet):
+        return cases
+    if isinstance(cases, Snapshot):
+        return from_snapshot(cases)
+    if Path(cases).exists():
+        return load_cases(Path(cases))
+    return from_snapshot(load_snapshot(cases))
 
 
 def open_registry(models: Models) -> Registry:
@@ -572,16 +522,10 @@ def open_registry(models: Models) -> Registry:
         return models
     if models is not None:
         return read_registry(Path(models))
-    from medlive.instance.loading import load_settings
-
-    return load_registry(load_settings().settings.candidates)
+    return load_registry(read_settings().candidates)
 
 
-def _choose(
-    name: str,
-    kind: type[Choice],
-    value: str,
-) -> Choice:
+def _choose(name: str, kind: type[Choice], value: str) -> Choice:
     try:
         return kind(value)
     except ValueError as exc:
@@ -589,10 +533,7 @@ def _choose(
         raise UsageError(f"{name}: expected {choices}, got {value!r}") from exc
 
 
-def _day(
-    name: str,
-    day: date | str | None,
-) -> date | None:
+def _day(name: str, day: date | str | None) -> date | None:
     try:
         return None if day is None else date.fromisoformat(str(day)[:10])
     except ValueError as exc:

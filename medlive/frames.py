@@ -13,6 +13,7 @@ from medlive.errors import UsageError, require
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.score import ScoreTable, labelled
+from medlive.report.tables import score_rows
 from medlive.snapshot.load import Snapshot
 from medlive.statistics.bootstrap import Comparison
 
@@ -73,26 +74,17 @@ def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Fram
 
 def answers(runs: Runs, library: Library = "pandas") -> Frame:
     """The answers of runs, a row for each answered case; `model` is as in the runs' scores."""
-    names = ("case_id", "state", "response")
-    tokens = ("input_tokens", "output_tokens")
     rows = []
     for run in labelled(load_runs(runs)):
         for answer in run.answers.values():
-            row = {
-                "model": run.label,
-                "characters": len(answer.response),
-                "finish_reason": answer.finish_reason,
-            }
-            used = {name: answer.usage.get(name) for name in tokens}
-            rows.append(row | _values(answer, names) | used)
-    columns = ("model", *names, "characters", "finish_reason", *tokens)
-    return _frame(rows, columns, library)
+            about = {"model": run.label, "characters": len(answer.response)}
+            rows.append({**answer.usage, **asdict(answer), **about})
+    columns = ("model", "case_id", "state", "response", "characters", "finish_reason")
+    return _frame(rows, (*columns, "input_tokens", "output_tokens"), library)
 
 
 def verdicts(runs: Runs, library: Library = "pandas") -> Frame:
     """The grader's verdicts, a row for each criterion of an answered case; `met` is missing where ungraded."""
-    names = ("criterion", "axis", "origin", "points")
-    texts = ("quote", "reasoning")
     rows = []
     for run in labelled(load_runs(runs)):
         for case in run.run.cases:
@@ -101,17 +93,19 @@ def verdicts(runs: Runs, library: Library = "pandas") -> Frame:
                 continue
             grades = run.grades.get(case.case_id, {})
             for criterion in case.criteria:
-                row: dict[str, object] = {
+                grade = grades.get(criterion.id)
+                row = {
                     "model": run.label,
                     "case_id": case.case_id,
                     "criterion_id": criterion.id,
                     "met": met.get(criterion.id),
                 }
-                if grade := grades.get(criterion.id):
-                    row |= _values(grade, texts)
-                rows.append(row | _values(criterion, names))
-    columns = ("model", "case_id", "criterion_id", *names, "met", *texts)
-    return _frame(rows, columns, library)
+                rows.append(
+                    {**(asdict(grade) if grade else {}), **asdict(criterion), **row}
+                )
+    of_criterion = ("criterion", "axis", "origin", "points")
+    columns = ("model", "case_id", "criterion_id", *of_criterion)
+    return _frame(rows, (*columns, "met", "quote", "reasoning"), library)
 
 
 def scores(table: ScoreTable, library: Library = "pandas") -> Frame:
@@ -127,17 +121,12 @@ def scores(table: ScoreTable, library: Library = "pandas") -> Frame:
 
 
 def means(table: ScoreTable, library: Library = "pandas") -> Frame:
-    """The overall mean of every model and that of every slice, with 95 % intervals and bounds."""
-    figures = ("n", "mean", "low", "high", "least", "most")
+    """The means of every model as `scores.csv` has them, those of slices too, with 95 % intervals and bounds."""
     rows = []
-    for model in table.models:
-        estimates = [("overall", "", model.overall)]
-        for part in model.slices:
-            estimates.append((part.kind, part.value, part.estimate))
-        for kind, value, estimate in estimates:
-            row = {"model": model.label, "kind": kind, "value": value}
-            of_estimate = estimate.row()
-            rows.append(row | {name: of_estimate[name] for name in figures})
+    for row in score_rows(table):
+        named = {"kind": row["slice"], "low": row["ci_low"], "high": row["ci_high"]}
+        rows.append(row | named)
+    figures = ("n", "mean", "low", "high", "least", "most")
     return _frame(rows, ("model", "kind", "value", *figures), library)
 
 
@@ -152,6 +141,7 @@ def _values(record: object, names: Sequence[str]) -> dict[str, object]:
 
 
 def _frame(rows: Iterable[Row], columns: Sequence[str], library: Library) -> Frame:
+    """These columns of rows that may hold more."""
     if library not in ("pandas", "polars", "arrow"):
         raise UsageError(f"library: expected pandas, polars or arrow, got {library!r}")
     for name in ("pyarrow", "pandas", "polars"):

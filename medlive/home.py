@@ -165,13 +165,17 @@ def report_unnamed(
     if environment.get(VARIABLE) or here in _reported or not _has_files(UNNAMED):
         return
     _reported.add(here)
-    try:
-        read = _top_level(read_tables(folder))
-        unread = _top_level(read_tables(UNNAMED, open_plain))
-        changed = [name for name in known if read.get(name) != unread.get(name)]
+    changed, what = ["all"], "it cannot be read"
+    with suppress(ConfigError, RecursionError):
+        unread = [table for _, table in read_tables(UNNAMED, open_plain)]
+        files_of_both = list(zip(read_tables(folder), unread, strict=True))
+        changed = []
+        for name in known:
+            if any(
+                own.get(name) != other.get(name) for (_, own), other in files_of_both
+            ):
+                changed.append(name)
         what = f"it would change {', '.join(changed)}"
-    except (ConfigError, RecursionError):
-        changed, what = ["all"], "it cannot be read"
     if changed:
         logger.warning(
             "%s is not read, as nobody named it; %s. If you trust it: medlive --config ./config",
@@ -192,12 +196,3 @@ def _in_package(folder: Path) -> bool:
 
 def _has_files(folder: Path) -> bool:
     return any((folder / name).is_file() for name in FILES)
-
-
-def _top_level(tables: Iterator[tuple[Path, dict[str, Any]]]) -> dict[str, list[Any]]:
-    """Top-level name → what the files hold under it."""
-    values: dict[str, list[Any]] = {}
-    for _, table in tables:
-        for name, value in table.items():
-            values.setdefault(name, []).append(value)
-    return values

@@ -2,15 +2,11 @@
 
 import os
 
-from medlive.cli.options import Commands
 from medlive.cli.output import Grid, Result
 from medlive.home import own_folder
 from medlive.instance.loading import describe, load_settings
 
-app = Commands()
 
-
-@app.command()
 def show() -> Result:
     """Print every setting with its origin; a database's password is masked, keys are only named."""
     rows = describe(load_settings())

@@ -1,11 +1,8 @@
 """`medlive filter` and `curate`: filter and curate the threads that wait."""
 
 from collections.abc import Iterator
-from typing import Annotated
 
-from typer import Option
-
-from medlive.cli.options import read_settings
+from medlive.cli.options import Maximum
 from medlive.cli.output import (
     Grid,
     Result,
@@ -23,6 +20,7 @@ from medlive.errors import (
     MedliveError,
     ServiceUnavailable,
 )
+from medlive.instance.loading import read_settings
 from medlive.llm.budget import BudgetSpent
 from medlive.service.curation.curate import CurationRun, run_curation
 from medlive.service.curation.filtering import run_filters
@@ -30,7 +28,7 @@ from medlive.service.wiring import find_dependent_judges
 
 
 def curate(
-    limit: Annotated[int | None, Option(min=1)] = None,
+    limit: Maximum = None,
     retry_failed: bool = False,
     again: bool = False,
     parked: bool = False,
@@ -52,20 +50,19 @@ def curate(
     for warning in find_dependent_judges(settings):
         say(f"warning: {warning} (docs/curation.md)")
 
-    async def run() -> CurationRun:
-        with progress("filtered") as filtered, progress("curated") as curated:
-            return await run_curation(
-                settings,
-                limit=limit,
-                retry_failed=retry_failed,
-                again=again,
-                parked=parked,
-                exhaustive=exhaustive,
-                on_filtered=filtered,
-                on_curated=curated,
-            )
 
-    done = wait_for(run())
+    with progress("filtered") as filtered, progress("curated") as curated:
+        work = run_curation(
+            settings,
+            limit=limit,
+            retry_failed=retry_failed,
+            again=again,
+            parked=parked,
+            exhaustive=exhaustive,
+            on_filtered=filtered,
+            on_curated=curated,
+        )
+        done = wait_for(work)
     rows = list(map(list, done.funnel))
     columns = ["stage", "outcome", "reason", "threads"]
     return Result(
@@ -76,8 +73,8 @@ def curate(
     )
 
 
-def filter_threads(
-    limit: Annotated[int | None, Option(min=1)] = None,
+def filter_(
+    limit: Maximum = None,
 ) -> Result:
     """Filter the threads that wait, and queue what passes for `medlive curate` or a worker; asks no model.
 

@@ -3,12 +3,11 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 
 from medlive.cli.evaluation.score import describe_scores
-from medlive.cli.output import Grid, Result, counted, fields_of, say, wait_for
+from medlive.cli.output import Grid, Result, Shown, counted, fields_of, say, wait_for
 from medlive.config import RoleSettings
 from medlive.demo.loop import LIVE_CALLS, LIVE_TIMEOUT_S, DemoResult, run_demo
 from medlive.demo.samples import sample_replies_path
@@ -64,31 +63,42 @@ def demo(
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint, record))
     frozen, scores, curated = done.frozen, done.scores, done.curated
-    names = ("version", "cases", "criteria", "publishable")
-    value = {
+    runs = [model.run.run.path for model in scores.models]
+    frozen_names = ("version", "cases", "criteria", "publishable")
+    names = ("new_threads", "verified_steps", "skipped_steps")
+    value = fields_of(done, names) | {
         "harvest": {h.source: h.counts for h in done.harvested},
         "funnel": list(map(list, curated.funnel)),
         "calls": curated.counts.calls,
         "replayed": curated.counts.replayed,
-        "snapshot": fields_of(frozen, names) | {"already_frozen": frozen.already},
+        "snapshot": fields_of(frozen, frozen_names)
+        | {"already_frozen": frozen.already},
         "scores": scores_json(scores),
         "paths": {
             "snapshot": frozen.path,
             "report": done.report,
-            "runs": [model.run.run.path for model in scores.models],
+            "runs": runs,
             "home": settings.home,
         },
     }
-    names = ("new_threads", "verified_steps", "skipped_steps", "seconds")
-    seconds = time.perf_counter() - started
-    shown = _describe(done, settings.home, seconds, is_recorded=endpoint is None)
-    return Result(value | fields_of(done, names), shown)
+    shown = [*_describe(done, is_recorded=endpoint is None)]
+    # By its path where the shell does not find its name
+    program = "medlive" if which("medlive") else sys.argv[0]
+    command = f"MEDLIVE_HOME={settings.home} {program}"
+    shown += [
+        "",
+        f"snapshot  {frozen.path}",
+        *(f"run       {path}" for path in runs),
+        f"report    {done.report}",
+        f"inspect   {command} status; {command} thread show SOURCE/ID",
+        f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:",
+        f"{command} serve --preview",
+    ]
+    return Result(value, shown)
 
 
-def _describe(
-    done: DemoResult, home: Path, seconds: float, *, is_recorded: bool
-) -> Iterator[Grid | str]:
-    frozen, scores, curated = done.frozen, done.scores, done.curated
+def _describe(done: DemoResult, *, is_recorded: bool) -> Shown:
+    frozen, curated = done.frozen, done.curated
     names = ("new", "revised", "unchanged", "not_modified")
     rows: list[list[object]] = []
     for harvested in done.harvested:
@@ -116,18 +126,7 @@ def _describe(
     if not frozen.publishable:
         yield f"Not publishable: {'; '.join(frozen.why_not)}."
     yield ""
-    yield from describe_scores(scores)
+    yield from describe_scores(done.scores)
     if is_recorded:
         yield "Curated from recorded replies of a language model; where none is recorded, by the rules engine."
     yield "Sample models and the rules engine as grader: these figures show the loop, not a model's worth."
-    yield ""
-    yield f"snapshot  {frozen.path}"
-    for model in scores.models:
-        yield f"run       {model.run.run.path}"
-    yield f"report    {done.report}"
-    # By its path where the shell does not find its name
-    program = "medlive" if which("medlive") else sys.argv[0]
-    command = f"MEDLIVE_HOME={home} {program}"
-    yield f"inspect   {command} status; {command} thread show SOURCE/ID"
-    yield f"Done in {seconds:.1f} s. Look at it in a browser:"
-    yield f"{command} serve --preview"

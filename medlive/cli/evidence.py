@@ -1,32 +1,21 @@
 """`medlive evidence`: build an index over medical evidence, list it, search it, check it."""
 
 from collections.abc import Sequence
-from contextlib import aclosing
-from dataclasses import fields
-from datetime import date, datetime
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from medlive.cli.evidence_fetch import fetch
-from medlive.cli.evidence_index import (
-    IndexOption,
-    ModelsOption,
-    Vectors,
-    build_corpora,
-    describe_reranker,
-    describe_side,
-    described,
-    encoder_settings,
-    index_folder,
-)
-from medlive.cli.options import Commands, read_settings
+from medlive.cli.options import DayOption, option_group
 from medlive.cli.output import (
     Grid,
     Result,
     counted,
     fields_of,
+    progress,
     say,
     table_of,
     wait_for,
@@ -35,17 +24,163 @@ from medlive.cli.output import (
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.errors import EvidenceUnavailable, UsageError
+from medlive.evidence.build import Progress, build_index, prune
+from medlive.evidence.corpora.model import Corpus
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders import folders
 from medlive.evidence.encoders.opening import open_reranker
+from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.index import list_indexes, open_index, verify_index
-from medlive.evidence.manifest import read_manifest
+from medlive.evidence.manifest import (
+    CorpusEntry,
+    DenseEntry,
+    IndexManifest,
+    RerankerEntry,
+    read_manifest,
+)
 from medlive.evidence.passage import Hit, Query
+from medlive.evidence.plan import plan_index
+from medlive.instance import paths
+from medlive.instance.loading import read_settings
 from medlive.instance.paths import index_path
 from medlive.service.curation.parking import find_gaps
 from medlive.service.wiring import open_online
 
-app = Commands()
+IndexOption = Annotated[
+    Path | None,
+    Option("--index", help="The index's folder; default: under MEDLIVE_HOME."),
+]
+ModelsOption = Annotated[
+    Path | None, Option("--models", help="A folder of models [as configured].")
+]
+
+
+@option_group
+class Building:
+    """Where an index is built, and how its passages become vectors.
+
+    Attributes:
+        encoder: "none", or an encoder for what it reads, or for a language, as in zh=bge-m3: a name of
+            docs/evidence.md's table, a folder, a name on the hub [as configured, the index's own, or at hand].
+        prune: Remove the vectors of other encoders afterwards.
+    """
+
+    index: IndexOption = None
+    encoder: list[str] | None = None
+    prune: bool = False
+    models: ModelsOption = None
+
+    @property
+    def folder(self) -> Path:
+        """The index's folder."""
+        return index_folder(self.index)
+
+
+def build_corpora(
+    corpora: Sequence[Corpus], building: Building, *, fresh: bool
+) -> Result:
+    """Build or extend an index, saying on stderr how it goes, and return the account of it.
+
+    Args:
+        corpora: What is read; corpora of other names in the index stay.
+        building: The index, and how passages become vectors.
+        fresh: Whether corpora that the index already holds are dropped.
+
+    Raises as `plan_index` and `build_index` do.
+    """
+    out, settings = building.folder, encoder_settings(building.models)
+    plan = plan_index(out, building.encoder or (), settings, fresh=fresh)
+    sides = "bm25 and vectors" if plan.sides else "bm25 only"
+    say(f"{sides} ({plan.reason})")
+    before: dict[str, CorpusEntry] = {}
+    if not fresh:
+        with suppress(EvidenceUnavailable):
+            before = {entry.name: entry for entry in read_manifest(out).corpora}
+    steps: list[Progress] = []
+    with progress("passages") as tick:
+
+        def report(step: Progress) -> None:
+            if step.stage in ("read", "built", "unchanged"):
+                steps.append(step)
+            tick(step.passages)
+
+        manifest = build_index(corpora, out, report, fresh=fresh, plan=plan)
+    notes = []
+    for step in steps:
+        for member, cause in step.problems:
+            notes.append(f"{step.corpus}: {member}: {cause}")
+    for entry in manifest.corpora:
+        known = before.get(entry.name)
+        if known and known.digest != entry.digest:
+            notes.append(
+                f"{entry.name}: {counted(entry.passages, 'passage')} in the place of the {known.passages} there were"
+            )
+    last = steps[-1]
+    unchanged = last.stage == "unchanged"
+    pruned = prune(out) if building.prune else []
+    value = {
+        "path": out,
+        "unchanged": unchanged,
+        "embedded": last.embedded,
+        "reused": last.reused,
+        "pruned": pruned,
+        **manifest.model_dump(mode="json", exclude={"files"}),
+    }
+    state = "unchanged: the index holds just this already"
+    notes.append(state if unchanged else f"built {out}")
+    if last.embedded is not None:
+        notes.append(
+            f"{counted(last.embedded, 'passage')} embedded, {last.reused} had their vectors already"
+        )
+    if manifest.reranker is not None:
+        notes.append(describe_reranker(manifest.reranker))
+    notes += [f"removed {place}" for place in pruned]
+    names = ("name", "kind", "documents", "passages", "problems", "licence")
+    passages = counted(manifest.passages, "passage")
+    title = f"{passages}, {described(manifest)}, {manifest.index_digest[:19]}…"
+    return Result(value, [table_of(manifest.corpora, names, title)], notes)
+
+
+def described(manifest: IndexManifest, retriever: str | None = None) -> str:
+    """What searches the index, in a line: the retriever, its encoder and recall, or why it has none."""
+    if not manifest.dense:
+        return f"bm25 only: {manifest.reason}"
+    if retriever == "bm25":
+        return "bm25 only, as asked for"
+    sides = "; ".join(map(describe_side, manifest.dense))
+    return f"{retriever or manifest.retriever}: {sides}"
+
+
+def describe_side(entry: DenseEntry) -> str:
+    """Return an encoder's side in a line: what it reads and counts there, its kind and recall."""
+    recall = entry.part.recall
+    exact = f"{recall.queries} queries" if recall.queries else "exact"
+    counts = [f"{part.language} counts {part.weight:g}" for part in entry.weights]
+    return (
+        f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({exact});"
+        f" {', '.join(counts)}"
+    )
+
+
+def describe_reranker(entry: RerankerEntry) -> str:
+    """Return in a line whether a reranker is used, and what was measured of it."""
+    state = "used" if entry.helps else "not used"
+    return (
+        f"reranker {entry.where} is {state}: it finds {entry.items} known items at {entry.after:.3f},"
+        f" without it they are at {entry.before:.3f} (mean reciprocal rank)"
+    )
+
+
+def index_folder(folder: Path | None) -> Path:
+    """The folder that was given, or the one under MEDLIVE_HOME."""
+    return folder or paths.index_path(read_settings())
+
+
+def encoder_settings(models: Path | None) -> EncoderSettings:
+    """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
+    encoders = paths.encoder_settings(read_settings())
+    return encoders if models is None else replace(encoders, models=models)
+
 
 RetrieverOption = Annotated[
     Literal["bm25", "dense", "hybrid"] | None,
@@ -53,14 +188,12 @@ RetrieverOption = Annotated[
 ]
 
 
-@app.command()
 def build(
     corpora: list[Path],
-    index: IndexOption = None,
     corpus_kind: str | None = None,
     name: str | None = None,
     *,
-    vectors: Vectors,
+    building: Building,
     fresh: bool = False,
 ) -> Result:
     """Read evidence and index it; corpora of other names stay, one of the same name is replaced.
@@ -78,10 +211,9 @@ def build(
         )
     read_settings()  # They name the folder of plugins
     opened = [open_corpus(path, corpus_kind, name) for path in corpora]
-    return build_corpora(opened, index_folder(index), vectors, fresh=fresh)
+    return build_corpora(opened, building, fresh=fresh)
 
 
-@app.command("list")
 def list_() -> Result:
     """List the indexes under MEDLIVE_HOME."""
     value: list[dict[str, object]] = []
@@ -89,29 +221,23 @@ def list_() -> Result:
     for path, manifest, problem in list_indexes(index_path(read_settings()).parent):
         dumped = manifest and manifest.model_dump(mode="json", exclude={"files"})
         value.append({"path": path, "problem": problem, "manifest": dumped})
-        facts: list[object] = [None] * 5
-        if manifest is not None:
-            sides = list(map(describe_side, manifest.dense))
-            if manifest.reranker is not None:
+        row: list[object] = [path, problem, None, None, None]
+        if manifest:
+            sides = [described(manifest)]
+            if manifest.reranker:
                 sides.append(describe_reranker(manifest.reranker))
-            facts = [
-                manifest.retriever,
-                sides,
-                manifest.passages,
-                list(manifest.corpus_digests),
-                manifest.built_at,
-            ]
-        rows.append([path, *facts, problem])
-    columns = ["index", "retriever", "vectors", "passages", "corpora", "built"]
-    return Result(value, [Grid([*columns, "problem"], rows)])
+            digests = list(manifest.corpus_digests)
+            row = [path, sides, manifest.passages, digests, manifest.built_at]
+        rows.append(row)
+    columns = ["index", "retriever, or why there is none", "passages", "corpora"]
+    return Result(value, [Grid([*columns, "built"], rows)])
 
 
-@app.command()
 def search(
     phrases: Annotated[list[str], Argument(metavar="PHRASE...")],
     k: Annotated[int, Option("-k", min=1, max=100)] = 5,
     index: IndexOption = None,
-    not_after: Annotated[datetime | None, Option(formats=["%Y-%m-%d"])] = None,
+    not_after: DayOption = None,
     retriever: RetrieverOption = None,
     rerank: str | None = None,
     models: ModelsOption = None,
@@ -134,9 +260,8 @@ def search(
                 "--online searches as curation does, with the configured index and retriever",
                 hint="leave out --index, --retriever, --rerank and --models",
             )
-        hits = _search_online(phrases, k=k, day=day)
+        hits = with_instance(_search_online, phrases, k=k, day=day)
         return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
-
     folder = index_folder(index)
     settings = encoder_settings(models)
     opened = open_index(
@@ -161,26 +286,32 @@ def search(
 
 
 def _hit_as_json(hit: Hit) -> dict[str, object]:
-    passage = hit.passage
-    ranked = fields_of(hit, ("rank", "score")) | {"found_by": hit.sides}
-    return ranked | fields_of(passage, [field.name for field in fields(passage)])
+    return {
+        "rank": hit.rank,
+        "score": hit.score,
+        "found_by": hit.sides,
+        **fields_of(hit.passage),
+    }
 
 
-def _search_online(phrases: Sequence[str], *, k: int, day: date | None) -> list[Hit]:
+async def _search_online(
+    database: Database,
+    settings: Settings,
+    phrases: Sequence[str],
+    *,
+    k: int,
+    day: date | None,
+) -> list[Hit]:
     """Return what curation would find, with the answers that it has stored."""
-
-    async def search_services(database: Database, settings: Settings) -> list[Hit]:
-        retriever = open_online(settings, database)
-        if retriever is None:
-            raise UsageError(
-                "no literature service is configured",
-                hint='set [evidence] online = ["pubmed", "europepmc"]',
-            )
-        async with aclosing(retriever):
-            (hits,) = await retriever.search([Query(*phrases)], k=k, not_after=day)
-        return hits
-
-    return with_instance(search_services)
+    retriever = open_online(settings, database)
+    if retriever is None:
+        raise UsageError(
+            "no literature service is configured",
+            hint='set [evidence] online = ["pubmed", "europepmc"]',
+        )
+    async with aclosing(retriever):
+        (hits,) = await retriever.search([Query(*phrases)], k=k, not_after=day)
+    return hits
 
 
 def _hits_table(hits: Sequence[Hit]) -> Grid:
@@ -195,7 +326,6 @@ def _hits_table(hits: Sequence[Hit]) -> Grid:
     return Grid(columns, rows)
 
 
-@app.command()
 def verify(index: IndexOption = None) -> None:
     """Compare every file of the index with its manifest; the exit status is 3 when one differs."""
     folder = index_folder(index)
@@ -204,7 +334,6 @@ def verify(index: IndexOption = None) -> None:
     say(f"{folder}: {files} built, {manifest.index_digest}")
 
 
-@app.command()
 def models(
     names: Annotated[list[str] | None, Argument(metavar="[NAME...]")] = None,
     models: ModelsOption = None,
@@ -256,26 +385,21 @@ def models(
     return Result({"encoders": rows}, [table_of(rows, columns)], notes, failure)
 
 
-app.command()(fetch)
-
-
-@app.command()
 def gaps() -> Result:
     """List diseases, drugs and procedures on which parked threads met no passage, most threads first.
 
     With what was searched for and the nearest passage. Terms are those of the code books; a search phrase
     without any is listed as it is.
     """
-    found = with_instance(find_gaps)
+    missing = with_instance(find_gaps)
     rows = []
-    for gap in found:
+    for gap in missing:
         nearest = gap.nearest and f"{gap.nearest}\n{gap.nearest_title}"
         rows.append([gap.kind, gap.name, len(gap.threads), gap.searched, nearest])
     columns = ["kind", "subject", "parked threads", "searched for", "nearest passage"]
     note = "no thread is parked for want of evidence"
-    if found:
+    if missing:
         note = (
             "medlive evidence fetch and build add to the library; then curate --parked"
         )
-    value = [gap.as_json() for gap in found]
-    return Result(value, [Grid(columns, rows)], [note])
+    return Result(missing, [Grid(columns, rows)], [note])

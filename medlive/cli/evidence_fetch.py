@@ -4,14 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, get_args
 
-from typer import Argument
+from typer import Argument, Option
 
-from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
-from medlive.cli.options import DryRunOption, read_settings
+from medlive.cli.evidence import Building, build_corpora
+from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
     Result,
     counted,
     fields_of,
+    first_of,
     progress,
     say,
     table_of,
@@ -35,22 +36,24 @@ from medlive.evidence.fetch.sources import (
     find_source,
 )
 from medlive.evidence.manifest import MANIFEST, read_manifest
+from medlive.instance.loading import read_settings
 from medlive.instance.paths import corpora_path
 
 _SOURCE = ("name", "about", "bytes", "checksums", "licence", "recommended")
-_PLAN = (
-    "name",
-    "to_fetch",
-    "listed",
-    "bytes",
-    "checksums",
-    "licence",
-)
+_PLAN = ("name", "to_fetch", "listed", "bytes", "checksums", "licence")
 _OUTCOME = ("name", "fetched", "bytes", "files", "unchanged", "removed", "failures")
-
 
 Task = tuple[Source, Path, Selection]
 """A corpus to fetch, its folder, and what is chosen of it."""
+
+
+def _read_types(text: str) -> Selection:
+    """The articles of PubMed that are kept, by their types with commas between. Raises UsageError."""
+    known = get_args(ArticleType)
+    kept = {name.strip() for name in text.lower().split(",")}
+    if unknown := sorted(kept.difference(known)):
+        raise UsageError(f"--types {unknown[0]}: choose {' or '.join(known)}")
+    return Selection.model_validate({"types": sorted(kept)})
 
 
 def fetch(
@@ -58,13 +61,14 @@ def fetch(
     list_: bool = False,
     dry_run: DryRunOption = False,
     no_build: bool = False,
-    index: IndexOption = None,
     recommended: bool = False,
-    types: str | None = None,
+    types: Annotated[
+        Selection | None, Option(parser=_read_types, metavar="TYPE,…")
+    ] = None,
     to: Path | None = None,
     contact: str | None = None,
     *,
-    vectors: Vectors,
+    building: Building,
 ) -> Result:
     """Download public corpora, or what is new of them, check every file, and add them to the index.
 
@@ -83,11 +87,10 @@ def fetch(
         rows = []
         for source in SOURCES:
             named = ("name", "about", "address", "reader", "licence", "checksums")
-            about = {
-                "bytes": source.typical_bytes,
-                "recommended": source.recommended is not None,
-            }
-            rows.append(fields_of(source, named) | about)
+            row = fields_of(source, named)
+            row["bytes"] = source.typical_bytes
+            row["recommended"] = source.recommended is not None
+            rows.append(row)
         return Result(rows, [table_of(rows, _SOURCE)])
     tasks = _tasks(names or [], recommended, types, to)
     contact = contact or read_settings().harvest.get("contact") or None
@@ -110,17 +113,13 @@ def fetch(
         failures += done.failures
     failure = None
     if failures:
-        more = ""
-        if len(failures) > 1:
-            more = f"; and {len(failures) - 1} more, listed above"
         failure = FetchFailed(
-            f"{failures[0]}{more}",
+            "; ".join(first_of(failures, 1)),
             hint="what was fetched is kept; run the same command again, and it fetches what is missing",
         )
     built = Result(None)
-    out = index_folder(index)
-    if not no_build and (corpora := _new_corpora(fetches, out)):
-        built = build_corpora(corpora, out, vectors, fresh=False)
+    if not no_build and (corpora := _new_corpora(fetches, building.folder)):
+        built = build_corpora(corpora, building, fresh=False)
     return Result(
         {"fetched": fetched, "index": built.value},
         [table_of(fetched, _OUTCOME), *built.shown],
@@ -130,10 +129,7 @@ def fetch(
 
 
 def _tasks(
-    names: list[str],
-    recommended: bool,
-    types: str | None,
-    to: Path | None,
+    names: list[str], recommended: bool, types: Selection | None, to: Path | None
 ) -> list[Task]:
     if recommended:
         names = names + [source.name for source in SOURCES if source.recommended]
@@ -141,8 +137,7 @@ def _tasks(
         raise UsageError(
             "name a corpus, or give --recommended", hint="medlive evidence fetch --list"
         )
-    selection = _read_types(types)
-    if selection.types and "pubmed" not in names:
+    if types and "pubmed" not in names:
         raise UsageError("--types chooses among PubMed's articles", hint="add pubmed")
     settings = read_settings()
     folder = to or corpora_path(settings)
@@ -150,20 +145,10 @@ def _tasks(
     for name in dict.fromkeys(names):
         source = find_source(name, settings.evidence.mirrors.get(name))
         own = source.recommended if recommended else None
-        if name == "pubmed" and selection.types:
-            own = selection
+        if name == "pubmed":
+            own = types or own
         tasks.append((source, folder / name, own or Selection()))
     return tasks
-
-
-def _read_types(types: str | None) -> Selection:
-    """The articles of PubMed that are kept, by their types with commas between."""
-    stated = map(str.strip, (types or "").lower().split(","))
-    kept = sorted(set(filter(None, stated)))
-    for unknown in set(kept).difference(get_args(ArticleType)):
-        choices = " or ".join(get_args(ArticleType))
-        raise UsageError(f"--types {unknown}: choose {choices}")
-    return Selection.model_validate({"types": kept})
 
 
 def _client(source: Source, contact: str | None) -> Client:
@@ -174,8 +159,8 @@ async def _fetch(task: Task, contact: str | None) -> Fetch:
     name = task[0].name
     async with _client(task[0], contact) as client:
         plan = await make_plan(*task, client)
-        size = _size(plan.download_bytes)
-        say(f"{name}: {len(plan.wanted)} of {counted(plan.listed, 'file')}, {size}")
+        files = f"{len(plan.wanted)} of {counted(plan.listed, 'file')}"
+        say(f"{name}: {files}, {plan.download_bytes / 1e6:,.1f} MB")
         with progress(f"{name}, bytes") as tick:
             await run_plan(plan, client, tick)
     for failure in plan.failures:
@@ -220,7 +205,7 @@ async def _describe_plans(tasks: list[Task], contact: str | None) -> Result:
             plan = await make_plan(*task, client)
         download += plan.download_bytes
         row = fields_of(plan.source, ("name", "address", "licence", "checksums")) | {
-            "selection": plan.ledger.selection.model_dump(mode="json"),
+            "selection": plan.ledger.selection,
             "listed": plan.listed,
             "to_fetch": len(plan.wanted),
             "no_longer_listed": len(plan.gone),
@@ -228,14 +213,5 @@ async def _describe_plans(tasks: list[Task], contact: str | None) -> Result:
             "folder": plan.folder,
         }
         rows.append(row)
-    title = f"{_size(download)} to download"
+    title = f"{download / 1e6:,.1f} MB to download"
     return Result(rows, [table_of(rows, _PLAN, title)])
-
-
-def _size(count: int) -> str:
-    number = float(count)
-    for unit in ("bytes", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}"
-        number /= 1000
-    return f"{number:.1f} GB"

@@ -1,23 +1,15 @@
 """`medlive harvest`, `import` and `source`: threads from communities and files, and their raw pages."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
 from medlive.cli.audit.thread import messages_table
-from medlive.cli.options import (
-    ByOption,
-    Commands,
-    DryRunOption,
-    read_moment,
-    read_settings,
-)
+from medlive.cli.options import ByOption, DryRunOption, Maximum, MomentOption
 from medlive.cli.output import (
     Grid,
     Result,
@@ -35,7 +27,8 @@ from medlive.cli.output import (
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.session import Database
-from medlive.errors import CheckFailed, MedliveError, UsageError, describe
+from medlive.errors import CheckFailed, UsageError, describe
+from medlive.instance.loading import read_settings
 from medlive.integrity.log import read_bytes
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import (
@@ -54,10 +47,8 @@ from medlive.service.harvest.sources import (
     select_sources,
     source_health,
 )
-from medlive.sources.files import ImportProblem
 from medlive.sources.source import LayoutError, NotAThread, Site
 
-app = Commands()
 SourcesArgument = Annotated[
     list[str] | None, Argument(help="The communities; default: all.")
 ]
@@ -73,23 +64,11 @@ COLUMNS = (
     "older_than_since",
 )
 
-_HARVESTED = (
-    "source",
-    "iso_week",
-    "not_modified_share",
-    "already_done",
-    "limited",
-    "failed",
-    "quarantined",
-    "counts",
-    "problems",
-)
-
 
 def harvest(
     sources: SourcesArgument = None,
-    since: Annotated[str | None, Option(metavar="DATE")] = None,
-    limit: Annotated[int | None, Option(min=1)] = None,
+    since: MomentOption = None,
+    limit: Maximum = None,
     again: bool = False,
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -105,36 +84,39 @@ def harvest(
         again: Harvest again although this week's is done.
     """
     settings = read_settings()
-    moment = read_moment("--since", since)
-    if moment and moment > now():
-        raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
+    if since and since > now():
+        raise UsageError("--since lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
     if not wanted:
         raise UsageError(
             "every source is switched off",
             hint="[sources.NAME] enabled = true in sources.toml",
         )
-    if dry_run:
-        return _describe_plan(settings, wanted, again)
     fetching = fetch_settings(settings)
+    if dry_run:
+        return _describe_plan(wanted, fetching.user_agent, again)
     if fetching.contact is None and not fetching.allow_loopback:
         raise UsageError(
             "a harvest needs a contact address, which every request names",
             hint="MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml",
         )
-    done, broken = with_instance(
-        _harvest, wanted, since=moment, limit=limit, again=again
-    )
-    if len(broken) == len(wanted):
-        raise broken[-1]
+    ended = with_instance(_harvest, wanted, since=since, limit=limit, again=again)
+    return _describe_harvests(wanted, ended)
+
+
+def _describe_harvests(
+    wanted: Wanted, ended: list[HarvestResult | BaseException]
+) -> Result:
     notes: list[str] = []
-    value, rows, given_up = [], [], []
-    for result in done:
-        value.append(fields_of(result, _HARVESTED))
-        name, share = result.source, result.not_modified_share
+    value, rows, given_up, broken = [], [], [], []
+    for name, result in zip(wanted, ended, strict=True):
+        if isinstance(result, BaseException):
+            broken.append(result)
+            result = HarvestResult(name, iso_week(now()), failed=describe(result))
+        share = {"not_modified_share": result.not_modified_share}
+        value.append(fields_of(result) | share)
         counts = [result.counts[column] for column in COLUMNS]
-        percent = None if share is None else f"{share:.0%}"
-        rows.append([name, *counts, percent, len(result.problems)])
+        rows.append([name, *counts, len(result.problems)])
         notes += _notes(result)
         if result.quarantined:
             given_up.append(f"{name}: quarantined: {result.quarantined}")
@@ -143,34 +125,33 @@ def harvest(
     hint = "`medlive source check` says what its threads lack"
     failure: BaseException | None = failed(given_up, hint)
     if broken:
+        # A fault of medlive itself, which has no status of its own, before what an operator can mend.
+        failure = max(broken, key=lambda error: getattr(error, "exit_status", 100))
         notes += given_up
-        failure = broken[-1]
-    table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
-    return Result(value, [table], notes, failure)
+        if len(broken) == len(wanted):
+            raise failure
+    return Result(value, [Grid(["source", *COLUMNS, "problems"], rows)], notes, failure)
 
 
-def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
-    async def look(database: Database) -> list[str]:
-        return [
-            await describe_next_harvest(database, name, again=again) for name in wanted
-        ]
-
-    agent = fetch_settings(settings).user_agent
+def _describe_plan(wanted: Wanted, agent: str, again: bool) -> Result:
     plan = []
-    for name, would in zip(wanted, with_database(look), strict=True):
-        requests = wanted[name].listing_requests(wanted[name].settings.base_url)
-        lists = [request.url for request in requests]
-        plan.append(
-            {"source": name, "would": would, "user_agent": agent, "lists": lists}
-        )
+    for name, site in wanted.items():
+        requests = site.listing_requests(site.settings.base_url)
+        row = {
+            "source": name,
+            "would": with_database(describe_next_harvest, name, again=again),
+            "user_agent": agent,
+            "lists": [request.url for request in requests],
+        }
+        plan.append(row)
     table = table_of(plan, ("source", "would", "lists"))
     return Result(plan, [table], [f"as {agent}"])
 
 
 async def _harvest(
     database: Database, settings: Settings, wanted: Wanted, /, **how: Any
-) -> tuple[list[HarvestResult], list[BaseException]]:
-    """Harvest sources side by side; the errors that ended some, a fault of medlive or the highest status last."""
+) -> list[HarvestResult | BaseException]:
+    """Harvest sources side by side; of each its result, or the error that ended it."""
     total: dict[str, int] = {}
     with progress("threads") as tick:
 
@@ -182,17 +163,7 @@ async def _harvest(
         for name, site in wanted.items():
             own = partial(count, name)
             work.append(harvest_source(database, settings, site, **how, tick=own))
-        ended = await asyncio.gather(*work, return_exceptions=True)
-    done, broken = [], []
-    for name, result in zip(wanted, ended, strict=True):
-        if isinstance(result, BaseException):
-            broken.append(result)
-            done.append(HarvestResult(name, iso_week(now()), failed=describe(result)))
-        else:
-            done.append(result)
-    return done, sorted(
-        broken, key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100
-    )
+        return await asyncio.gather(*work, return_exceptions=True)
 
 
 def _notes(done: HarvestResult) -> Iterator[str]:
@@ -209,7 +180,7 @@ def _notes(done: HarvestResult) -> Iterator[str]:
 
 def import_(
     files: list[Path],
-    assume_posted_at: Annotated[str | None, Option(metavar="DATE")] = None,
+    assume_posted_at: MomentOption = None,
 ) -> Result:
     """Import threads from JSON Lines files; a bad line is reported and the others are imported.
 
@@ -220,56 +191,46 @@ def import_(
         files: Thread files, one JSON object a line.
         assume_posted_at: For threads without a date.
     """
-    moment = read_moment("--assume-posted-at", assume_posted_at)
-
-    async def work(
-        database: Database, settings: Settings
-    ) -> list[tuple[Counter[str], list[ImportProblem]]]:
-        done, key = [], handle_key(settings)
-        for path in files:
-            with progress(f"import {path.name}") as tick:
-                imported = await import_file(
-                    database, path, assume_posted_at=moment, handle_key=key, tick=tick
-                )
-            done.append(imported)
-        return done
-
     columns = ("new", "revised", "unchanged", "taken_down", "problems")
+    key = handle_key(read_settings())
     notes: list[str] = []
     value, rows, refused = [], [], []
-    for file, (counts, problems) in zip(files, with_instance(work), strict=True):
+    for file in files:
+        with progress(f"import {file.name}") as tick:
+            counts, problems = with_database(
+                import_file,
+                file,
+                assume_posted_at=assume_posted_at,
+                handle_key=key,
+                tick=tick,
+            )
         name = file.name
         rows.append([name, *(counts[column] for column in columns)])
         value.append({"file": file, **counts, "lines": problems})
         if not counts.total():
             notes.append(f"{name} holds no threads: nothing was imported")
-        if problems and counts.total() == len(problems):
-            refused.append(name)
+        elif counts.total() == len(problems):
+            refused.append(f"no line of {name} became a thread")
         lines = []
         for problem in problems:
             what = f"{problem.reason}: {problem.detail}"
             lines.append(f"{name}:{problem.line}: {what}")
         notes += first_of(lines, SHOWN_PROBLEMS)
-    failure = None
-    if refused:
-        failure = CheckFailed(f"no line became a thread: {', '.join(refused)}")
-    return Result(value, [Grid(["file", *columns], rows)], notes, failure)
+    return Result(value, [Grid(["file", *columns], rows)], notes, failed(refused))
 
 
-@app.command("list")
 def list_() -> Result:
     """List the communities with their address and boards."""
     value, rows = {}, []
     for name, site in select_sources(read_settings(), []).items():
         settings = site.settings
-        value[name] = settings.model_dump(mode="json")
+        value[name] = settings
         boards = ", ".join(settings.boards) or "all"
         rows.append([name, settings.base_url, boards, settings.min_interval_s])
     columns = ["source", "address", "boards", "least interval (s)"]
     return Result(value, [Grid(columns, rows)])
 
 
-@app.command()
 def check(
     source: Annotated[str | None, Argument()] = None,
     url: str | None = None,
@@ -286,64 +247,45 @@ def check(
         url: Check this page instead: a thread's address.
         file: With --url: read this saved page instead of fetching it.
     """
-    if url is None:
-        if file:
-            raise UsageError(
-                "--file needs --url, the address that the page was saved from"
-            )
-        return _check_health(source)
-    if source is None:
+    if url and source:
+        return _check_page(source, url, file)
+    if url or file:
         raise UsageError(
-            "--url needs the community", hint="medlive source check SOURCE --url URL"
+            "a page is checked by its community and its address",
+            hint="medlive source check SOURCE --url URL [--file SAVED]",
         )
-    return _check_page(source, url, file)
-
-
-def _check_health(source: str | None) -> Result:
-    names = list(select_sources(read_settings(), [source] if source else []))
-    checked, value, faults = [], [], []
+    names = select_sources(read_settings(), [source] if source else [])
+    checked, faults = [], []
     for health in with_database(source_health, source):
-        name = health.info.name
-        if name in names:
-            names.remove(name)
+        if names.pop(health.info.name, None):
             checked.append(health)
-            row = asdict(health) | {"info": vars(health.info)}
-            value.append(row | {"faults": health.faults})
-            faults += [f"{name}: {fault}" for fault in health.faults]
-    notes = []
-    if not checked:
-        notes.append("no community was harvested yet; `medlive harvest` does")
-    elif source is None:
-        notes += [f"never harvested: {name}" for name in sorted(names)]
+            faults += [f"{health.info.name}: {fault}" for fault in health.faults]
+    notes = [f"never harvested: {name}" for name in sorted(names)]
     hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
+    value = []
+    for health in checked:
+        value.append(fields_of(health) | {"faults": health.faults})
     return Result(value, _health_tables(checked), notes, failed(faults, hint))
 
 
-def _health_tables(sources: Sequence[SourceHealth]) -> Iterator[Grid]:
+def _health_tables(sources: list[SourceHealth]) -> Iterator[Grid]:
     rows = []
     for source in sources:
         info = source.info
         read_at = source.last_done_at or "never"
         faults = len(source.faults)
         rows.append([info.name, info.last_run, info.last_outcome, read_at, faults])
-    if rows:
-        columns = ["source", "last week", "outcome", "read to its end", "faults"]
-        yield Grid(columns, rows)
+    columns = ["source", "last week", "outcome", "read to its end", "faults"]
+    yield Grid(columns, rows)
     for source in sources:
-        figures = []
-        for figure in source.figures:
-            if figure.collapsed or figure.value or not figure.name.startswith("end:"):
-                figures.append(figure)
-        if figures:
-            names = ("name", "value", "median", "n", "collapsed")
-            yield table_of(figures, names, f"{source.info.name}, {source.week}")
+        names = ("name", "value", "median", "n", "collapsed")
+        yield table_of(source.figures, names, f"{source.info.name}, {source.week}")
 
 
-@app.command()
 def lift(
     source: str,
     accept: bool = False,
-    why: Annotated[str | None, Option("--reason")] = None,
+    reason: str | None = None,
     by: ByOption = None,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood.
@@ -351,14 +293,14 @@ def lift(
     Args:
         source: The quarantined community.
         accept: Compare only with harvests from now on.
-        why: Why; it stays in the database.
+        reason: Why; it stays in the database.
     """
     select_sources(read_settings(), [source])
-    reason = with_database(
-        lift_source_quarantine, source, compare_anew=accept, reason=why, by=by
+    quarantined = with_database(
+        lift_source_quarantine, source, compare_anew=accept, reason=reason, by=by
     )
-    again = f"{source} is harvested again; it was out: {reason}"
-    say(f"{source} was not quarantined" if reason is None else again)
+    again = f"{source} is harvested again; it was out: {quarantined}"
+    say(again if quarantined else f"{source} was not quarantined")
 
 
 def _check_page(source: str, url: str, file: Path | None) -> Result:
@@ -377,23 +319,6 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
     return Result(page, [fields, messages_table(page["thread"]["messages"])], notes)
 
 
-_ENDS = (
-    "unchanged",
-    "new",
-    "revised",
-    "layout",
-    "fault",
-    "not_a_thread",
-    "incomplete",
-    "bytes_gone",
-    "damaged",
-    "skipped",
-    "waiting",
-    "taken_down",
-)
-
-
-@app.command()
 def reparse(
     sources: SourcesArgument = None,
     thread: str | None = None,
@@ -420,17 +345,13 @@ def reparse(
         dry_run=dry_run,
         progress=lambda source: progress(f"reparse {source}"),
     )
-    # The first three, and those of the others that count anything
-    seen = Counter(_ENDS[:3])
-    for result in done:
-        seen.update(result.counts)
-    ends = [end for end in _ENDS if seen[end]]
     notes: list[str] = []
     problems: list[str] = []
     value, rows = [], []
+    ends = sorted({"unchanged", "new", "revised"}.union(*(own.counts for own in done)))
     for result in done:
-        counts, damaged = result.counts, sorted(result.damaged)
-        rows.append([result.source, *(counts[name] for name in ("pages", *ends))])
+        damaged = sorted(result.damaged)
+        rows.append([result.source, *(result.counts[end] for end in ends)])
         unread = []
         for thread_id, kind, message in result.problems:
             unread.append({"thread_id": thread_id, "kind": kind, "message": message})
@@ -449,7 +370,7 @@ def reparse(
         problems += [f"{path} is damaged or missing" for path in damaged]
     hint = "restore damaged files from a backup, then reparse again"
     title = "Nothing was changed: this is what would be" if dry_run else None
-    table = Grid(["source", "pages", *ends], rows, title)
+    table = Grid(["source", *ends], rows, title)
     return Result(value, [table], notes, failed(problems, hint))
 
 
@@ -462,20 +383,16 @@ def _quarantine_notes(done: ReparseResult) -> Iterator[str]:
         yield f"  `medlive source lift {done.source}` takes it in again"
 
 
-@app.command()
 def prune(dry_run: DryRunOption = False) -> Result:
     """Remove files of raw pages that are older than `archive.keep_days`, and finish what takedowns left.
 
     Threads stay. Exit status 1 when a community that is being harvested was left for the next time, or a file is
     damaged.
     """
-
-    async def work(database: Database, settings: Settings) -> Mapping[str, int]:
-        if dry_run:
-            return await apply_retention(database, settings, dry_run=True)
-        return await prune_by_hand(database, settings)
-
-    counts = with_instance(work)
+    if dry_run:
+        counts = with_instance(apply_retention, dry_run=True)
+    else:
+        counts = with_instance(prune_by_hand)
     failure = None
     if counts["busy"] or counts["damaged"]:
         busy = counted(counts["busy"], "community is", "communities are")

@@ -1,17 +1,14 @@
 """`medlive llm`: the rules engine as an OpenAI-compatible endpoint."""
 
+import asyncio
 from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.options import Commands
 from medlive.cli.output import say, wait_for
-from medlive.instance.loading import load_settings
-
-app = Commands()
+from medlive.instance.loading import read_settings
 
 
-@app.command()
 def serve(
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535)] = 8088,
@@ -27,9 +24,7 @@ def serve(
     from medlive.instance.opening import serve_rules
 
     async def run() -> None:
-        import asyncio
-
-        settings = load_settings().settings
+        settings = read_settings()
         async with serve_rules(
             settings, host=host, port=port, latency_ms=latency_ms, warn=say
         ) as url:

@@ -1,11 +1,13 @@
-"""The command line: one file per noun, imported when its command is used."""
+"""The command line: every command, the module it is written in, and how it is found when it is called."""
 
+import builtins
 import importlib
+import keyword
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 from typer import Option
@@ -13,117 +15,175 @@ from typer import Option
 from medlive import logs
 from medlive.cli.options import grouped
 
-# Command → (module with an `app` or a `load`, or module:function; help). A module is imported when its command
-# is run or its own help is asked for, so that `medlive --help` answers at once and a missing extra troubles only
-# the commands that need it.
-COMMANDS: dict[str, tuple[str, str]] = {
+
+class Group(NamedTuple):
+    """Commands of one noun."""
+
+    help: str
+    commands: Mapping[str, Sequence[str]]  # Module below `medlive.cli` → its commands
+    groups: Mapping[str, "Group"] = {}
+    first: str | None = None
+    """The module whose function of the group's name runs before its commands, and without one."""
+
+
+# A single command: its line of help and its module. A module is imported when its command is run or its own help is
+# asked for, so that `medlive --help` answers at once and a missing extra troubles only the commands that need it.
+COMMANDS: Mapping[str, tuple[str, str] | Group] = {
     "demo": (
-        "medlive.cli.demo:demo",
         "The whole loop once, on sample communities served from this machine.",
+        "demo",
     ),
-    "db": (
-        "medlive.cli.operations.db",
+    "db": Group(
         "The database: start, stop, url, upgrade, check.",
+        {"operations.db": ("start", "stop", "url", "upgrade", "roles", "check")},
     ),
     "backup": (
-        "medlive.cli.operations.backup:backup",
         "Write everything that cannot be made again into a folder.",
+        "operations.db",
     ),
-    "restore": (
-        "medlive.cli.operations.backup:restore",
-        "Restore a backup into an empty instance.",
-    ),
-    "import": ("medlive.cli.harvest:import_", "Import threads from JSON Lines files."),
-    "source": (
-        "medlive.cli.harvest",
+    "restore": ("Restore a backup into an empty instance.", "operations.db"),
+    "import": ("Import threads from JSON Lines files.", "harvest"),
+    "source": Group(
         "The communities: list them, check what a page yields.",
+        {"harvest": ("list", "check", "lift", "reparse", "prune")},
     ),
-    "harvest": ("medlive.cli.harvest:harvest", "Fetch new threads of the communities."),
-    "evidence": (
-        "medlive.cli.evidence",
+    "harvest": ("Fetch new threads of the communities.", "harvest"),
+    "evidence": Group(
         "The medical evidence: fetch it, build an index, search it.",
+        {
+            "evidence": ("build", "list", "search", "verify", "models", "gaps"),
+            "evidence_fetch": ("fetch",),
+        },
     ),
-    "filter": (
-        "medlive.cli.curate:filter_threads",
-        "Filter the threads that wait, and queue what passes.",
-    ),
-    "curate": ("medlive.cli.curate:curate", "Filter and curate the threads that wait."),
-    "worker": (
-        "medlive.cli.operations.schedule:worker",
-        "Do what is queued until stopped.",
-    ),
-    "jobs": (
-        "medlive.cli.operations.jobs",
+    "filter": ("Filter the threads that wait, and queue what passes.", "curate"),
+    "curate": ("Filter and curate the threads that wait.", "curate"),
+    "worker": ("Do what is queued until stopped.", "operations.schedule"),
+    "jobs": Group(
         "The job queue: list, check, retry, cancel.",
+        {"operations.jobs": ("list", "retry", "check", "cancel")},
     ),
-    "circuit": (
-        "medlive.cli.operations.circuit",
+    "circuit": Group(
         "Model endpoints that are not asked for a while: list, reset.",
+        {"operations.circuit": ("list", "reset")},
     ),
     "scheduler": (
-        "medlive.cli.operations.schedule:scheduler",
         "Take each weekly step when it is due, until stopped.",
+        "operations.schedule",
     ),
     "serve": (
-        "medlive.cli.operations.schedule:serve",
         "The public site and downloads; the audit room and the review desk.",
+        "operations.schedule",
     ),
-    "thread": (
-        "medlive.cli.audit.thread",
+    "thread": Group(
         "Every decision about a thread, down to the sentence that it is based on.",
+        {"audit.thread": ("list", "show", "takedown", "lift-takedown")},
     ),
-    "case": ("medlive.cli.audit.case", "The cases: list and filter them, show one."),
-    "prompt": (
-        "medlive.cli.audit.prompt",
+    "case": Group(
+        "The cases: list and filter them, show one.",
+        {"audit.case": ("list",), "audit.review": ("show",)},
+    ),
+    "prompt": Group(
         "The prompts: a task's template, or a stored request as it was sent.",
+        {"audit.records": ("show",)},
     ),
     "cost": (
-        "medlive.cli.audit.cost:cost",
         "What engines cost in a week, by task, engine and source.",
+        "audit.records",
     ),
-    "status": (
-        "medlive.cli.operations.status",
+    "status": Group(
         "Where the threads are, what failed, what the week cost, what is due.",
+        {"operations.status": ("ack",)},
+        first="operations.status",
     ),
     "doctor": (
-        "medlive.cli.operations.doctor:doctor",
         "Try for real what a week needs, one line each.",
+        "operations.doctor",
     ),
-    "week": (
-        "medlive.cli.operations.week",
+    "week": Group(
         "One week: what came, fell, cost, was held, shipped.",
+        {"operations.week": ("show", "run", "clear")},
     ),
-    "snapshot": (
-        "medlive.cli.snapshot.group",
+    "snapshot": Group(
         "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch.",
+        {
+            "snapshot.release": ("freeze", "publish", "withdraw", "reinstate"),
+            "snapshot.reading": (
+                "list",
+                "show",
+                "verify",
+                "keygen",
+                "fetch",
+                "diff",
+                "export",
+            ),
+            "snapshot.penalties": ("penalties",),
+        },
     ),
-    "review": (
-        "medlive.cli.audit.review",
+    "review": Group(
         "What people decide: approve, edit, reject, overrule, dispute.",
+        {
+            "audit.review": (
+                "list",
+                "show",
+                "approve",
+                "reject",
+                "edit",
+                "overrule",
+                "redact",
+                "drop-element",
+                "prove",
+                "dispute",
+                "resolve",
+                "disputes",
+            ),
+            "audit.suspects": ("suspects",),
+        },
     ),
-    "user": (
-        "medlive.cli.operations.user",
+    "user": Group(
         "Who may use the private pages: invite, list, role, disable, reset.",
+        {"operations.user": ("invite", "list", "role", "disable", "reset")},
     ),
-    "audit": (
-        "medlive.cli.audit.log",
+    "audit": Group(
         "Who did what: show the audit log, check that it is whole.",
+        {"audit.records": ("log", "verify")},
     ),
-    "eval": (
-        "medlive.cli.evaluation.group",
+    "eval": Group(
         "Evaluate a model: run, grade, score, report, audit, bundle.",
+        {
+            "evaluation.all": ("all",),
+            "evaluation.run": ("run", "import", "export"),
+            "evaluation.grade": ("grade", "judge-direct"),
+            "evaluation.score": ("score", "report"),
+            "evaluation.contamination": ("contamination",),
+            "evaluation.root_causes": ("audit",),
+            "evaluation.bundle": ("bundle", "verify-bundle", "leaderboard"),
+            "evaluation.agreement": ("meta",),
+            "evaluation.planning": ("power", "plan"),
+        },
+        {
+            "batch": Group(
+                "Ask and grade through an endpoint's batch API.",
+                {"evaluation.batch": ("write", "read")},
+            ),
+            "judges": Group(
+                "Compare judges of the same answers, and settle where they differ.",
+                {"evaluation.agreement": ("compare", "settle")},
+            ),
+            "protocol": Group(
+                "Evaluate by other papers' methods: coverage, comparison and more.",
+                {"evaluation.protocol": ("list", "run", "all", "errors")},
+                first="evaluation.protocol",
+            ),
+        },
     ),
-    "site": (
-        "medlive.cli.site",
-        "The public site: build its static pages.",
-    ),
-    "llm": (
-        "medlive.cli.llm",
+    "site": Group("The public site: build its static pages.", {"site": ("build",)}),
+    "llm": Group(
         "Serve the rules engine as an OpenAI-compatible endpoint.",
+        {"llm": ("serve",)},
     ),
-    "config": (
-        "medlive.cli.config",
+    "config": Group(
         "The effective settings and where each comes from.",
+        {"config": ("show",)},
     ),
 }
 
@@ -141,37 +201,61 @@ VALUED = ("--config", "--log-level", "--log-format")
 
 def build(arguments: Sequence[str]) -> typer.Typer:
     """The command line for these arguments: of the command they name all, of the others the help line."""
-    words: list[str | None] = []
+    words: list[str] = []
     values = iter(arguments)
     for word in values:
         if word in VALUED and not words:
             next(values, None)
         elif not word.startswith("-"):
             words.append(word)
-    wanted, below, *_ = [*words, None, None]
     app = typer.Typer(
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         add_completion=False,
         no_args_is_help=True,
-        help="medlive: a weekly, checksummed benchmark of real clinical questions.",
         epilog=_EPILOG,
     )
-    app.callback()(_root)
-    for name, (module, text) in COMMANDS.items():
-        if name != wanted:
-            app.command(name, help=text)(lambda: None)
-            continue
-        place, _, function = module.partition(":")
-        imported = importlib.import_module(place)
-        if load := getattr(imported, "load", None):
-            app.add_typer(load(below), name=name, help=text)
-        elif function:
-            command = grouped(getattr(imported, function))
-            app.command(name, help=command.__doc__)(command)
+    app.callback()(grouped(_root))
+    for name, command in COMMANDS.items():
+        if name not in words[:1]:
+            app.command(name, help=command[0])(lambda: None)
+        elif isinstance(command, Group):
+            app.add_typer(_build_group(name, command, words[1:]), name=name)
         else:
-            app.add_typer(imported.app, name=name, help=text)
+            app.command(name)(_load(command[1], name))
     return app
+
+
+def _build_group(name: str, group: Group, words: Sequence[str]) -> typer.Typer:
+    """A group with the command that is named, so that what its others need is not imported; with all where none is."""
+    app = typer.Typer(
+        help=group.help,
+        no_args_is_help=not group.first,
+        invoke_without_command=bool(group.first),
+    )
+    # Without a callback Typer takes a single command for the group itself.
+    app.callback()(_load(group.first, name) if group.first else lambda: None)
+    own: dict[str, str] = {}
+    for module, names in group.commands.items():
+        own |= dict.fromkeys(names, module)
+    wanted = words[0] if words and words[0] in {*own, *group.groups} else None
+    for command, module in own.items():
+        is_wanted = wanted in (None, command)
+        app.command(command)(_load(module, command) if is_wanted else lambda: None)
+    for below, inner in group.groups.items():
+        if wanted in (None, below):
+            app.add_typer(_build_group(below, inner, words[1:]), name=below)
+        else:
+            app.command(below, help=inner.help)(lambda: None)
+    return app
+
+
+def _load(module: str, name: str) -> Callable[..., None]:
+    """The function of a command's name, with an underscore where Python has the word itself."""
+    function = name.replace("-", "_")
+    if keyword.iskeyword(name) or hasattr(builtins, name):
+        function += "_"
+    return grouped(getattr(importlib.import_module(f"medlive.cli.{module}"), function))
 
 
 def _version(value: bool) -> None:
@@ -183,31 +267,29 @@ def _version(value: bool) -> None:
 
 
 def _root(
-    config: Annotated[
-        Path | None,
-        Option(metavar="FOLDER", help="The folder of the settings [MEDLIVE_CONFIG]."),
-    ] = None,
-    version: Annotated[
-        bool,
-        Option(
-            "--version", callback=_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
-    verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Log details and libraries' INFO lines.")
-    ] = False,
-    quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Log only warnings and errors.")
-    ] = False,
+    *,
+    config: Annotated[Path | None, Option(metavar="FOLDER")] = None,
+    version: Annotated[bool, Option(callback=_version, is_eager=True)] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q")] = False,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        Option(envvar="MEDLIVE_LOG_LEVEL", help="The lowest level that is logged."),
+        Option(envvar="MEDLIVE_LOG_LEVEL"),
     ] = None,
     log_format: Annotated[
-        Literal["text", "json"], Option(envvar="MEDLIVE_LOG_FORMAT", help="Of stderr.")
+        Literal["text", "json"], Option(envvar="MEDLIVE_LOG_FORMAT")
     ] = "text",
 ) -> None:
-    """medlive: a weekly, checksummed benchmark of real clinical questions."""
+    """medlive: a weekly, checksummed benchmark of real clinical questions.
+
+    Args:
+        config: The folder of the settings [MEDLIVE_CONFIG].
+        version: Print the version.
+        verbose: Log details and libraries' INFO lines.
+        quiet: Log only warnings and errors.
+        log_level: The lowest level that is logged.
+        log_format: Of stderr.
+    """
     if config:
         os.environ["MEDLIVE_CONFIG"] = str(config)
     level = None

@@ -3,50 +3,90 @@
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime
-from enum import StrEnum
-from importlib import import_module
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from typer import Argument, Option
-from typer.models import CommandFunctionType, OptionInfo
+from typer.models import OptionInfo
 
 from medlive.cli.output import Result, show_result
-from medlive.clock import parse_moment
-from medlive.config import Settings
+from medlive.clock import parse_moment, parse_week
 from medlive.errors import CheckFailed, UsageError
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
+from medlive.instance.paths import snapshot_folder
+from medlive.integrity.signing import PublicKey, public_key_of
 
-JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON.")]
+
+def _read_moment(text: str) -> datetime:
+    try:
+        return parse_moment(text)
+    except ValueError:
+        raise typer.BadParameter("expected a date such as 2026-11-01") from None
+
+
+Count = Annotated[int, Option(min=1)]
+Maximum = Annotated[int | None, Option(min=1)]
+DayOption = Annotated[
+    datetime | None, Option(metavar="YYYY-MM-DD", formats=["%Y-%m-%d"])
+]
+MomentOption = Annotated[datetime | None, Option(metavar="DATE", parser=_read_moment)]
+WeekOption = Annotated[str | None, Option(metavar="WEEK", parser=parse_week)]
+PublicKeyOption = Annotated[
+    PublicKey | None, Option(metavar="KEY", parser=public_key_of)
+]
+PublicKeysOption = Annotated[
+    list[PublicKey] | None,
+    Option(
+        metavar="FILE",
+        parser=public_key_of,
+        help="A key that must have signed it; repeatable.",
+    ),
+]
 ThreadArgument = Annotated[
     str, Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")
 ]
 DecisionOption = Annotated[
     int | None, Option(metavar="N", help="Show this decision, not the latest.")
 ]
-ReplaceOption = Annotated[bool, Option("--replace", help="Overwrite an existing file.")]
-ByOption = Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")]
-DryRunOption = Annotated[
-    bool, Option("--dry-run", help="Say what would be done; do nothing.")
-]
-UnverifiedOption = Annotated[
-    bool, Option("--unverified", help="Take a snapshot without verifying it.")
-]
-YesOption = Annotated[bool, Option("--yes", help="Do not ask; for scripts.")]
+ReplaceOption = Annotated[bool, Option(help="Overwrite an existing file.")]
+ByOption = Annotated[str | None, Option(help="Who says so.")]
+DryRunOption = Annotated[bool, Option(help="Say what would be done; do nothing.")]
+UnverifiedOption = Annotated[bool, Option(help="Take a snapshot without verifying it.")]
+YesOption = Annotated[bool, Option(help="Do not ask; for scripts.")]
 SnapshotArgument = Annotated[
-    str, Argument(help="A snapshot's folder, or the version of one frozen here.")
+    Path,
+    Argument(
+        help="A snapshot's folder, or the version of one frozen here.",
+        parser=lambda place: snapshot_folder(read_settings(), place),
+    ),
 ]
 
-Choice = TypeVar("Choice", bound=StrEnum)
 Several = list[str] | None
+T = TypeVar("T")
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 _UNDONE = "nothing was changed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def option_group(kind: type[T]) -> type[T]:
+    """A class whose fields are options, and which a command takes whole (`grouped`)."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+@option_group
 class CaseFilter:
     """Which cases of a snapshot are taken.
 
@@ -66,9 +106,9 @@ class CaseFilter:
     theme: Several = None
     specialty: Several = None
     first_release: Several = None
-    first_release_after: Annotated[str | None, Option(metavar="VERSION")] = None
-    posted_from: Annotated[str | None, Option(metavar="DATE")] = None
-    posted_before: Annotated[str | None, Option(metavar="DATE")] = None
+    first_release_after: str | None = None
+    posted_from: str | None = None
+    posted_before: str | None = None
 
     def given(self) -> dict[str, Any]:
         """What was asked for, by name."""
@@ -79,102 +119,65 @@ class CaseFilter:
         return wanted
 
 
-class Commands(typer.Typer):
-    """Commands that take groups of options, and whose `Result` is printed here, with --json as JSON."""
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(**{"no_args_is_help": True, **how})
-
-    def command(
-        self, name: str | None = None, **how: Any
-    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        """Register a command."""
-        register = super().command(name, **how)
-
-        def add(function: CommandFunctionType) -> CommandFunctionType:
-            register(grouped(function))
-            return function
-
-        return add
-
-
-def load_group(
-    package: str, commands: Mapping[str, str], wanted: str | None
-) -> Commands:
-    """A group with the command that is wanted, so that what others need is not imported; with all where none is.
-
-    Args:
-        package: Where the modules are.
-        commands: Name → "module:function"; the function may be a group too.
-        wanted: The command that the arguments name.
-    """
-    app = Commands()
-    for name, place in commands.items():
-        if wanted in commands and name != wanted:
-            app.command(name)(lambda: None)
-            continue
-        module, _, function = place.partition(":")
-        command = getattr(import_module(f"{package}.{module}"), function)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name)(command)
-    return app
-
-
 def grouped(command: Callable[..., object]) -> Callable[..., None]:
     """Let a command take groups of options: a parameter that is a dataclass stands for its fields.
 
     Typer knows no groups, so it is given a function whose parameters are the fields. The docstrings say what the
     options mean. A command that returns a `Result` gets the option --json, and its result is printed.
     """
-    groups: dict[str, Any] = {}
-    flat: list[inspect.Parameter] = []
-    text, meanings = _read_docstring(command)
-    hints = get_type_hints(command, include_extras=True)
-    for parameter in inspect.signature(command).parameters.values():
-        name, kind = parameter.name, hints[parameter.name]
-        if not is_dataclass(kind):
-            flat.append(_option(name, kind, parameter.default, meanings.get(name)))
-            continue
-        groups[name] = kind
-        inner = get_type_hints(kind, include_extras=True)
-        of_fields: dict[str, str] = {}
-        for base in groups[name].__mro__:
-            of_fields = _read_docstring(base)[1] | of_fields
-        for field in fields(kind):
-            default = field.default
-            if default is MISSING:
-                default = inspect.Parameter.empty
-            meaning = of_fields.get(field.name)
-            flat.append(_option(field.name, inner[field.name], default, meaning))
-    prints = hints.get("return") in (Result, Result | None)
+    flat = list(_options_of(command))
+    prints = get_type_hints(command).get("return") in (Result, Result | None)
     if prints:
-        flat.append(_option("as_json", JsonOption, False, None))
+        as_json = inspect.Parameter("json", KEYWORD_ONLY, default=False)
+        flat.append(_option(as_json, bool, "Print the result as JSON."))
 
     def run(**arguments: Any) -> None:
-        as_json = prints and arguments.pop("as_json")
-        for name, kind in groups.items():
-            own = {field.name: arguments.pop(field.name) for field in fields(kind)}
-            arguments[name] = kind(**own)
-        result = command(**arguments)
+        as_json = prints and arguments.pop("json")
+        result = command(**_collect(command, arguments))
         if isinstance(result, Result):
             show_result(result, as_json)
 
     run.__name__ = command.__name__
-    run.__doc__ = text
+    run.__doc__, _ = _read_docstring(command)
     run.__module__ = command.__module__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     return run
 
 
+def _options_of(described: Any) -> Iterator[inspect.Parameter]:
+    """The parameters of a command, or the fields of a group; those of a group in the place of the group."""
+    kinds = get_type_hints(described, include_extras=True)
+    meanings: dict[str, str] = {}
+    for base in reversed(getattr(described, "__mro__", [described])):
+        meanings |= _read_docstring(base)[1]
+    for name, parameter in inspect.signature(described).parameters.items():
+        if is_dataclass(kinds[name]):
+            yield from _options_of(kinds[name])
+        else:
+            yield _option(parameter, kinds[name], meanings.get(name))
+
+
+def _collect(described: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a command or a group takes, from the values of all options."""
+    kinds = get_type_hints(described)
+    collected = {}
+    for name in inspect.signature(described).parameters:
+        kind = kinds[name]
+        is_group = is_dataclass(kind)
+        collected[name] = kind(**_collect(kind, values)) if is_group else values[name]
+    return collected
+
+
 def _option(
-    name: str, kind: Any, default: object, meaning: str | None
+    parameter: inspect.Parameter, kind: Any, meaning: str | None
 ) -> inspect.Parameter:
-    """A parameter as Typer wants it: an option where it has a default, else an argument."""
+    """A parameter as Typer wants it: an option where it has a default or is named by the caller, else an argument."""
+    name, default = parameter.name, parameter.default
     if kind is not typer.Context:
-        info = Argument() if default is inspect.Parameter.empty else Option()
+        is_positional = parameter.kind is not KEYWORD_ONLY
+        is_argument = is_positional and default is inspect.Parameter.empty
+        info = Argument() if is_argument else Option()
         if get_origin(kind) is Annotated:
             kind, info = get_args(kind)
             info = copy(info)
@@ -184,11 +187,11 @@ def _option(
                 info.metavar = info.metavar or "PATH"
             # Typer takes the first name of an annotated option for its default.
             if info.default is ...:
-                info.param_decls = (f"--{name.strip('_').replace('_', '-')}",)
+                spelt = name.strip("_").replace("_", "-")
+                off = f"/--no-{spelt}" if default is True else ""
+                info.param_decls = (f"--{spelt}{off}",)
         kind = Annotated[kind, info]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
-    )
+    return inspect.Parameter(name, KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def _read_docstring(described: object) -> tuple[str, dict[str, str]]:
@@ -208,29 +211,6 @@ def split_name(thread: str) -> tuple[str, str]:
     if not slash:
         raise UsageError(f"{thread}: give the source and the id, as in icliniq/a1b2")
     return source, thread_id
-
-
-def read_settings() -> Settings:
-    """The settings."""
-    return load_settings().settings
-
-
-def one_of(option: str, kind: type[Choice], text: str) -> Choice:
-    """The option's value. Raises UsageError for an unknown value."""
-    try:
-        return kind(text)
-    except ValueError:
-        raise UsageError(f"{option} {text}: choose {' or '.join(kind)}") from None
-
-
-def read_moment(option: str, text: str | None) -> datetime | None:
-    """The option's day or time. Raises UsageError for another text."""
-    try:
-        return None if text is None else parse_moment(text)
-    except ValueError:
-        raise UsageError(
-            f"{option} {text}: not an ISO date such as 2026-11-01"
-        ) from None
 
 
 def confirm(question: str, *, refused: str = _UNDONE) -> None:

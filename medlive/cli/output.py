@@ -29,6 +29,7 @@ from typing import (
     TypeVar,
 )
 
+from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -48,7 +49,7 @@ from medlive.guard.printable import printable, printable_json, printable_lines
 if TYPE_CHECKING:
     from medlive.config import Settings
     from medlive.db.session import Database, Session
-    from medlive.integrity.checks import StepResult
+    from medlive.integrity.checks import Report
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -57,6 +58,14 @@ _A_MINUTE = 60.0
 COLLECT_AT = (20_000, 20, 20)
 """The collector's thresholds while a command does its work."""
 
+_MOST_FINDINGS = 5
+"""Faults of a step that a table names; --json has more."""
+TRUST = {
+    "not signed": "Unsigned: its origin cannot be verified; whoever changed it could have updated every digest.",
+    "integrity": "Signed with the key that it names itself, which proves integrity, not origin; give --public-key.",
+    "origin": "Signed with the key that was given.",
+    "broken": "Its signature could not be checked.",
+}
 _WHOLE = {"run.json": "a run folder", "manifest.json": "a snapshot"}
 """What says that a folder's files belong together and are medlive's to write."""
 
@@ -85,10 +94,10 @@ def with_instance(
     """What `work` returns for the configured database, which is migrated and open meanwhile, and the settings."""
 
     async def run() -> T:
-        from medlive.instance.loading import load_settings
+        from medlive.instance.loading import read_settings
         from medlive.service.database import open_database
 
-        settings = load_settings().settings
+        settings = read_settings()
         async with open_database(settings) as database:
             return await work(database, settings, *arguments, **how)
 
@@ -122,9 +131,15 @@ def print_json(value: object) -> None:
 
 
 def _plain(value: object) -> object:
-    """A record as the mapping of its fields, a time in ISO form, all else as its text."""
+    """What makes its own JSON in that form, a record as the mapping of its fields, all else as its text."""
+    if callable(value):
+        return value()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if hasattr(value, "as_json"):
+        return value.as_json()
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        return fields_of(value)
     if isinstance(value, SimpleNamespace):
         return vars(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
@@ -149,14 +164,16 @@ class Grid:
     title: str | None = None
 
 
+Shown = Iterator[Grid | Text | str]
+"""What people see, on stdout: tables, lines, and texts that keep their line ends."""
+
+
 class Result(NamedTuple):
     """What a command found out, and how people see it."""
 
-    value: (
-        object  # For machines; a function without arguments where it takes long to make
-    )
-    # For people, on stdout: tables, lines, and texts that keep their line ends
-    shown: Iterable[Grid | Text | str] = ()
+    # For machines: what JSON has, records, and functions that make it where that takes long
+    value: object
+    shown: Iterable[Grid | Text | str] = ()  # As `Shown`
     notes: Iterable[str] = ()  # On stderr
     failure: BaseException | None = None  # Raised at the end
 
@@ -164,7 +181,7 @@ class Result(NamedTuple):
 def show_result(result: Result, as_json: bool = False) -> None:
     """Print a result as JSON, or as its tables and lines; then its notes. Raises its failure if it has one."""
     if as_json:
-        print_json(result.value() if callable(result.value) else result.value)
+        print_json(result.value)
     else:
         for part in result.shown:
             if isinstance(part, Grid):
@@ -191,8 +208,15 @@ def table_of(
     return Grid([name.replace("_", " ") for name in names], cells, title)
 
 
-def fields_of(record: object, names: Sequence[str]) -> dict[str, object]:
-    """An object's attributes of these names."""
+def list_result(records: Iterable[object], shown: Sequence[str], *more: str) -> Result:
+    """Records as a list: people see these of their values, machines some more."""
+    rows = [fields_of(record, (*shown, *more)) for record in records]
+    return Result(rows, [table_of(rows, shown)])
+
+
+def fields_of(record: Any, names: Iterable[str] = ()) -> dict[str, object]:
+    """An object's attributes of these names; without names a record's fields."""
+    names = names or [field.name for field in fields(record)]
     return {name: getattr(record, name) for name in names}
 
 
@@ -238,10 +262,10 @@ def counted(n: int, single: str, many: str = "") -> str:
     return f"{n} {single if n == 1 else many or single + 's'}"
 
 
-def first_of(notes: Sequence[str], most: int) -> list[str]:
-    """At most so many notes, and how many more there are."""
+def first_of(notes: Sequence[str], most: int, of_all: int | None = None) -> list[str]:
+    """At most so many notes, and how many more there are; `of_all`: where they are the first of more."""
     shown = list(notes[:most])
-    if (more := len(notes) - most) > 0:
+    if (more := (of_all or len(notes)) - len(shown)) > 0:
         shown.append(f"and {more} more")
     return shown
 
@@ -267,12 +291,14 @@ def print_table(
     *,
     title: str | None = None,
 ) -> None:
-    """A table for people on stdout; numbers on the right. A cell's text is never read as markup; a `Text` keeps its
-    style.
+    """A table for people on stdout; nothing without a row. Numbers are on the right. A cell's text is never read as
+    markup; a `Text` keeps its style.
 
     No word is cut: a table that is too wide has its columns as rows, or else a line for each value.
     """
     cells = [list(map(_cell, row)) for row in rows]
+    if not cells:
+        return
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 160
@@ -282,16 +308,26 @@ def print_table(
     console.print(fit_table([names, *cells], console.width))
 
 
-def checks_table(steps: "Sequence[StepResult]", most: int | None = None) -> Grid:
-    """The steps of a verification, each with at most so many of its findings."""
+def describe_report(report: "Report", names: Sequence[str]) -> Result:
+    """The steps of a verification, and what it proves; the failure where a step failed.
+
+    Args:
+        report: The verification.
+        names: What machines get of it, besides its steps and their outcome.
+    """
     rows = []
-    for step in steps:
-        findings = list(map(str, step.findings[:most]))
-        if more := step.faults - len(findings):
-            findings.append(f"and {more} more")
+    for step in report.steps:
+        findings = first_of([*map(str, step.findings)], _MOST_FINDINGS, step.faults)
         why = "; ".join(findings) or step.why or None
         rows.append([step.number, step.name, step.state, why])
-    return Grid(["step", "what", "state", "finding"], rows)
+    value = fields_of(report, ("path", "ok", "complete", "trust", "steps", *names))
+    shown = [Grid(["step", "what", "state", "finding"], rows)]
+    if not report.ok:
+        failure = CheckFailed(f"{report.path.name} does not verify")
+        return Result(value, shown, failure=failure)
+    skipped = "" if report.complete else ", but steps were skipped"
+    notes = [f"{report.path.name} verifies{skipped}", TRUST[report.trust]]
+    return Result(value, shown, notes)
 
 
 def new_file(path: Path, replace: bool = False) -> None:

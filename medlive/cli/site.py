@@ -1,16 +1,15 @@
 """`medlive site`: the public site as static pages."""
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
 from medlive.api import open_registry
-from medlive.cli.options import Commands, read_settings
+from medlive.cli.options import PublicKeysOption
 from medlive.cli.output import Result, counted, with_session
+from medlive.instance.loading import read_settings
 from medlive.instance.paths import index_path, snapshots_path
-from medlive.integrity.signing import public_key_of
 from medlive.site.build import write_site
 from medlive.site.hard import HARD, fix_hard
 from medlive.site.pages import site_files
@@ -18,23 +17,17 @@ from medlive.site.read import BUNDLES, Inputs, read_content
 
 # A mistyped folder would make an empty site, which replaces the one that is there.
 ExistingFolder = Annotated[Path | None, Option(exists=True, file_okay=False)]
-app = Commands()
 
 
-@app.callback()
-def _group() -> None:
-    """The public site."""
-
-
-@app.command()
 def build(
-    out: Annotated[Path, Option()],
+    *,
+    out: Path,
     snapshots: ExistingFolder = None,
     bundles: ExistingFolder = None,
     hard: Path | None = None,
     downloads: str | None = None,
     models: Path | None = None,
-    public_key: list[Path] | None = None,
+    public_key: PublicKeysOption = None,
     allow_not_publishable: bool = False,
     withhold_checked: bool = False,
 ) -> Result:
@@ -50,26 +43,20 @@ def build(
         hard: Each week's hard cases, fixed when first chosen [hard.json beside the snapshots].
         downloads: Where snapshots are published, for links to their files [base_url under [publish]].
         models: The models' cutoffs [config/models.toml].
-        public_key: A key that must have signed bundles; repeatable.
         allow_not_publishable: Show what is not publishable, marked on every page.
         withhold_checked: Leave out what open studies check blind.
     """
     from medlive.db.studies import blind_items
 
-    started = time.monotonic()
     settings = read_settings()
-    checked: frozenset[str] = frozenset()
-    if withhold_checked:
-        checked = with_session(blind_items)
-    keys = [key for file in public_key or () if (key := public_key_of(file))]
     inputs = Inputs(
         snapshots=snapshots or snapshots_path(settings),
         bundles=bundles or settings.home / BUNDLES,
         hard=hard,
         evidence=index_path(settings),
         registry=open_registry(models),
-        public_keys=keys,
-        checked=checked,
+        public_keys=public_key or (),
+        checked=with_session(blind_items) if withhold_checked else (),
         allow_not_publishable=allow_not_publishable,
     )
     content = read_content(inputs)
@@ -80,7 +67,6 @@ def build(
     write_site(files, out)
     size = sum(map(len, files.values()))
     fix_hard(inputs.hard_file, files[f"data/{HARD}"])
-    seconds = round(time.monotonic() - started, 1)
     left_out = []
     notes = []
     for name, why in content.left_out:
@@ -100,8 +86,7 @@ def build(
         **counts,
         "left_out": left_out,
         "not_publishable": content.not_publishable,
-        "seconds": seconds,
     }
     parts = [counted(n, name.removesuffix("s")) for name, n in counts.items()]
-    text = f"{out}: {', '.join(parts)}; {size:,} bytes in {seconds} s"
+    text = f"{out}: {', '.join(parts)}; {size:,} bytes"
     return Result(value, [text], notes)

@@ -6,9 +6,8 @@ the evidence and the two models are samples.
 
 import asyncio
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +53,6 @@ from medlive.sources.registry import build_site
 MARK = "demo-home"
 """The file that says that a home is the demo's."""
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
-STAGES = 7
 LIVE_TIMEOUT_S = 7200.0
 """Seconds for one reply of a live endpoint, which a person may write by hand."""
 LIVE_CALLS = 128
@@ -72,7 +70,6 @@ class DemoResult:
     skipped_steps: tuple[str, ...]  # Why each of the others was skipped
     scores: ScoreTable
     report: Path
-    seconds: Mapping[str, float]  # Stage → seconds
 
     @property
     def new_threads(self) -> int:
@@ -120,7 +117,6 @@ async def run_demo(
         CheckFailed: When a stage fails.
     """
     settings = demo_settings(settings, live)
-    seconds: dict[str, float] = {}
     recording = None
     who = "recorded replies of a language model"
     if live:
@@ -129,40 +125,29 @@ async def run_demo(
         how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
         recording = Recording(live.model or "", f"{now():%Y-%m-%d}", how)
     was_running = embedded.status(settings.home) is not None
-
-    @contextmanager
-    def stage(name: str, what: str) -> Iterator[None]:
-        notify(f"[{len(seconds) + 1}/{STAGES}] {what}")
-        started = time.perf_counter()
-        yield
-        seconds[name] = time.perf_counter() - started
-
     try:
         await _take_home(settings)
-        with stage("evidence", "indexing the sample evidence"):
-            corpus = open_corpus(sample_evidence_path(), name="demo")
-            await asyncio.to_thread(build_index, [corpus], index_path(settings))
-        with stage(
-            "harvest", "harvesting four sample communities over HTTP into PostgreSQL"
-        ):
-            harvested = await _harvest(settings)
-        with stage("curate", f"filtering and curating ({who})"):
-            curated = await run_curation(settings, record=recording)
-            if faults := curated.counts.faults:
-                raise CheckFailed(f"curation failed on: {faults[0]}")
-        with stage("freeze", "freezing the week's snapshot"):
-            async with open_database(settings) as database:
-                key = load_signing_key(os.environ)
-                frozen = await freeze(database, settings, key=key)
-        with stage("verify", "verifying the snapshot from its files alone"):
-            verified = await asyncio.to_thread(verify_snapshot, frozen.path)
-            if not verified.ok:
-                raise CheckFailed(verified.summary())
-        with stage("evaluate", "evaluating two sample models"):
-            scores = await _evaluate(settings, frozen)
-        with stage("report", "writing the report"):
-            out = report_path(settings, frozen.version)
-            report = await asyncio.to_thread(write_report, scores, out)
+        notify("[1/7] indexing the sample evidence")
+        corpus = open_corpus(sample_evidence_path(), name="demo")
+        await asyncio.to_thread(build_index, [corpus], index_path(settings))
+        notify("[2/7] harvesting four sample communities over HTTP into PostgreSQL")
+        harvested = await _harvest(settings)
+        notify(f"[3/7] filtering and curating ({who})")
+        curated = await run_curation(settings, record=recording)
+        if faults := curated.counts.faults:
+            raise CheckFailed(f"curation failed on: {faults[0]}")
+        notify("[4/7] freezing the week's snapshot")
+        async with open_database(settings) as database:
+            frozen = await freeze(database, settings, key=load_signing_key(os.environ))
+        notify("[5/7] verifying the snapshot from its files alone")
+        verified = await asyncio.to_thread(verify_snapshot, frozen.path)
+        if not verified.ok:
+            raise CheckFailed(verified.summary())
+        notify("[6/7] evaluating two sample models")
+        scores = await _evaluate(settings, frozen)
+        notify("[7/7] writing the report")
+        out = report_path(settings, frozen.version)
+        report = await asyncio.to_thread(write_report, scores, out)
     finally:
         # A run that never came so far leaves an earlier recording as it was.
         if record_to and recording and recording.replies:
@@ -178,7 +163,6 @@ async def run_demo(
         skipped_steps=skipped,
         scores=scores,
         report=report,
-        seconds=seconds,
     )
 
 

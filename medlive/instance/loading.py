@@ -135,6 +135,11 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     return Loaded(settings.model_copy(update={"home": home}), origins)
 
 
+def read_settings() -> Settings:
+    """The effective settings. Raises as `load_settings` does."""
+    return load_settings().settings
+
+
 def _nearest_setting(path: list[str], origin: str) -> str:
     """Which setting may be meant, written as its origin, a variable or a file, writes it."""
     *above, name = path

@@ -153,9 +153,9 @@ def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
 def grader_engine(
     settings: RoleSettings,
     *,
-    model: str | None,
-    base_url: str | None,
-    api_key_env: str | None,
+    model: str | None = None,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
     concurrency: int,
     prices: Mapping[str, Price] | None = None,
     timeout_s: float | None = None,
@@ -218,14 +218,9 @@ def evidence_folder(settings: Settings, named: str) -> Path:
         return indexes / named
     if place.is_dir():
         return place
-    names = (
-        sorted(path.name for path in indexes.iterdir() if path.is_dir())
-        if indexes.is_dir()
-        else []
-    )
+    names = sorted(path.name for path in indexes.glob("*/"))
     raise UsageError(
-        f"unknown evidence index {named!r}"
-        + (f"; known indexes: {', '.join(names)}" if names else ""),
+        f"unknown evidence index {named!r}; known indexes: {', '.join(names) or 'none'}",
         hint="build one with medlive evidence build",
     )
 

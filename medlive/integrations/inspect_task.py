@@ -1,15 +1,28 @@
-"""medlive as an Inspect AI task: `inspect eval medlive/medlive -T snapshot=PATH`.
+"""medlive as an Inspect AI task, `inspect eval medlive/medlive -T snapshot=PATH`, and Inspect's logs as run folders.
 
 Asks what `medlive eval run` asks (the pinned prompt template, one user message) and grades as `medlive eval grade`
 does, with the model of the role `grader`: the same prompt, the same reading of replies, the same judge by its digest
-and so the same shared verdicts.
+and so the same shared verdicts. A log of the task holds the answers and, in the metadata of each score, the verdicts
+as lines of `grades.jsonl`; both are taken as they are, so that `medlive eval score` prints what Inspect printed.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.log import (
+    EvalConfig,
+    EvalDataset,
+    EvalLog,
+    EvalSample,
+    EvalSpec,
+    read_eval_log,
+    write_eval_log,
+)
 from inspect_ai.model import (
     ChatMessage,
     ChatMessageAssistant,
@@ -35,16 +48,20 @@ from inspect_ai.scorer import (
 from inspect_ai.solver import TaskState, generate
 from inspect_ai.util import JSONSchema, LimitExceededError
 
-from medlive.errors import EndpointUnavailable
+from medlive.errors import BadInput, EndpointUnavailable
+from medlive.evaluation.asking.run import RunResult, import_answers
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import Answer, EvaluationCase
+from medlive.evaluation.model import Answer, CaseSet, EvaluationCase, Grade
+from medlive.evaluation.runs.folder import GRADES, TemplateUse, open_run, read_grades
 from medlive.evaluation.runs.templates import CLINICAL, load_template
+from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
 from medlive.evaluation.scoring.refusals import check_harness
 from medlive.grader.judge import Mode
+from medlive.integrity.log import open_log
 from medlive.llm.engine import (
     EngineIdentity,
     Finish,
@@ -160,11 +177,8 @@ def rubric(
     async def score(state: TaskState, target: Target) -> Score:
         case = EvaluationCase.from_row(state.metadata["case"])
         answer = answer_of(case, state.output)
-        model = get_model(
-            role="grader",
-            required=True,
-        )
-        grader = _Grader(model, structured, pinned=not allow_unpinned)
+        model = get_model(role="grader", required=True)
+        grader = _Grader(model, structured, not allow_unpinned)
         grades = await grade_answer(case, answer, grader, mode=Mode(mode))
         verdicts, lines = {}, []
         for grade in grades:
@@ -211,27 +225,24 @@ def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
     return Answer(case.case_id, state_of(text, finish), text, finish, output.model)
 
 
+@dataclass(frozen=True, slots=True)
 class _Grader:
     """A model of Inspect as an engine of medlive."""
 
-    def __init__(
-        self,
-        model: Model,
-        structured: bool,
-        pinned: bool,
-    ) -> None:
-        self._model, self._structured, self._pinned = model, structured, pinned
+    model: Model
+    structured: bool
+    pinned: bool
 
     @property
     def identity(self) -> EngineIdentity:
-        name = self._model.api.service_model_name()
+        name = self.model.api.service_model_name()
         return EngineIdentity(
-            endpoint_engine(name), name, {"temperature": 0.0}, self._pinned
+            endpoint_engine(name), name, {"temperature": 0.0}, self.pinned
         )
 
     async def answer(self, request: Request) -> Reply:
         config = GenerateConfig(temperature=0.0)
-        if self._structured:
+        if self.structured:
             schema = JSONSchema.model_validate(strict_schema(request.schema))
             config.response_schema = ResponseSchema(
                 name=request.task.replace(".", "_"),
@@ -239,7 +250,7 @@ class _Grader:
                 strict=True,
             )
         try:
-            output = await self._model.generate(
+            output = await self.model.generate(
                 list(map(_message, render(request))), config=config
             )
         except LimitExceededError:  # the evaluation's own: Inspect ends the sample
@@ -273,3 +284,142 @@ _KINDS: Final[dict[str, Any]] = {
 def _message(message: Mapping[str, str]) -> ChatMessage:
     kind: ChatMessage = _KINDS[message["role"]](content=message["content"])
     return kind
+
+
+SCORER: Final = "rubric"
+STOP_REASONS: Final = {
+    "stop": "stop",
+    "length": "max_tokens",
+    "refusal": "content_filter",
+}
+
+
+def import_log(
+    log: Path,
+    cases: CaseSet,
+    out: Path,
+) -> RunResult:
+    """Make a run folder of a log; importing it again adds nothing.
+
+    Args:
+        log: An `.eval` or `.json` file of Inspect's.
+        cases: The snapshot's cases that it was run on.
+        out: The run folder.
+
+    Raises:
+        BadInput: If the log cannot be read, has no samples, or was run on another snapshot.
+    """
+    eval_log = _read(log)
+    about = eval_log.eval.metadata or {}
+    if about.get("snapshot_digest") not in (None, cases.digest):
+        raise BadInput(
+            f"{log} was run on the snapshot {about.get('snapshot')}, not on {cases.name}"
+        )
+    by_id = {case.case_id: case for case in cases.cases}
+    answers: list[Answer] = []
+    grades: list[Grade] = []
+    for sample in eval_log.samples or ():
+        case = by_id.get(str(sample.id))
+        if case is None:
+            continue
+        answers.append(answer_of(case, sample.output))
+        score = (sample.scores or {}).get(SCORER, Score(value=0))
+        for row in (score.metadata or {}).get("grades", ()):
+            grades.append(Grade.from_row(row))
+    if not answers:
+        raise BadInput(f"{log} answers no case of {cases.name}")
+    template = None
+    if isinstance(named := about.get("template"), str):
+        template = TemplateUse(name=named, digest=about.get("template_digest"))
+    result = import_answers(
+        out, cases, answers, eval_log.eval.model, datetime.now(UTC), template=template
+    )
+    known = {(grade.key, grade.judge) for grade in read_grades(out / GRADES)[0]}
+    with open_log(open_run(out).path / GRADES) as written:
+        for grade in grades:
+            if (grade.key, grade.judge) not in known:
+                written.add(grade.row())
+    return result
+
+
+def export_run(
+    run: Path,
+    out: Path,
+    *,
+    judge: str | None = None,
+) -> EvalLog:
+    """Write a run folder as a log that `inspect view` shows.
+
+    Args:
+        run: The run folder.
+        out: The log, ending in `.eval` or `.json`.
+        judge: Whose verdicts, where several graded the run.
+    """
+    graded = load_graded(run, judge=judge)
+    samples = []
+    for case in graded.run.cases:
+        answer = graded.answers.get(case.case_id)
+        if answer is None:
+            continue
+        verdicts = graded.verdicts(case.case_id)
+        grades = graded.grades.get(case.case_id, {})
+        result = case_score(case, answer, verdicts, CaseMetric.COMPLETE)
+        score = Score(
+            value=float("nan") if result.score is None else result.score,
+            answer=answer.response,
+            metadata={
+                "state": result.state.value,
+                "grades": [grade.row() for grade in grades.values()],
+            },
+        )
+        samples.append(
+            EvalSample(
+                id=case.case_id,
+                epoch=1,
+                input=[ChatMessageUser(content=case.question)],
+                target=case.advice,
+                output=ModelOutput.from_content(
+                    answer.model or "unknown",
+                    answer.response,
+                    stop_reason=STOP_REASONS.get(answer.finish_reason, "unknown"),
+                ),
+                scores={SCORER: score},
+                metadata={"case_id": case.case_id},
+            )
+        )
+    info = graded.run.info
+    log = EvalLog(
+        status="success",
+        eval=EvalSpec(
+            created=info.created_at.isoformat(),
+            task="medlive",
+            dataset=EvalDataset(
+                name=info.cases.name,
+                samples=len(samples),
+            ),
+            model=info.model,
+            config=EvalConfig(),
+            metadata={
+                "snapshot": info.cases.name,
+                "snapshot_digest": info.cases.digest,
+                "publishable": info.cases.publishable,
+                "template": info.template.name,
+                "template_digest": info.template.digest,
+            },
+        ),
+        samples=samples,
+    )
+    write_eval_log(log, str(out))
+    return log
+
+
+def _read(path: Path) -> EvalLog:
+    if not path.is_file():
+        raise BadInput(f"{path} is not there")
+    try:
+        log = read_eval_log(str(path))
+    except Exception as exc:  # Inspect raises what its parsers raise
+        raise BadInput(f"{path} is not a log of Inspect: {str(exc)[:200]}") from exc
+    if not log.samples:
+        raise BadInput(f"{path} has no samples: nothing was answered")
+    return log

@@ -47,7 +47,7 @@ def load(
 ) -> dict[str, Dataset]:
     """The cases of a verified snapshot, one document each.
 
-    The arguments come from `--metadata '{"snapshot": "PATH or version", …}'`, the snapshot else from
+    The arguments are the harness's metadata, as `{"snapshot": "PATH or version", …}`, the snapshot else from
     MEDLIVE_SNAPSHOT; the filters are those of `Snapshot.filter`. What else the harness puts into its metadata
     (`version`, the model's arguments) is left alone.
     """

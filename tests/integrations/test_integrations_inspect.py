@@ -67,7 +67,7 @@ def test_inspect_scores_as_medlive_eval_does(place: Place) -> None:
 
 
 def test_a_log_becomes_a_run_and_a_run_a_log(place: Place) -> None:
-    logs = pytest.importorskip("medlive.integrations.inspect_logs")
+    logs = pytest.importorskip("medlive.integrations.inspect_task")
     cases = from_snapshot(load_snapshot(place.snapshot))
     written = place.work / "exported.json"
     logs.export_run(place.work / "run", written)
@@ -90,7 +90,7 @@ def test_a_log_becomes_a_run_and_a_run_a_log(place: Place) -> None:
 
 
 def test_a_refusal_comes_back_as_one(place: Place) -> None:
-    logs = pytest.importorskip("medlive.integrations.inspect_logs")
+    logs = pytest.importorskip("medlive.integrations.inspect_task")
     cases = from_snapshot(load_snapshot(place.snapshot))
     run = place.work / "refused"
     shutil.copytree(place.work / "run", run)

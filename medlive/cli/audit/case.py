@@ -1,14 +1,21 @@
-"""`medlive case`: which cases there are, and one with all it rests on."""
+"""`medlive case list`, and how threads and cases are listed: which rows, of which time, in which form."""
 
-from medlive.cli.audit import review
-from medlive.cli.audit.listing import Listed, list_rows
-from medlive.cli.options import Commands
-from medlive.cli.output import Result, table_of, with_session
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Annotated
+
+from typer import Option
+
+from medlive.cli.options import MomentOption, Several, option_group
+from medlive.cli.output import Grid, Result, counted, echo_lines, table_of, with_session
+from medlive.clock import parse_week
+from medlive.db.audit.listing import Filter, Listing, count_rows, load_page, stream_rows
 from medlive.db.audit.tables import CASES
 from medlive.db.curation.cases import list_overruled
+from medlive.db.session import Session
 from medlive.errors import UsageError
+from medlive.service.listings import stream_csv, without_identifiers
 
-app = Commands()
 _COLUMNS = (
     "case_id",
     "status",
@@ -19,10 +26,86 @@ _COLUMNS = (
     "changed_at",
     "query",
 )
-app.command("show")(review.show)
 
 
-@app.command("list")
+@option_group
+class Listed:
+    """Where what is listed stands, of which time, with which words, in which form.
+
+    Attributes:
+        stage: filters, screener, validator, controller, rubric or case; repeatable.
+        outcome: pending, rejected, parked, failed, held or kept; repeatable.
+        reason: Why it was rejected, held or failed; repeatable.
+        status: The case's: ready, held, rejected or withdrawn; repeatable.
+        source: The community; repeatable.
+        language: en or zh; repeatable.
+        specialty: The case's specialty; repeatable.
+        engine: The screener's model; repeatable.
+        week: Decided in this ISO week: 2026.W47, this or last; repeatable.
+        since: Decided on this day or later.
+        until: Decided before this day.
+        text: Words that the thread or its case has.
+        limit: Rows on a page.
+        after: The page behind this key.
+        counts: Count what the filter finds, by each facet, instead.
+        csv: Print every row that the filter finds as CSV.
+    """
+
+    stage: Several = None
+    outcome: Several = None
+    reason: Several = None
+    status: Several = None
+    source: Several = None
+    language: Several = None
+    specialty: Several = None
+    engine: Several = None
+    week: Annotated[Several, Option(parser=parse_week, metavar="WEEK")] = None
+    since: MomentOption = None
+    until: MomentOption = None
+    text: str = ""
+    limit: Annotated[int, Option(min=1, max=1000)] = 50
+    after: str | None = None
+    counts: bool = False
+    csv: bool = False
+
+
+def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result | None:
+    """What a filter finds, in the form that is asked for; CSV is printed as it comes.
+
+    `names`: the columns that people see.
+    """
+    facets = {}
+    for field in fields(which):
+        # What may be given several times is what a listing is filtered by.
+        if isinstance(values := getattr(which, field.name), list):
+            facets[field.name] = tuple(values)
+    where = Filter(facets, which.since, which.until, which.text)
+
+    async def print_csv(session: Session) -> None:
+        rows = stream_rows(session, listing, where, sort="changed", descending=True)
+        async for line in stream_csv(rows, listing):
+            echo_lines(line)
+
+    if which.csv:
+        with_session(print_csv)
+        return None
+    if which.counts:
+        counts = with_session(count_rows, listing, where)
+        cells = []
+        for facet, numbers in counts.facets.items():
+            cells += [[facet, value or None, n] for value, n in numbers.items()]
+        title = counted(counts.total, "row") + " or more" * counts.capped
+        return Result(counts, [Grid(["facet", "value", "rows"], cells, title)])
+    page = with_session(load_page, listing, where, after=which.after, size=which.limit)
+    rows = without_identifiers(page.rows)
+    notes = []
+    if not rows:
+        notes.append("nothing matches; --counts says what there is")
+    if page.after:
+        notes.append(f"more: --after '{page.after}'")
+    return Result({"rows": rows, "after": page.after}, [table_of(rows, names)], notes)
+
+
 def list_(which: Listed, overruled: bool = False) -> Result | None:
     """List cases, the latest decision first.
 

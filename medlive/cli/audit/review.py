@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from pydantic import ValidationError
 from typer import Argument, Option
 
 from medlive.cli.audit.thread import describe_thread
 from medlive.cli.options import (
     ByOption,
-    Commands,
     DecisionOption,
     ThreadArgument,
     split_name,
@@ -31,9 +29,9 @@ from medlive.curation.model import Curation, Reason
 from medlive.db.curation.cases import find_case
 from medlive.db.curation.reviews import list_disputes, list_held
 from medlive.db.session import Database
-from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction
 from medlive.errors import UsageError, first_fault
+from medlive.instance.loading import read_settings
 from medlive.integrity.log import read_bytes
 from medlive.rubric.model import Difficulty, Register, unproved_words
 from medlive.service.curation import review
@@ -47,27 +45,23 @@ from medlive.service.curation.editing import (
 from medlive.service.curation.inspect import inspect_case
 from medlive.service.wiring import open_pipeline
 
-app = Commands()
-
-
-def load(wanted: str | None) -> typer.Typer:
-    """The group; `suspects`, which scores runs, is imported where it is wanted, or where no command is."""
-    if wanted in (None, "suspects"):
-        from medlive.cli.audit.suspects import suspects
-
-        app.command()(suspects)
-    return app
-
-
 CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
-ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]
+_DISPUTE = (
+    "number",
+    "case_id",
+    "reason",
+    "opened_at",
+    "opened_by",
+    "closed_at",
+    "closed_by",
+    "resolution",
+)
 RevisionOption = Annotated[
-    int | None,
-    Option("--revision", help="The revision that you saw; refused if it changed."),
+    int | None, Option(help="The revision that you saw; refused if it changed.")
 ]
+ReasonOption = Annotated[str, Option(help="Why; it stays in the database.")]
 
 
-@app.command("list")
 def list_(
     reason: Reason | None = None,
     language: str | None = None,
@@ -90,27 +84,24 @@ def list_(
     return Result(rows, [table_of(rows, columns)], [note])
 
 
-@app.command()
 def show(
     case_id: CaseArgument,
     decision: DecisionOption = None,
 ) -> Result:
     """Show a case with its thread, everything that was decided about it, and why it is held."""
-
     case = with_session(inspect_case, case_id, decision=decision)
     name = f"{case['thread']['source']}/{case['thread']['thread_id']}"
     return Result(case, describe_thread(name, case))
 
 
-@app.command()
 def approve(
     case_id: CaseArgument,
+    *,
     reason: ReasonOption,
     revision: RevisionOption = None,
     by: ByOption = None,
 ) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
-
     _decide(ReviewAction.APPROVE, case_id, reason, revision, by)
     echo(f"{case_id} is approved: the next freeze takes it")
     case = with_session(inspect_case, case_id)["case"]
@@ -118,9 +109,9 @@ def approve(
         say(f"its rubric is {unproved}: medlive review prove {case_id}")
 
 
-@app.command()
 def reject(
     case_id: CaseArgument,
+    *,
     reason: ReasonOption,
     revision: RevisionOption = None,
     by: ByOption = None,
@@ -130,7 +121,16 @@ def reject(
     echo(f"{case_id} is rejected: no freeze takes it")
 
 
-@app.command()
+def _decide(
+    action: ReviewAction,
+    case_id: str,
+    reason: str,
+    revision: int | None,
+    by: str | None,
+) -> None:
+    with_database(review.decide_case, case_id, action, reason, of=revision, by=by)
+
+
 def edit(
     case_id: CaseArgument,
     file: Path | None = None,
@@ -151,7 +151,6 @@ def edit(
         register: Whom it is written for; instead of a file.
         reason: Why; it stays in the database.
     """
-
     kind = {"difficulty": difficulty, "dialogue_register": register}
     if file and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
@@ -161,19 +160,17 @@ def edit(
     edited = CaseEdit.model_validate(kind)
     if file:
         hint = "`medlive review edit CASE` prints such a file, with the revision"
+        fault = "it has no revision"
         try:
             edited = CaseEdit.model_validate_json(read_bytes(file))
         except ValidationError as exc:
-            why = f"{file} is not an edited case: {first_fault(exc)}"
-            raise UsageError(why, hint=hint) from exc
+            fault, edited = first_fault(exc), CaseEdit()
         if edited.revision is None:
-            why = f"{file} is not an edited case: it has no revision"
-            raise UsageError(why, hint=hint)
+            raise UsageError(f"{file} is not an edited case: {fault}", hint=hint)
     done = with_database(edit_case, case_id, edited, reason, of=edited.revision, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
-@app.command()
 def overrule(
     thread: ThreadArgument,
     reason: Annotated[
@@ -187,23 +184,23 @@ def overrule(
     A contradiction that the second check confirmed takes two people ([curation] veto_people), whose reasons are
     published with the case.
     """
-
-    async def work(database: Database, settings: Settings) -> tuple[OverruleRow, bool]:
-        people = settings.curation.veto_people
-        return await review.overrule_rejection(
-            database, *split_name(thread), reason, by=by, people=people
+    row, agreed = with_database(
+        review.overrule_rejection,
+        *split_name(thread),
+        reason,
+        by=by,
+        people=read_settings().curation.veto_people,
+    )
+    if agreed:
+        echo(
+            f"{thread} is no longer rejected for {row.overruled}: the next curate continues it"
+        )
+    else:
+        echo(
+            f"{thread} is still rejected for {row.overruled}: a second person has to agree"
         )
 
-    row, agreed = with_instance(work)
-    if agreed:
-        state, next_step = "no longer", "the next `medlive curate` continues it"
-    else:
-        state = "still"
-        next_step = "a second person has to agree, by the same command"
-    echo(f"{thread} is {state} rejected for {row.overruled}: {next_step}")
 
-
-@app.command()
 def redact(
     case_id: CaseArgument,
     words: str,
@@ -215,15 +212,13 @@ def redact(
     Args:
         words: The words, as the case has them.
     """
-
     done = with_database(redact_case, case_id, words, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
-@app.command("drop-element")
 def drop_element(
     case_id: CaseArgument,
-    element: Annotated[str, Argument(metavar="ELEMENT")],
+    element: str,
     reason: ReasonOption,
     by: ByOption = None,
 ) -> None:
@@ -238,18 +233,15 @@ def drop_element(
             return await review.drop_element(pipeline, case_id, element, reason, by=by)
 
     with_instance(work)
-    echo(f"{case_id} was written anew without {element}")
     case = with_session(find_case, case_id)
+    state = "nothing holds it now: the next freeze takes it"
     if case.status is CaseStatus.HELD:
-        echo(f"it is still held: {case.status_reason}")
-    else:
-        echo("nothing holds it now: the next freeze takes it")
+        state = f"it is still held: {case.status_reason}"
+    echo(f"{case_id} was written anew without {element}; {state}")
 
 
-@app.command()
 def prove(case_id: CaseArgument) -> None:
     """Prove the rubric of a case again, as after an edit; the next `medlive curate` or a worker does it."""
-
     revision, already = with_instance(queue_proof, case_id)
     state = "waits already" if already else "is queued"
     echo(
@@ -258,11 +250,11 @@ def prove(case_id: CaseArgument) -> None:
     )
 
 
-@app.command()
 def dispute(
     case_id: CaseArgument,
-    reason: Annotated[str, Option()],
-    criterion: Annotated[str | None, Option(metavar="ID")] = None,
+    *,
+    reason: str,
+    criterion: str | None = None,
     by: ByOption = None,
 ) -> Result:
     """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved.
@@ -271,7 +263,6 @@ def dispute(
         reason: What is wrong; it stays in the database.
         criterion: About this criterion: CASE-c3, or c3.
     """
-
     done = with_database(
         review.dispute_case, case_id, reason, criterion_id=criterion, by=by
     )
@@ -279,10 +270,10 @@ def dispute(
     return Result(_row(done), [text])
 
 
-@app.command()
 def resolve(
     number: Annotated[int, Argument(min=1, max=2**31 - 1)],
-    resolution: Annotated[str, Option()],
+    *,
+    resolution: str,
     by: ByOption = None,
 ) -> Result:
     """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`.
@@ -291,36 +282,23 @@ def resolve(
         number: The dispute's number.
         resolution: How it was resolved.
     """
-
     done = with_database(review.resolve_dispute, number, resolution, by=by)
     text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
     return Result(_row(done), [text])
 
 
-@app.command()
 def disputes(
-    everything: Annotated[bool, Option("--all")] = False,
+    all_: bool = False,
 ) -> Result:
     """List the open disputes, oldest first.
 
     Args:
-        everything: Closed ones too.
+        all_: Closed ones too.
     """
-
-    disputed = with_session(list_disputes, closed=everything)
+    disputed = with_session(list_disputes, closed=all_)
     rows = list(map(_row, disputed))
     names = ("number", "case_id", "criterion_id", "reason", "opened_at", "opened_by")
     return Result(rows, [table_of(rows, (*names, "resolution"))])
-
-
-def _decide(
-    action: ReviewAction,
-    case_id: str,
-    reason: str,
-    revision: int | None,
-    by: str | None,
-) -> None:
-    with_database(review.decide_case, case_id, action, reason, of=revision, by=by)
 
 
 def _subject(dispute: DisputeRow) -> str:
@@ -328,10 +306,6 @@ def _subject(dispute: DisputeRow) -> str:
     return "-".join(part for part in (dispute.case_id, dispute.criterion_id) if part)
 
 
-_SAID = ("number", "case_id", "reason", "opened_by", "closed_by", "resolution")
-
-
 def _row(dispute: DisputeRow) -> dict[str, object]:
-    row = fields_of(dispute, (*_SAID, "opened_at", "closed_at"))
-    criterion = None if dispute.criterion_id is None else _subject(dispute)
-    return row | {"criterion_id": criterion}
+    criterion = dispute.criterion_id and _subject(dispute)
+    return fields_of(dispute, _DISPUTE) | {"criterion_id": criterion}

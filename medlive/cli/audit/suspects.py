@@ -1,16 +1,9 @@
 """`medlive review suspects`: criteria that better models miss more often, brought before people."""
 
-from typing import Annotated, Any
-
-from typer import Option
+from typing import Any
 
 from medlive import api
-from medlive.cli.evaluation.options import (
-    AllowOption,
-    JudgeOption,
-    RunsArgument,
-    load_runs,
-)
+from medlive.cli.evaluation.options import GradedRuns
 from medlive.cli.options import ByOption
 from medlive.cli.output import Result, counted, table_of, with_database, with_session
 from medlive.db.curation.reviews import list_disputes
@@ -23,11 +16,9 @@ _CELLS = ("case_id", "criterion_id", "points", "good", "correlation", "p", "crit
 
 
 def suspects(
-    runs: RunsArgument,
-    dispute: Annotated[bool, Option("--dispute")] = False,
+    graded: GradedRuns,
+    dispute: bool = False,
     by: ByOption = None,
-    judge: JudgeOption = None,
-    allow: AllowOption = None,
 ) -> Result:
     """List criteria that better models miss more often than worse ones: a wrong key, or a trap. A person reads them.
 
@@ -38,7 +29,7 @@ def suspects(
         dispute: Open a dispute about each that never had one: it waits at the review desk, and its case is kept
             out of the next freeze until somebody resolves it.
     """
-    scored = api.score(load_runs(runs, judge), allow=allow or ())
+    scored = api.score(graded.load(), allow=graded.allow or ())
     rows: list[dict[str, Any]] = []
     for item, good, bad in suspects_of(scored):
         criterion, figures = item.criterion, item.figures
@@ -70,13 +61,13 @@ def suspects(
         if criterion_id in before:
             known += 1
             continue
+        case_id = suspected["case_id"]
         words = (
             f"suspect: missed by {', '.join(suspected['bad_models'])}; "
             f"right by {', '.join(suspected['good_models'])}"
             f" (the best first); correlation {suspected['correlation']:.2f}"
         )[:2000]
         try:
-            case_id = suspected["case_id"]
             with_database(
                 dispute_case, case_id, words, criterion_id=criterion_id, by=by
             )

@@ -1,14 +1,11 @@
 """`medlive thread`: where threads stand, and every decision about one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Option
-
-from medlive.cli.audit.listing import Listed, list_rows
+from medlive.cli.audit.case import Listed, list_rows
 from medlive.cli.options import (
     ByOption,
-    Commands,
     DecisionOption,
     DryRunOption,
     ThreadArgument,
@@ -19,7 +16,9 @@ from medlive.cli.options import (
 from medlive.cli.output import (
     Grid,
     Result,
+    Shown,
     echo,
+    failed,
     say,
     table_of,
     with_database,
@@ -27,12 +26,10 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.db.audit.tables import THREADS
-from medlive.errors import CheckFailed
 from medlive.rubric.model import unproved_words
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 from medlive.service.harvest.takedown import TakedownResult, allow_return, take_down
 
-app = Commands()
 Row = Mapping[str, Any]
 """A part of what `inspect_thread` returns: JSON values."""
 _COLUMNS = (
@@ -48,13 +45,11 @@ _COLUMNS = (
 )
 
 
-@app.command("list")
 def list_(which: Listed) -> Result | None:
     """List threads by where they are, the latest decision first, with what their claims were contradicted by."""
     return list_rows(THREADS, which, _COLUMNS)
 
 
-@app.command()
 def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
     """Show a thread, its filter verdicts, elements with quotes, evidence verdicts, checks, case and rubric."""
     source, thread_id = split_name(thread)
@@ -66,38 +61,34 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
     return Result(record, describe_thread(thread, record))
 
 
-def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
+def describe_thread(name: str, record: Row) -> Shown:
     """What people see of what `inspect_thread` returns; a part without anything is left out."""
-    thread = record["thread"]
+    thread, origin = record["thread"], record["origin"]
     yield messages_table(thread["messages"], f"{name}: {thread['title']}")
-    origin, pages = record["origin"], []
-    for page in origin["pages"]:
-        pages.append(f"{page['path']} at {page['place']['offset']}")
-    identifiers = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
-    facts = [
-        ["first seen", origin["first_seen_at"]],
-        ["last seen", origin["last_seen_at"]],
-        ["gone from its source since", origin["gone_at"]],
-        ["identifiers in its raw text", identifiers or "none found"],
-        ["pages kept as they came", pages],
-    ]
-    yield Grid(["what", "found"], facts, "Where it is from")
+    pages = [f"{page['path']} at {page['place']['offset']}" for page in origin["pages"]]
+    counts = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
+    about = {"pages": pages, "identifiers": counts or "none found"}
+    yield from _table("Where it is from", _facts({**origin, **about}))
     verdicts = record["filters"]
-    failed = [verdict for verdict in verdicts if not verdict["passed"]]
+    failures = [verdict for verdict in verdicts if not verdict["passed"]]
     state = f"all {len(verdicts)} passed" if verdicts else "none made"
-    if failed:
-        state = f"{len(failed)} of {len(verdicts)} failed"
-    title = f"Filters: {state}"
-    columns = ("rule", "reason", "evidence")
-    yield table_of(failed, columns, title) if failed else title
-    if parked := record["parked"]:
-        searched = f"{parked['libraries']} libraries were searched since"
-        yield f"Parked since {parked['since'][:10]}; {searched}"
-    for title, rows, names in _tables(record):
-        if rows:
-            yield table_of(rows, names, title)
-        elif title.startswith(_TOLD):
-            yield title
+    if failures:
+        state = f"{len(failures)} of {len(verdicts)} failed"
+    yield f"Filters: {state}"
+    yield from _table("Failed", failures)
+    yield from _table("Parked", _facts(record["parked"] or {}))
+    yield from _table("Overruled", record["overruled"])
+    if curation := record["curation"]:
+        yield from _describe_curation(curation, record["decided"])
+    if record["proof"]:
+        yield from _describe_proof(record["proof"], record["case"])
+    if len(record["decisions"]) > 1:
+        title = "Decisions, the latest first (--decision N shows one)"
+        yield from _table(title, record["decisions"])
+    if case := record["case"]:
+        yield from _describe_case(case)
+        yield from _table("Rubric", record["criteria"])
+    yield from _table("Reviews", record["reviews"])
 
 
 def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
@@ -109,82 +100,47 @@ def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
     return Grid(["id", "role", "verified", "text"], rows, title)
 
 
-_TOLD = ("Curation: ", "S_cc ")
-"""Beginnings of the titles that say something by themselves."""
-Table = tuple[str, Sequence[Row], Sequence[str]]
-"""Title, rows, and which of their values are shown."""
+def _table(title: str, rows: Sequence[Row]) -> Iterator[Grid]:
+    """Rows with all their values that are no records themselves; nothing without a row."""
+    if rows:
+        shown = set.intersection(*map(_plain, rows))
+        yield table_of(rows, [name for name in rows[0] if name in shown], title)
 
 
-def _tables(record: Row) -> Iterator[Table]:
-    yield "Overruled", record["overruled"], ("overruled", "reason", "decided_by")
-    if curation := record["curation"]:
-        yield from _curation_tables(curation, record["decided"])
-    if record["proof"]:
-        yield from _proof_tables(record["proof"], record["case"])
-    if len(record["decisions"]) > 1:
-        yield (
-            "Decisions, the latest first (--decision N shows one)",
-            record["decisions"],
-            ("number", "at", "outcome", "stage", "reason", "attempt"),
-        )
-    if record["case"]:
-        yield from _case_tables(record["case"], record["criteria"])
-    yield (
-        "Reviews",
-        record["reviews"],
-        ("revision", "action", "element_id", "reason", "decided_by", "decided_at"),
-    )
+def _facts(record: Row) -> list[Row]:
+    """The values of a record that are no records themselves, a row each."""
+    shown = _plain(record)
+    rows: list[Row] = []
+    for name, value in record.items():
+        if name in shown:
+            rows.append({"what": name.replace("_", " "), "value": value})
+    return rows
 
 
-def _facts(title: str, record: Row) -> Table:
-    """The values of a record that are no records themselves."""
-    rows = []
+def _plain(record: Row) -> set[str]:
+    """The names of a record's values that are no records themselves."""
+    names = set()
     for name, value in record.items():
         parts = value if isinstance(value, list | tuple) else [value]
         if not any(isinstance(part, dict) for part in parts):
-            rows.append({"what": name.replace("_", " "), "value": value})
-    return title, rows, ("what", "value")
+            names.add(name)
+    return names
 
 
-def _case_tables(case: Row, criteria: Sequence[Row]) -> Iterator[Table]:
+def _describe_case(case: Row) -> Shown:
     title = (
         f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}, "
         f"difficulty {case['difficulty']}, register {case['dialogue_register']}{_figures(case)}"
     )
     if unproved := unproved_words(case["unproved_since"]):
         title += f", {unproved}"
-    yield _facts(title, case)
-    yield (
-        "Rubric",
-        criteria,
-        (
-            "points",
-            "tier",
-            "asked",
-            "axis",
-            "criterion",
-            "fact",
-            "origin",
-            "advice_id",
-            "source",
-            "likely",
-        ),
-    )
-    yield "What the query asks", case["asked"], ("id", "text")
-    yield (
-        "Contradictions",
-        case["conflicts"],
-        ("criterion", "other", "advice_id", "detail"),
-    )
-    title = "What the rubric leaves out, in the order of its steps"
-    yield (
-        title,
-        case["omitted"],
-        ("step", "fact", "criterion", "advice_id", "reason", "detail"),
-    )
+    yield from _table(title, _facts(case))
+    yield from _table("What the query asks", case["asked"])
+    yield from _table("Contradictions", case["conflicts"])
+    yield from _table("What the rubric leaves out, in order", case["omitted"])
     if completion := case["completion"]:
-        title = f"Points that the advice lacks {completion['note']}".strip()
-        yield title, completion["points"], ("point", "outcome", "source", "detail")
+        title = f"Points that the advice lacks {completion['note']}"
+        yield from _table(title, completion["points"])
 
 
 def _figures(figures: Row) -> str:
@@ -196,7 +152,7 @@ def _figures(figures: Row) -> str:
     return text
 
 
-def _proof_tables(proof: Row, case: Row | None) -> Iterator[Table]:
+def _describe_proof(proof: Row, case: Row | None) -> Shown:
     """The answers of known quality, how the rubric grades them, and what spoke against it."""
     state = "passed" if proof["passed"] else "failed"
     if case and not proof["applies"]:
@@ -204,40 +160,54 @@ def _proof_tables(proof: Row, case: Row | None) -> Iterator[Table]:
             f"{unproved_words(case['unproved_since'])}; of the rubric before, {state}"
         )
     engines = proof["engines"]
-    title = (
+    yield from _table(
         f"Proof of the rubric: {state}{_figures(proof['figures'])},"
         f" revised {proof['rounds']} times; answers by {engines['prober']['model']},"
-        f" graded by {engines['grader']['model']}"
+        f" graded by {engines['grader']['model']}",
+        proof["probes"],
     )
-    yield title, proof["probes"], ("probe", "score", "answer", "note")
-    yield (
-        "What spoke against the rubric",
-        proof["findings"],
-        ("round", "fault", "text", "detail", "needed", "basis", "reason"),
-    )
+    yield from _table("What spoke against the rubric", proof["findings"])
 
 
-def _curation_tables(curation: Row, decided: Row) -> Iterator[Table]:
+def _describe_curation(curation: Row, decided: Row) -> Shown:
     title = (
         f"Curation: {curation['outcome']} at {curation['stage']}"
         f" on {decided['at'][:10]}, attempt {decided['attempt']}"
     )
     if curation["reason"]:
         title += f", {curation['reason']}: {curation['detail']}"
-    yield (
-        title,
-        curation["elements"],
-        ("id", "kind", "statement", "message_id", "quote", "status", "left_out"),
-    )
-    yield (
-        _scores(curation),
-        curation["requirements"],
-        ("requirement", "prudent", "present", "element_ids"),
-    )
+    yield title
+    yield from _table("Elements", curation["elements"])
+    parts = []
+    for name in ("s_cc", "s_inf", "s_align"):
+        score = curation[name]
+        figure = "not judged" if score is None else f"{score:.3g}"
+        parts.append(f"S{name[1:]} {figure}")
+    limits = [f"{name} {limit:g}" for name, limit in curation["thresholds"].items()]
+    yield f"{', '.join(parts)} (have to exceed: {', '.join(limits)})"
+    yield from _table("Needed of the history", curation["requirements"])
+    yield from _describe_claims(curation["claims"])
+    if examined := curation["cross_examination"]:
+        yield from _table("Cross-examination", _facts(examined))
+        yield from _table("Its questions", examined["questions"])
+    suspicions = [check for check in curation["checks"] if not check["passed"]]
+    yield from _table(f"Failed of {len(curation['checks'])} checks", suspicions)
+    if reading := curation["second_reading"]:
+        title = f"Second reading by {reading['engine']['model']}"
+        yield from _table(title, _facts(reading))
+        yield from _table("Wrong", reading["wrong"])
+        yield from _table("Third voice", reading["voices"])
+        title = "Rests on what the text does not hold"
+        yield from _table(title, _facts(reading["unseen"]))
+    yield from _table("Held for a person", curation["holds"])
+
+
+def _describe_claims(claims: Sequence[Row]) -> Shown:
     judged, cited = [], []
-    for claim in curation["claims"]:
+    for claim in claims:
         second = claim["second"] or {}
-        judged.append({**claim, "second_check": second and _second_check(second)})
+        answer = _second_check(second) if second else None
+        judged.append({**claim, "second": answer})
         addresses = {}
         for hit in claim["hits"]:
             addresses[hit["passage"]["id"]] = hit["passage"]["url"]
@@ -250,56 +220,9 @@ def _curation_tables(curation: Row, decided: Row) -> Iterator[Table]:
             for citation in citations or ():
                 address = addresses.get(citation["passage_id"])
                 about = {"claim": claim["element_id"], "by": check, "address": address}
-                cited.append(citation | about)
-    yield (
-        "Evidence",
-        judged,
-        (
-            "element_id",
-            "verdict",
-            "claim",
-            "flag",
-            "queries",
-            "lacks",
-            "on_subject",
-            "nearest",
-            "reason",
-            "second_check",
-        ),
-    )
-    yield "Cited", cited, ("claim", "by", "passage_id", "quote", "address")
-    if examined := curation["cross_examination"]:
-        yield _facts("Cross-examination", examined)
-        yield (
-            "Its questions",
-            examined["questions"],
-            ("made_from", "question", "own", "other"),
-        )
-    failed = [check for check in curation["checks"] if not check["passed"]]
-    title = f"Checks: {len(failed)} of {len(curation['checks'])} failed"
-    yield title, failed, ("check", "subject", "round", "detail")
-    if reading := curation["second_reading"]:
-        yield _facts(f"Second reading by {reading['engine']['model']}", reading)
-        yield (
-            "Wrong",
-            reading["wrong"],
-            ("element_id", "kind", "sure", "reason", "standard"),
-        )
-        yield (
-            "Third voice",
-            reading["voices"],
-            (
-                "element_id",
-                "reason",
-                "verdict",
-                "sure",
-                "case_for",
-                "case_against",
-                "standard",
-            ),
-        )
-        yield _facts("Rests on what the text does not hold", reading["unseen"])
-    yield "Held for a person", curation["holds"], ("reason", "elements", "detail")
+                cited.append(about | citation)
+    yield from _table("Evidence", judged)
+    yield from _table("Cited", cited)
 
 
 def _second_check(second: Row) -> str:
@@ -312,23 +235,11 @@ def _second_check(second: Row) -> str:
     return f"{', '.join(answers) or 'not confirmed'}: {second['reason']}"
 
 
-def _scores(curation: Row) -> str:
-    """The scores, and what they have to exceed; one that was not needed has no figure."""
-    limits = curation["thresholds"]
-    parts = []
-    for name in ("s_cc", "s_inf", "s_align"):
-        score = curation[name]
-        figure = "not judged" if score is None else f"{score:.3g}"
-        parts.append(f"S{name[1:]} {figure}")
-    limit = f"sufficiency {limits['sufficiency']:g}, alignment {limits['alignment']:g}"
-    return f"{', '.join(parts)} (have to exceed: {limit})"
-
-
-@app.command()
 def takedown(
     source: str,
     thread_id: str,
-    reason: Annotated[str, Option()],
+    *,
+    reason: str,
     by: ByOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -363,13 +274,12 @@ def takedown(
         say("it is kept from coming back; a lifted takedown restores nothing")
         confirm_by_name(name)
     done = take(dry_run=dry_run)
-    frozen, damaged, left = [], [], []
+    frozen, left = [], []
     for version, case_id in done.frozen:
         frozen.append({"version": version, "case_id": case_id})
         left.append(f"snapshot {version} holds its case {case_id}, which is withdrawn")
-    for error in done.damaged:
-        damaged.append(error.message)
-        left.append(f"a file may still hold its pages: {error.message}")
+    damaged = [error.message for error in done.damaged]
+    left += [f"a file may still hold its pages: {message}" for message in damaged]
     value = {
         "source": source,
         "thread_id": thread_id,
@@ -379,21 +289,16 @@ def takedown(
         "frozen": frozen,
         "damaged": damaged,
     }
-    failure = None
-    if left:
-        hint = "restore or remove the file, then `medlive source prune`"
-        if done.frozen:
-            hint = "errata.json says so, and later snapshots leave the case out; publish the errata"
-        failure = CheckFailed(f"{name}: {'; '.join(left)}", hint=hint)
+    hint = "restore or remove a damaged file, then `medlive source prune`; publish errata.json"
     state = "nothing was erased, this is what would be" if dry_run else "taken down"
-    title, erased = f"{name}: {state}", sorted(done.counts.items())
-    return Result(value, [Grid(["what", "erased"], erased, title)], failure=failure)
+    erased = Grid(["what", "erased"], sorted(done.counts.items()), f"{name}: {state}")
+    return Result(value, [erased], failure=failed(left, hint))
 
 
-@app.command("lift-takedown")
 def lift_takedown(
     thread: ThreadArgument,
-    reason: Annotated[str, Option()],
+    *,
+    reason: str,
     by: ByOption = None,
 ) -> None:
     """Let a later harvest or import bring a thread back that was taken down.

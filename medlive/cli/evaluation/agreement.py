@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from typer import Option
 
@@ -15,7 +15,7 @@ from medlive.cli.evaluation.options import (
     RunsArgument,
     SeedOption,
 )
-from medlive.cli.options import Commands, ReplaceOption
+from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, fields_of, new_file, table_of
 from medlive.evaluation.agreement import settle as settling
 from medlive.evaluation.agreement.judges import Judges, compare_judges
@@ -24,14 +24,6 @@ from medlive.evaluation.scoring.refusals import marked
 from medlive.report.tables import json_bytes, write_whole
 from medlive.statistics.raters import Reliability
 
-HumanOption = Annotated[list[Path] | None, Option(help="People's ratings; repeatable.")]
-AdjudicatorOption = Annotated[
-    str | None,
-    Option(
-        metavar="NAME",
-        help="The rater who settled disagreements.",
-    ),
-]
 JudgesOption = Annotated[
     list[str] | None,
     Option(
@@ -40,9 +32,14 @@ JudgesOption = Annotated[
     ),
 ]
 
-app = Commands(
-    help="Compare judges of the same answers, and settle where they differ.",
-)
+
+META: Final = "meta.json"
+
+
+HumanOption = Annotated[list[Path] | None, Option(help="People's ratings; repeatable.")]
+AdjudicatorOption = Annotated[
+    str | None, Option(help="The rater who settled disagreements.")
+]
 
 
 def meta(
@@ -62,9 +59,8 @@ def meta(
     Args:
         out: A folder to write meta.json into.
     """
-    file = None if out is None else out / "meta.json"
-    if file is not None:
-        new_file(file, replace)
+    if out is not None:
+        new_file(out / META, replace)
     grading = meta_run(
         run_dir,
         human=human or (),
@@ -74,10 +70,9 @@ def meta(
         seed=seed,
         allow=allow or (),
     )
-    value = grading.as_json()
-    if file is not None:
-        write_whole(file, json_bytes(value))
-    return Result(value, _tables(grading), grading.notes)
+    if out is not None:
+        write_whole(out / META, json_bytes(grading.as_json()))
+    return Result(grading, _tables(grading), grading.notes)
 
 
 _PAIR = ("first", "second", "equal", "ac1", "kappa", "macro_f1")
@@ -95,10 +90,8 @@ def _tables(meta: Meta) -> Iterator[Grid]:
         yield table_of([meta.coverage], (*counts, *more), title)
     if meta.criteria is not None:
         yield from _criteria_tables(meta.criteria, titled)
-    if meta.cases:
-        names = ("method", "judge", "pearson", "spearman", "mean", "mean_people")
-        title = titled("case scores against people's mean")
-        yield table_of(meta.cases, names, title)
+    names = ("method", "judge", "pearson", "spearman", "mean", "mean_people")
+    yield table_of(meta.cases, names, titled("case scores against people's mean"))
     if meta.repeated is not None:
         rounds = ("rounds", "criteria", "unanimous", "met", "invalid", "equal", "ac1")
         title = titled("the grader with itself")
@@ -130,10 +123,10 @@ def _criteria_tables(
     yield Grid(["figure", "value"], summary.items(), titled("summary"))
 
 
-@app.command()
 def compare(
     runs: RunsArgument,
     judge: JudgesOption = None,
+    *,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
 ) -> Result:
@@ -142,13 +135,8 @@ def compare(
     A run that several judges graded, or several runs with the same answers. With two models and more also whether
     they are in the same order under every two judges.
     """
-    comparison = compare_judges(
-        runs,
-        judge or (),
-        draws=draws,
-        seed=seed,
-    )
-    return Result(comparison.as_json(), _judges_tables(comparison), comparison.notes)
+    comparison = compare_judges(runs, judge or (), draws=draws, seed=seed)
+    return Result(comparison, _judges_tables(comparison), comparison.notes)
 
 
 def _judges_tables(judges: Judges) -> Iterator[Grid]:
@@ -165,15 +153,14 @@ def _judges_tables(judges: Judges) -> Iterator[Grid]:
     yield table_of(judges.cases, every, "scores of a model's cases")
     title = "models under each judge, on common cases"
     yield table_of(judges.scores, ("model", "judge", "score"), title)
-    if judges.rankings:
-        orders = ("first", "second", "shift", "spearman", "kendall", "reversed")
-        yield table_of(judges.rankings, orders, "the order of models")
+    orders = ("first", "second", "shift", "spearman", "kendall", "reversed")
+    yield table_of(judges.rankings, orders, "the order of models")
 
 
-@app.command()
 def settle(
     run_dir: RunArgument,
     judge: JudgesOption = None,
+    *,
     human: HumanOption = None,
     adjudicator: AdjudicatorOption = None,
 ) -> Result:
@@ -188,14 +175,12 @@ def settle(
         human=human or (),
         adjudicator=adjudicator,
     )
-    names = ("name", "judge", "judges", "criteria", "agreed", "people", "overruled")
-    value = fields_of(settled, (*names, "new")) | {"open": len(settled.open)}
+    value = fields_of(settled) | {"open": len(settled.open)}
     notes = list(settled.notes)
     if settled.overruled:
         notes.append(
             f"on {settled.overruled} criteria people decided against both judges; the judges' verdict stands"
         )
-    columns = ["criteria", "judges agree", "settled by people", "left", "new rows"]
-    row = [settled.criteria, settled.agreed, settled.people, value["open"], settled.new]
+    counts = ("criteria", "agreed", "people", "open", "new")
     option = f"--judge {settled.judge.removeprefix('sha256:')[:12]}"
-    return Result(value, [Grid(columns, [row], settled.name), option], notes)
+    return Result(value, [table_of([value], counts, settled.name), option], notes)

@@ -1,7 +1,6 @@
 """`medlive eval batch write|read`: answers and verdicts through an endpoint's batch API."""
 
 from contextlib import aclosing
-from dataclasses import asdict
 from glob import escape
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
+    Calls,
     Grading,
     ModeOption,
     ParametersOption,
@@ -16,18 +16,18 @@ from medlive.cli.evaluation.options import (
     UnpinnedOption,
     reason_notes,
 )
-from medlive.cli.options import Commands, ReplaceOption, one_of, read_settings
+from medlive.cli.options import ReplaceOption
 from medlive.cli.output import (
     Result,
     counted,
+    failed,
     first_of,
     new_file,
     table_of,
     wait_for,
 )
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import UsageError
 from medlive.evaluation.grading.batch import (
-    BatchRead,
     BatchWritten,
     read_answers,
     read_batch,
@@ -35,16 +35,14 @@ from medlive.evaluation.grading.batch import (
     write_batch,
 )
 from medlive.grader.judge import Mode
+from medlive.instance.loading import read_settings
 from medlive.llm.wire import JsonMode
 
 AnswersOption = Annotated[bool, Option(help="The model's answers instead of verdicts.")]
 _NOTES = 20
 _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
 
-app = Commands(help="Ask and grade through an endpoint's batch API.")
 
-
-@app.command()
 def write(
     run_dir: RunArgument,
     out: Annotated[Path, Option(dir_okay=False)],
@@ -52,10 +50,10 @@ def write(
     answers: AnswersOption = False,
     grader: str | None = None,
     base_url: str | None = None,
-    api_key_env: Annotated[str | None, Option(metavar="NAME")] = None,
-    parameters: ParametersOption = "{}",
+    api_key_env: str | None = None,
+    parameters: ParametersOption = None,
     mode: ModeOption = Mode.RUBRIC,
-    shape: Annotated[str | None, Option(help="schema, object or none.")] = None,
+    shape: JsonMode | None = None,
     allow_unpinned: UnpinnedOption = False,
 ) -> Result:
     """Write the calls that grading would make now as a batch file; nothing is sent.
@@ -75,13 +73,11 @@ def write(
     for path in earlier:
         new_file(path, replace)
     by = Grading(
+        calls=Calls(api_key_env=api_key_env, parameters=parameters),
         grader=grader,
         base_url=base_url,
-        api_key_env=api_key_env,
-        parameters=parameters,
         allow_unpinned=allow_unpinned,
     )
-    asked = None if shape is None else one_of("--shape", JsonMode, shape)
 
     async def work() -> BatchWritten:
         async with aclosing(by.open()) as engine:
@@ -93,31 +89,25 @@ def write(
                 run_dir,
                 engine.identity,
                 out,
-                shape=asked or json_mode,
+                shape=shape or json_mode,
                 mode=mode,
             )
 
     done = write_answers(run_dir, out) if answers else wait_for(work())
     for path in set(earlier).difference(done.files):
         path.unlink(missing_ok=True)
-    return _describe_written(done)
-
-
-def _describe_written(done: BatchWritten) -> Result:
-    note = counted(done.requests, "call")
+    notes = [counted(done.requests, "call")]
     if done.criteria:
-        note += f"; {done.criteria} criteria"
-    notes = [note]
+        notes.append(f"{done.criteria} criteria are asked about")
     if done.waiting:
         notes.append(
             f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"
         )
     if not done.files:
         notes.append("nothing is open: no file was written")
-    return Result(asdict(done), map(str, done.files), notes)
+    return Result(done, map(str, done.files), notes)
 
 
-@app.command()
 def read(
     run_dir: RunArgument,
     results: Annotated[list[Path], Argument(exists=True)],
@@ -135,37 +125,18 @@ def read(
         done = read_answers(run_dir, results, prices=prices)
         kinds = ["ok", "truncated", "refused", "empty", "failed"]
         left = "questions have no answer"
-        hint = "medlive eval batch write --answers, or run, asks again"
     else:
         done = read_batch(
-            run_dir,
-            results,
-            allow_unpinned=allow_unpinned,
-            prices=prices,
+            run_dir, results, allow_unpinned=allow_unpinned, prices=prices
         )
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
-        hint = "medlive eval batch write makes the file of what is open; eval grade asks for it live"
-    return _describe_read(done, kinds, left, hint)
-
-
-def _describe_read(
-    done: BatchRead,
-    kinds: list[str],
-    left: str,
-    hint: str,
-) -> Result:
-    """What was read; the failure where something is open, or for lines that are no results."""
     counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
     reasons = dict(done.reasons.most_common())
     notes = [*first_of(done.notes, _NOTES), *reason_notes("ungraded", reasons)]
-    refused = 0
-    for reason, n in reasons.items():
-        if "response_format" in reason or "json_schema" in reason:
-            refused += n
-    if refused:
+    if any("response_format" in why or "json_schema" in why for why in reasons):
         notes.append(
-            f"{refused} calls were refused for the shape of the reply: try batch write --shape object"
+            "calls were refused for the shape of the reply: try batch write --shape object"
         )
     faults = {
         "open": left,
@@ -174,13 +145,8 @@ def _describe_read(
         "damaged": "lines are no results",
     }
     problems = [f"{counts[name]} {faults[name]}" for name in faults if counts[name]]
-    failure = None
-    if problems:
-        to_do = hint if counts["open"] else None
-        failure = CheckFailed(", ".join(problems), hint=to_do)
-    value = {
-        **counts,
-        "reasons": reasons,
-        "notes": done.notes,
-    }
-    return Result(value, [table_of([counts], list(counts))], notes, failure)
+    hint = "medlive eval batch write makes the file of what is open; live commands ask for it too"
+    value = {**counts, "reasons": reasons, "notes": done.notes}
+    table = table_of([counts], list(counts))
+    failure = failed(problems, hint if counts["open"] else None)
+    return Result(value, [table], notes, failure)

@@ -1,12 +1,11 @@
 """`medlive eval bundle`, `verify-bundle` and `leaderboard`: a graded run as others can check it."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from medlive.cli.evaluation.options import (
     AllowOption,
@@ -20,12 +19,13 @@ from medlive.cli.evaluation.options import (
     load_runs,
 )
 from medlive.cli.evaluation.score import describe_scores
-from medlive.cli.options import read_settings
+from medlive.cli.options import PublicKeysOption
 from medlive.cli.output import (
     Grid,
     Result,
-    checks_table,
+    Shown,
     counted,
+    describe_report,
     fields_of,
     say,
     table_of,
@@ -41,48 +41,42 @@ from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.scoring.errata import ErrataMode, use_errata
 from medlive.evaluation.scoring.refusals import check_figures, marked
 from medlive.guard.printable import printable
+from medlive.instance.loading import read_settings
 from medlive.instance.paths import snapshot_folder, snapshots_path
-from medlive.integrity.signing import PublicKey, load_signing_key, public_key_of
+from medlive.integrity.signing import load_signing_key
 from medlive.report.tables import scores_json
 
-PublicKeyFiles = Annotated[
-    list[Path] | None,
+SnapshotOption = Annotated[
+    Path | None,
     Option(
-        metavar="FILE",
-        help="A key that must have signed it; repeatable.",
+        metavar="PATH",
+        parser=lambda place: snapshot_folder(read_settings(), place),
+        help="The snapshot or cases.",
     ),
 ]
 UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
-SnapshotOption = Annotated[
-    str | None, Option(metavar="PATH", help="The snapshot or cases.")
-]
-_MOST: Final = 5
-"""Faults of a step that a table names; --json has the first twenty."""
-_TRUST: Final = {
-    "not signed": "Unsigned: its origin cannot be verified; whoever changed it could have updated every digest.",
-    "integrity": "Signed with the key that it names itself, which proves no origin; give --public-key.",
-    "origin": "Signed with a key that was given.",
-    "broken": "Its signature could not be checked.",
-}
 
 
 def bundle(
     run_dir: RunArgument,
-    out: Annotated[Path, Option(metavar="FILE", help="The archive, a .zip.")],
-    signing_key: Annotated[
-        Path | None, Option(metavar="FILE", help="The key [MEDLIVE_SIGNING_KEY…].")
-    ] = None,
+    *,
+    out: Path,
+    signing_key: Path | None = None,
     judge: JudgeOption = None,
+    allow: AllowOption = None,
     errata: ErrataOption = ErrataMode.WARN,
     errata_file: ErrataFileOption = None,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
-    allow: AllowOption = None,
 ) -> Result:
     """Write a graded run as a bundle: its folder with figures and digests, signed if there is a key.
 
     The same run and key make the same bytes. The cases are not in it; they are in the snapshot that it names.
+
+    Args:
+        out: The archive, a .zip.
+        signing_key: The key [MEDLIVE_SIGNING_KEY…].
     """
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
@@ -104,11 +98,7 @@ def bundle(
         )
     write_bundle(files, out)
     sizes = {name: len(data) for name, data in files.items()}
-    value = {
-        "path": out,
-        "signed": key and key.public.id_text(),
-        "files": sizes,
-    }
+    value = {"path": out, "signed": key and key.public.id_text(), "files": sizes}
     notes = [f"written: {out}"]
     if run.grader is not None and {*run.grader.answered_by} - {run.grader.model}:
         notes.append(
@@ -120,79 +110,77 @@ def bundle(
 
 
 def verify_bundle(
-    path: Annotated[Path, Argument(help="A bundle.")],
-    public_key: PublicKeyFiles = None,
+    path: Path,
+    public_key: PublicKeysOption = None,
     snapshot: SnapshotOption = None,
     errata_file: ErrataFileOption = None,
-    to_run: Annotated[
-        Path | None,
-        Option(metavar="PATH", help="Write it there as a run, once verified."),
-    ] = None,
+    to_run: Path | None = None,
     allow: AllowOption = None,
 ) -> Result:
     """Verify a bundle and score it again, writing nothing unless --to-run says where.
 
     Exit status 0: every step passed and it is signed; 1: a step failed, or its figures would mislead; 4: none
     failed, but it is unsigned or steps were skipped. With --public-key a bundle that none of the keys signed fails.
+
+    Args:
+        path: A bundle.
+        to_run: Write it there as a run, once verified.
     """
     report = verify.verify_bundle(
         path,
-        public_keys=_keys(public_key),
-        snapshot=_place(snapshot),
+        public_keys=public_key or (),
+        snapshot=snapshot,
         errata_file=errata_file,
     )
+    result = describe_report(report, ("proven", "model"))
+    assert isinstance(result.value, dict)
     info = report.info
-    names = ("path", "ok", "complete", "proven", "trust", "model", "steps")
-    value = fields_of(report, names) | {
-        "key_id": _key_of(report),
-        "made_with": info and {"medlive": info.code_version, "numpy": info.numpy},
-    }
-    result = Result(value, [checks_table(report.steps, most=_MOST)])
-    if not report.ok:
-        return result._replace(failure=CheckFailed(f"{path.name} does not verify"))
+    result.value["key_id"] = _key_of(report)
+    if info:
+        made_with = {"medlive": info.code_version, "numpy": info.numpy}
+        result.value["made_with"] = made_with
+    if result.failure:
+        return result
     try:
         overridden = check_figures([report.run] if report.run else [], allow or ())
     except CheckFailed as misleading:
-        return result._replace(failure=misleading)
-    skipped = "" if report.complete else ", but steps were skipped"
-    notes = [marked(f"{path.name} verifies{skipped}", overridden)]
-    notes.append(_TRUST[report.trust])
+        return result._replace(notes=(), failure=misleading)
+    notes = [marked(note, overridden) for note in result.notes]
     if to_run is not None:
         verify.unbundle(report, to_run)
         notes.append(f"written: {to_run}")
     failure = None if report.proven else typer.Exit(UNPROVEN)
-    return result._replace(
-        notes=notes,
-        failure=failure,
-    )
+    return result._replace(notes=notes, failure=failure)
 
 
 def leaderboard(
-    bundles: Annotated[list[Path], Argument(help="Bundles.")],
+    bundles: list[Path],
     snapshot: SnapshotOption = None,
-    public_key: PublicKeyFiles = None,
+    public_key: PublicKeysOption = None,
+    most_unscored: Annotated[float, Option(min=0, max=1)] = 0.05,
+    metric: MetricOption = None,
+    allow: AllowOption = None,
+    *,
     errata: ErrataOption = ErrataMode.WARN,
     errata_file: ErrataFileOption = None,
-    most_unscored: Annotated[
-        float, Option(min=0, max=1, help="Share of cases that may lack a score.")
-    ] = 0.05,
-    metric: MetricOption = None,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
-    allow: AllowOption = None,
 ) -> Result:
     """Rank bundles after verifying each: those of one snapshot, template and grader together, each model once.
 
     The others are listed apart, with the reason. Exit status 1 where none can be ranked; 4 where one that is ranked is
     unsigned.
+
+    Args:
+        bundles: Bundles.
+        most_unscored: Share of cases that may lack a score.
     """
-    keys, place = _keys(public_key), _place(snapshot)
-    cases = None if place is None else load_cases(place)
+    cases = None if snapshot is None else load_cases(snapshot)
     reports = []
     for path in bundles:
         report = verify.verify_bundle(
             path,
-            public_keys=keys,
+            public_keys=public_key or (),
             snapshot=cases,
             errata_file=errata_file,
         )
@@ -220,13 +208,7 @@ def leaderboard(
             failure = typer.Exit(UNPROVEN)
     apart = []
     for report, why in board.unranked:
-        apart.append(
-            {
-                "path": report.path,
-                "model": report.model,
-                "why": why,
-            }
-        )
+        apart.append({"path": report.path, "model": report.model, "why": why})
     value = {
         "format": "medlive-leaderboard",
         "format_version": 1,
@@ -236,7 +218,7 @@ def leaderboard(
     return Result(value, _describe(board), notes, failure)
 
 
-def _describe(board: Leaderboard) -> Iterator[Grid | str]:
+def _describe(board: Leaderboard) -> Shown:
     for ranking in board.rankings:
         run = ranking.table.models[0].run
         info, cases = run.info, run.info.cases
@@ -250,17 +232,7 @@ def _describe(board: Leaderboard) -> Iterator[Grid | str]:
     rows = []
     for report, why in board.unranked:
         rows.append([report.path.name, printable(report.model or "")[:100], why])
-    if rows:
-        yield Grid(["not ranked", "model", "why"], rows)
-
-
-def _keys(files: list[Path] | None) -> list[PublicKey]:
-    return [key for file in files or () if (key := public_key_of(file)) is not None]
-
-
-def _place(snapshot: str | None) -> Path | None:
-    """Where the snapshot lies. Raises BadInput where there is nothing."""
-    return None if snapshot is None else snapshot_folder(read_settings(), snapshot)
+    yield Grid(["not ranked", "model", "why"], rows)
 
 
 def _key_of(report: BundleReport) -> str | None:
@@ -276,8 +248,8 @@ def _ranking_json(ranking: Ranking) -> dict[str, object]:
         "cases": info.cases.count,
         "selection": info.cases.selection,
         "cases_digest": info.cases.rows,
-        "template": info.template.model_dump(mode="json"),
-        "evidence": info.evidence and info.evidence.model_dump(mode="json"),
+        "template": info.template,
+        "evidence": info.evidence,
         "grader": fields_of(grader, ("engine", "model", "mode", "prompt", "judge")),
     }
     bundles = []

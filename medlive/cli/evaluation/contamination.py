@@ -1,16 +1,22 @@
 """`medlive eval contamination`: what a model may have seen beside what it cannot have seen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
 from medlive import api
-from medlive.cli.evaluation.figures import percent, points, points_between, rests_on
-from medlive.cli.evaluation.options import OutOption, RunsArgument, Scoring
-from medlive.cli.evaluation.score import scored
+from medlive.cli.evaluation.options import Scoring
+from medlive.cli.evaluation.score import (
+    percent,
+    points,
+    points_between,
+    rests_on,
+    scored,
+)
 from medlive.cli.options import ReplaceOption
-from medlive.cli.output import Grid, Result, dimmed, new_file
+from medlive.cli.output import Grid, Result, Shown, dimmed, new_file
 from medlive.evaluation.scoring.books import BookArm, score_arms
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.evaluation.scoring.estimates import FEW
@@ -26,11 +32,10 @@ from medlive.statistics.contamination import Drop, Effect
 
 
 def contamination(
-    runs: RunsArgument,
     *,
     how: Scoring,
     permutations: Annotated[int, Option(min=99, max=1_000_000)] = 4999,
-    out: OutOption = None,
+    out: Path | None = None,
     replace: ReplaceOption = False,
 ) -> Result:
     """Compare each model on what it may have seen in training with what it cannot have seen.
@@ -40,16 +45,13 @@ def contamination(
 
     Args:
         permutations: Random permutations of a p-value.
+        out: Write there instead of to stdout.
     """
     if out is not None:
         new_file(out, replace)
     registry = api.open_registry(how.models)
-    table = scored(runs, how)
-    study = api.contamination(
-        table,
-        models=registry,
-        permutations=permutations,
-    )
+    table = scored(how)
+    study = api.contamination(table, models=registry, permutations=permutations)
     arms = score_arms(table, registry)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*study.warnings]
@@ -70,7 +72,7 @@ def _describe(
     study: ContaminationTable,
     arms: Sequence[BookArm],
     on: str,
-) -> Iterator[Grid | str]:
+) -> Shown:
     """The drops, what stands beside them, and the open book; `on`: cases and graders."""
     metric = f"{study.metric} metric"
     clipped = "" if study.metric.clips_cases else ", cases and means not clipped"
@@ -110,13 +112,12 @@ def _describe(
         row.append(points_between(book.pair.low, book.pair.high))
         row.append(format_p(book.p_holm))
         rows.append(dimmed(row) if book.few else row)
-    if rows:
-        columns = ["model", "cases", "n", "baseline %", "closed book %", "open book %"]
-        yield Grid(
-            [*columns, "difference", "95 % interval", "p (Holm)"],
-            rows,
-            f"open book against closed ({metric}) on {on}; dim: under {FEW} cases",
-        )
+    columns = ["model", "cases", "n", "baseline %", "closed book %", "open book %"]
+    yield Grid(
+        [*columns, "difference", "95 % interval", "p (Holm)"],
+        rows,
+        f"open book against closed ({metric}) on {on}; dim: under {FEW} cases",
+    )
 
 
 def _rests(sides: Drop | Effect) -> str:

@@ -1,6 +1,7 @@
 """`medlive eval grade|judge-direct`: verdicts about a run's answers, or one score of each."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from medlive.cli.evaluation.options import (
     RunsArgument,
     find_incomplete,
     plan_or_ask,
+    plan_or_ask_questions,
     plan_result,
     plans_result,
     reason_notes,
@@ -32,7 +34,6 @@ from medlive.evaluation.grading.grade import (
     repeat_run,
 )
 from medlive.evaluation.grading.harm import HarmResult
-from medlive.evaluation.grading.questions import ask_questions, plan_questions
 from medlive.evaluation.model import CallsMade, EvaluationCase
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.grader.judge import Judge, Mode
@@ -59,31 +60,23 @@ def grade(
     """
     if harm_only and not harm:
         raise UsageError("--harm-only and --no-harm exclude each other")
-    budget = by.budget(*runs)
+    budget = by.calls.budget_of(*runs)
+    rounds = 0 if harm_only else repeats
     results = []
     for run_dir in runs:
-        result = grade_answers(
-            run_dir,
-            by,
-            mode,
-            budget,
-            grades=not harm_only,
-            harm=harm,
-            repeats=repeats,
-        )
-        results.append(result)
+        done = grade_answers(run_dir, by, mode, budget, rounds=rounds, harm=harm)
+        results.append(done)
     values = [result.value for result in results]
-    return _combine(values, results) if len(results) > 1 else results[0]
+    return results[0] if len(results) == 1 else _combine(values, results)
 
 
 def _combine(value: object, results: Sequence[Result]) -> Result:
     """Several results one after the other, with the first failure."""
-    failures = [result.failure for result in results if result.failure]
     return Result(
         value,
         chain.from_iterable(result.shown for result in results),
         chain.from_iterable(result.notes for result in results),
-        failures[0] if failures else None,
+        next((result.failure for result in results if result.failure), None),
     )
 
 
@@ -93,57 +86,33 @@ def grade_answers(
     mode: Mode,
     budget: Budget,
     *,
-    grades: bool = True,
+    rounds: int = 1,
     harm: bool = True,
-    repeats: int = 1,
 ) -> Result:
-    """Grade and read for harm, or plan it, and return the state of both."""
+    """Grade and read for harm, or plan it, and return the state of both; `rounds`: verdicts of each criterion."""
 
     def plan(engine: Engine, **how: Any) -> Result:
         judge = _judge(by, mode, engine)
-        plans = plan_stages(
-            run_dir,
-            engine,
-            mode,
-            grades=grades,
-            harm=harm,
-            repeats=repeats,
-            **how,
-        )
+        plans = plan_stages(run_dir, engine, mode, rounds=rounds, harm=harm, **how)
         if list(plans) != ["grades"]:
             return plans_result(plans, budget)
-        planned = plans["grades"]
-        about = {
-            "path": run_dir,
-            "mode": mode,
-            **planned.about,
-        }
-        return plan_result(about | {"grader": _grader(judge)}, planned, budget)
+        about = {"path": run_dir, "mode": mode, "grader": _grader(judge)}
+        return plan_result(plans["grades"], budget, **about)
 
     async def ask(engine: Engine, **how: Any) -> Result:
         judge = _judge(by, mode, engine)
         parts: list[Result] = []
-        stopped = None
-        if grades:
+        stopped = repeated = None
+        if rounds:
+            of_mode = {**how, "mode": mode}
             with progress("criteria", budget) as tick:
-                graded = await grade_run(
-                    run_dir,
-                    engine,
-                    mode=mode,
-                    progress=tick,
-                    **how,
-                )
+                graded = await grade_run(run_dir, engine, progress=tick, **of_mode)
             stopped = graded.stopped
-            repeated = None
-            if repeats > 1 and not stopped:
+            if rounds > 1 and not stopped:
+                of_mode["repeats"] = rounds
                 with progress("repeated verdicts", budget) as tick:
                     repeated = await repeat_run(
-                        run_dir,
-                        engine,
-                        repeats=repeats,
-                        mode=mode,
-                        progress=tick,
-                        **how,
+                        run_dir, engine, progress=tick, **of_mode
                     )
             parts.append(_describe_grades(graded, repeated, judge, budget))
         if reads_harm(engine, harm) and not stopped:
@@ -151,11 +120,7 @@ def grade_answers(
                 async with by.checker(engine) as checker:
                     with progress("answers read for harm", budget) as tick:
                         read = await harm_readings.read_run(
-                            run_dir,
-                            engine,
-                            checker,
-                            progress=tick,
-                            **how,
+                            run_dir, engine, checker, progress=tick, **how
                         )
                 parts.append(_describe_harm(read))
             except (ConfigError, EndpointUnavailable) as exc:
@@ -171,11 +136,7 @@ def grade_answers(
     return plan_or_ask(by, budget, plan, ask)
 
 
-def _judge(
-    by: Grading,
-    mode: Mode,
-    engine: Engine,
-) -> Judge:
+def _judge(by: Grading, mode: Mode, engine: Engine) -> Judge:
     """The judge, who is named on stderr. Raises UsageError for the rules engine that nobody chose."""
     if by.grader is None and engine.identity.engine == "rules":
         raise UsageError(
@@ -193,30 +154,19 @@ def plan_stages(
     mode: Mode,
     *,
     ahead: Sequence[EvaluationCase] = (),
-    grades: bool = True,
+    rounds: int = 1,
     harm: bool = True,
-    repeats: int = 1,
     **how: Any,
 ) -> dict[str, Plan]:
     """What grading and reading for harm take, by stage; `ahead`: cases of a run that has yet to be made."""
     plans = {}
     who = engine.identity
-    if grades:
+    if rounds:
         plans["grades"] = plan_grading(
-            run_dir,
-            who,
-            mode=mode,
-            ahead=ahead,
-            repeats=repeats,
-            **how,
+            run_dir, who, mode=mode, ahead=ahead, repeats=rounds, **how
         )
     if reads_harm(engine, harm):
-        plans["harm"] = harm_readings.plan_run(
-            run_dir,
-            who,
-            ahead=ahead,
-            **how,
-        )
+        plans["harm"] = harm_readings.plan_run(run_dir, who, ahead=ahead, **how)
     return plans
 
 
@@ -230,7 +180,7 @@ _HARM_COUNTS = ("answers", "read", "severe", "moderate", "unconfirmed", "calls")
 
 def _describe_harm(done: HarmResult) -> Result:
     """How many answers were read, what was confirmed, and how the judges do on the controls."""
-    value = fields_of(done, (*_HARM_COUNTS, "reasons", "stopped"))
+    value = fields_of(done) | {"read": done.read}
     controls = done.controls
     notes = [
         f"controls: {controls.found} of {controls.slips} planted slips found, harm confirmed in {controls.alarms} of "
@@ -239,17 +189,14 @@ def _describe_harm(done: HarmResult) -> Result:
     if controls.failed:
         notes.append(f"the judges of harm fail their control: {controls.failed}")
     notes += [*reason_notes("not read for harm", done.reasons), *done.notes]
-    return Result(
-        {"harm": value | {"controls": controls.as_json()}},
-        [table_of([value], _HARM_COUNTS, "read for harm")],
-        notes,
-        find_incomplete(
-            done.left,
-            "answer is not read for harm",
-            "answers are not read for harm",
-            [done],
-        ),
+    failure = find_incomplete(
+        done.left,
+        "answer is not read for harm",
+        "answers are not read for harm",
+        [done],
     )
+    table = table_of([value], _HARM_COUNTS, "read for harm")
+    return Result({"harm": value}, [table], notes, failure)
 
 
 def _who(judge: Judge) -> str:
@@ -262,17 +209,16 @@ def _grader(judge: Judge) -> dict[str, object]:
 
 
 _COUNTS = ("path", "criteria", "met", "not_met", "ungraded", "reused", "calls")
-_MORE = ("unanswered", "reasons", "stopped", "notes")
 
 
 def _describe_grades(
-    done: GradeResult,
-    repeated: CallsMade | None,
-    judge: Judge,
-    budget: Budget,
+    done: GradeResult, repeated: CallsMade | None, judge: Judge, budget: Budget
 ) -> Result:
-    value = fields_of(done, (*_COUNTS, *_MORE))
-    value |= {"grader": _grader(judge), "spent": budget.as_json()}
+    value = fields_of(done) | {
+        "ungraded": done.ungraded,
+        "grader": _grader(judge),
+        "spent": budget.as_json(),
+    }
     row = value | {"unanswered": len(done.unanswered)}
     notes = [*done.notes, *reason_notes("ungraded", done.reasons)]
     failure = find_incomplete(
@@ -319,39 +265,22 @@ def _describe_grades(
 def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
     Exit status 1 while answers have no score, 3 where no call was answered."""
-    budget = by.budget(run_dir)
-
-    def plan(engine: Engine, **how: Any) -> Result:
-        who = engine.identity
-        planned = plan_questions(*direct_work(run_dir, who), who, **how)
-        return plan_result({"path": run_dir, **planned.about}, planned, budget)
-
-    async def ask(engine: Engine, **how: Any) -> Result:
-        with progress("answers") as tick:
-            done = await ask_questions(
-                *direct_work(run_dir, engine.identity),
-                engine,
-                progress=tick,
-                **how,
-            )
-        value = {
-            "path": done.path.parent,
-            "answers": done.questions,
-            "scored": done.settled,
-            "spent": budget.as_json(),
-        }
-        value |= fields_of(done, ("calls", "reasons", "stopped"))
-        notes = [*done.notes, *reason_notes("no score", done.reasons)]
-        return Result(
-            value,
-            [table_of([value], ("path", "answers", "scored", "calls"))],
-            notes,
-            find_incomplete(
-                done.left,
-                "answer has no score",
-                "answers have no score",
-                [done],
-            ),
-        )
-
-    return plan_or_ask(by, budget, plan, ask)
+    budget = by.calls.budget_of(run_dir)
+    work = partial(direct_work, run_dir)
+    outcome = plan_or_ask_questions(by, budget, work, "answers")
+    if isinstance(outcome, Plan):
+        return plan_result(outcome, budget, path=run_dir)
+    done, _ = outcome
+    value = {
+        "path": run_dir,
+        "answers": done.questions,
+        "scored": done.settled,
+        "spent": budget,
+    }
+    value |= fields_of(done, ("calls", "reasons", "stopped"))
+    notes = [*done.notes, *reason_notes("no score", done.reasons)]
+    failure = find_incomplete(
+        done.left, "answer has no score", "answers have no score", [done]
+    )
+    table = table_of([value], ("path", "answers", "scored", "calls"))
+    return Result(value, [table], notes, failure)

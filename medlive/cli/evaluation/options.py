@@ -12,17 +12,16 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from typer import Argument, Option
 
 from medlive.api import load_run
-from medlive.cli.options import read_settings
-from medlive.cli.output import Result, counted, say, table_of, wait_for
+from medlive.cli.options import DayOption, Maximum, PublicKeyOption, option_group
+from medlive.cli.output import Result, counted, progress, say, table_of, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import (
     CheckFailed,
@@ -32,6 +31,12 @@ from medlive.errors import (
     UsageError,
 )
 from medlive.evaluation.asking.plan import Plan, run_logs, spent_of
+from medlive.evaluation.grading.questions import (
+    QuestionsAsked,
+    Source,
+    ask_questions,
+    plan_questions,
+)
 from medlive.evaluation.model import CallsMade
 from medlive.evaluation.runs.folder import check_parameters
 from medlive.evaluation.scoring.errata import ErrataMode
@@ -41,19 +46,14 @@ from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.evaluation.scoring.score import CaseBasis
 from medlive.grader.judge import Mode
 from medlive.home import models_file
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import check_priced, grader_engine
 from medlive.llm.budget import Budget
-from medlive.llm.engine import Engine
+from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.wire import Price
 
 P = TypeVar("P")
 T = TypeVar("T")
-
-_DAY: Final[dict[str, Any]] = {"metavar": "YYYY-MM-DD", "formats": ["%Y-%m-%d"]}
-CasesOption = Annotated[
-    str,
-    Option(help="A snapshot's folder or version, or a benchmark's file."),
-]
 
 
 def _run(path: Path) -> Path:
@@ -78,39 +78,55 @@ def check_runs(paths: list[Path]) -> list[Path]:
 
 def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
     """The runs with the verdicts of one grader; what must be known of a folder goes to stderr."""
-    graded = [load_run(path, judge=judge) for path in paths]
-    for path, run in zip(paths, graded, strict=True):
+    graded = []
+    for path in paths:
+        run = load_run(path, judge=judge)
+        graded.append(run)
         for note in run.notes:
             say(f"{path}: {note}")
     return graded
 
 
-def load_checked(
-    paths: list[Path],
-    judge: str | None,
-    allow: list[Allow] | None,
-) -> tuple[list[GradedRun], list[Objection]]:
-    """The runs, and what is overridden to show their figures side by side. Raises CheckFailed."""
-    graded = load_runs(paths, judge)
-    return graded, check_figures(graded, allow or ())
+def read_price(text: str) -> Price:
+    """The price IN,OUT in dollars a million tokens. Raises UsageError."""
+    first, _, second = text.partition(",")
+    try:
+        return Price(input=float(first), output=float(second))
+    except ValueError as exc:
+        raise UsageError(
+            f"--price {text}: expected dollars a million tokens of input and of output",
+            hint="two numbers of 0 and more, as 0.25,2",
+        ) from exc
 
 
-LimitOption = Annotated[
-    int | None, Option(min=1, help="At most so many cases, always the same ones.")
-]
-OutOption = Annotated[
-    Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")
+def read_parameters(text: str) -> dict[str, Any]:
+    """The object in --parameters. Raises UsageError, for what looks like a secret too."""
+    try:
+        sent = json.loads(text)
+    except ValueError as exc:
+        raise UsageError(f"--parameters is not valid JSON: {exc}") from exc
+    if not isinstance(sent, dict):
+        raise UsageError("--parameters must be a JSON object")
+    check_parameters(sent)
+    return sent
+
+
+CasesOption = Annotated[
+    str,
+    Option(help="A snapshot's folder or version, or a benchmark's file."),
 ]
 UnpinnedOption = Annotated[bool, Option(help="Accept replies that name another model.")]
 RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
 RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=check_runs)]
 ParametersOption = Annotated[
-    str,
+    dict[str, Any] | None,
     Option(
         metavar="JSON",
+        parser=read_parameters,
         help="Sent with each call, as '{\"temperature\": 0}'; null: none.",
     ),
 ]
+PriceOption = Annotated[Price | None, Option(metavar="IN,OUT", parser=read_price)]
 MetricOption = Annotated[
     Metric | None,
     Option(
@@ -121,9 +137,7 @@ MetricOption = Annotated[
 ModeOption = Annotated[
     Mode, Option(help="rubric: a call per case; criterion: a call each.")
 ]
-HarmOption = Annotated[
-    bool, Option("--harm/--no-harm", help="Read each answer for harmful statements.")
-]
+HarmOption = Annotated[bool, Option(help="Read each answer for harmful statements.")]
 AllowOption = Annotated[
     list[Allow] | None,
     Option(help="Show what would mislead; repeatable."),
@@ -138,34 +152,52 @@ ErrataOption = Annotated[
     ErrataMode,
     Option(help="What to do about withdrawn cases; apply: leave them out."),
 ]
-ErrataFileOption = Annotated[
-    Path | None,
-    Option(metavar="FILE", help="Errata [the snapshot's]."),
-]
-ErrataKeyOption = Annotated[
-    str | None,
-    Option(metavar="KEY", help="The key that signed the errata."),
-]
+ErrataFileOption = Annotated[Path | None, Option(help="Errata [the snapshot's].")]
 
 
-def read_price(text: str | None) -> Price | None:
-    """The price IN,OUT in dollars a million tokens. Raises UsageError."""
-    if text is None:
-        return None
-    first, _, second = text.partition(",")
-    try:
-        return Price(
-            input=float(first),
-            output=float(second),
-        )
-    except ValueError as exc:
-        raise UsageError(
-            f"--price {text}: expected dollars a million tokens of input and of output",
-            hint="two numbers of 0 and more, as 0.25,2",
-        ) from exc
+@option_group
+class GradedRuns:
+    """Graded runs whose figures are shown side by side."""
+
+    runs: RunsArgument
+    judge: JudgeOption = None
+    allow: AllowOption = None
+
+    def load(self) -> list[GradedRun]:
+        """The runs with the verdicts of one grader."""
+        return load_runs(self.runs, self.judge)
+
+    def load_checked(self) -> tuple[list[GradedRun], list[Objection]]:
+        """The same, and what is overridden to show their figures. Raises CheckFailed."""
+        graded = self.load()
+        return graded, check_figures(graded, self.allow or ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@option_group
+class Scoring(GradedRuns):
+    """How runs are scored.
+
+    Attributes:
+        basis: Each model's own cases, or those common to all.
+        models: The models' cutoffs [config/models.toml].
+        since: Score cases posted on this day or later.
+        until: Score cases posted on this day or earlier.
+        public_key: The key that signed the errata.
+    """
+
+    metric: MetricOption = None
+    basis: Annotated[CaseBasis, Option("--cases")] = "own"
+    models: Path | None = None
+    since: DayOption = None
+    until: DayOption = None
+    draws: DrawsOption = 1000
+    seed: SeedOption = 0
+    errata: ErrataOption = ErrataMode.WARN
+    errata_file: ErrataFileOption = None
+    public_key: PublicKeyOption = None
+
+
+@option_group
 class Calls:
     """How a model is called, and how often.
 
@@ -182,28 +214,19 @@ class Calls:
 
     concurrency: Annotated[int, Option(min=1, max=1024)] = 16
     timeout: Annotated[float | None, Option(min=1, metavar="SECONDS")] = None
-    api_key_env: Annotated[str | None, Option(metavar="NAME")] = None
-    parameters: ParametersOption = "{}"
+    api_key_env: str | None = None
+    parameters: ParametersOption = None
     max_usd: Annotated[float | None, Option(min=0)] = None
-    price: Annotated[str | None, Option(metavar="IN,OUT")] = None
-    max_calls: Annotated[int | None, Option(min=1)] = None
-    max_tokens: Annotated[int | None, Option(min=1)] = None
+    price: PriceOption = None
+    max_calls: Maximum = None
+    max_tokens: Maximum = None
     dry_run: bool = False
 
-    def budget(
-        self,
-        *run_dirs: Path,
-        logs: Iterable[Path] = (),
-    ) -> Budget:
-        """The limits of what may be spent; in dollars, with what run folders, or the calls of logs, cost already."""
-        budget = Budget(
-            max_calls=self.max_calls,
-            max_usd=self.max_usd,
-            max_tokens=self.max_tokens,
-        )
+    def budget(self, logs: Iterable[Path]) -> Budget:
+        """The limits of what may be spent; in dollars, with what the calls of logs cost already."""
+        budget = Budget(self.max_calls, self.max_usd, self.max_tokens)
         if self.max_usd is not None:
-            made = [*logs, *chain.from_iterable(map(run_logs, run_dirs))]
-            budget.usd_before, unpriced = spent_of(made, read_price(self.price))
+            budget.usd_before, unpriced = spent_of(logs, self.price)
             if unpriced:
                 calls = counted(unpriced, "call")
                 say(
@@ -211,9 +234,13 @@ class Calls:
                 )
         return budget
 
+    def budget_of(self, *run_dirs: Path) -> Budget:
+        """The same with what run folders have cost."""
+        return self.budget(list(chain.from_iterable(map(run_logs, run_dirs))))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grading(Calls):
+
+@option_group
+class Grading:
     """Who judges, instead of the configured grader, and how it is called.
 
     Attributes:
@@ -221,15 +248,25 @@ class Grading(Calls):
         base_url: The grader's endpoint.
     """
 
+    calls: Calls = Calls()
     grader: str | None = None
     base_url: str | None = None
     allow_unpinned: UnpinnedOption = False
 
     def open(self) -> Engine:
         """The model that judges, by its name or as configured."""
-        role = read_settings().roles.grader
-        price = read_price(self.price)
-        return self._engine(role, price, self.grader, self.base_url, self.api_key_env)
+        role, price = read_settings().roles.grader, self.calls.price
+        prices = {}
+        if price is not None:
+            role = role.model_copy(update={"price": price})
+            prices[self.grader or role.model or ""] = price
+        return self._engine(
+            role,
+            prices,
+            model=self.grader,
+            base_url=self.base_url,
+            api_key_env=self.calls.api_key_env,
+        )
 
     @asynccontextmanager
     async def checker(self, grader: Engine) -> AsyncIterator[Engine]:
@@ -238,70 +275,23 @@ class Grading(Calls):
         if role.engine == "rules":
             yield grader
             return
-        async with aclosing(self._engine(role)) as engine:
+        async with aclosing(self._engine(role, {})) as engine:
             yield engine
 
     def _engine(
-        self,
-        role: RoleSettings,
-        price: Price | None = None,
-        model: str | None = None,
-        base_url: str | None = None,
-        api_key_env: str | None = None,
+        self, role: RoleSettings, prices: Mapping[str, Price], **named: str | None
     ) -> Engine:
         """A role's model, by its name and endpoint or as configured."""
-        prices = dict(read_settings().prices)
-        if price is not None:
-            role = role.model_copy(update={"price": price})
-            prices[model or role.model or ""] = price
+        calls = self.calls
         return grader_engine(
             role,
-            model=model,
-            base_url=base_url,
-            api_key_env=api_key_env,
-            concurrency=self.concurrency,
-            prices=prices,
-            timeout_s=self.timeout,
-            parameters=read_parameters(self.parameters),
+            **named,
+            concurrency=calls.concurrency,
+            prices={**read_settings().prices, **prices},
+            timeout_s=calls.timeout,
+            parameters=calls.parameters,
             allow_unpinned=self.allow_unpinned,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scoring:
-    """How runs are scored.
-
-    Attributes:
-        basis: Each model's own cases, or those common to all.
-        models: The models' cutoffs [config/models.toml].
-        since: Score cases posted on this day or later.
-        until: Score cases posted on this day or earlier.
-    """
-
-    metric: MetricOption = None
-    basis: Annotated[CaseBasis, Option("--cases")] = "own"
-    models: Path | None = None
-    judge: JudgeOption = None
-    allow: AllowOption = None
-    since: Annotated[datetime | None, Option(**_DAY)] = None
-    until: Annotated[datetime | None, Option(**_DAY)] = None
-    draws: DrawsOption = 1000
-    seed: SeedOption = 0
-    errata: ErrataOption = ErrataMode.WARN
-    errata_file: ErrataFileOption = None
-    public_key: ErrataKeyOption = None
-
-
-def read_parameters(text: str) -> dict[str, Any]:
-    """The object in --parameters. Raises UsageError, for what looks like a secret too."""
-    try:
-        sent = json.loads(text)
-    except ValueError as exc:
-        raise UsageError(f"--parameters is not valid JSON: {exc}") from exc
-    if not isinstance(sent, dict):
-        raise UsageError("--parameters must be a JSON object")
-    check_parameters(sent)
-    return sent
 
 
 def plan_or_ask(
@@ -318,24 +308,45 @@ def plan_or_ask(
     async def run() -> P | T:
         async with aclosing(by.open()) as engine:
             # Nothing for the rules of this process; None: unknown, as of any endpoint's without a price.
-            price = getattr(
-                engine,
-                "price",
-                Price(
-                    input=0.0,
-                    output=0.0,
-                ),
-            )
-            if by.dry_run or ask is None:
+            price = getattr(engine, "price", Price(input=0.0, output=0.0))
+            if by.calls.dry_run or ask is None:
                 return plan(engine, price=price)
             check_priced(budget.max_usd, {engine.identity.model: price})
-            return await ask(
-                engine,
-                budget=budget,
-                concurrency=by.concurrency,
-            )
+            concurrency = by.calls.concurrency
+            return await ask(engine, budget=budget, concurrency=concurrency)
 
     return wait_for(run())
+
+
+def plan_or_ask_questions(
+    by: Grading,
+    budget: Budget,
+    work: Callable[[EngineIdentity], tuple[Source, Path]],
+    what: str,
+    role: str = "grader",
+) -> Plan | tuple[QuestionsAsked, EngineIdentity]:
+    """With --dry-run what questions would take, else what became of them, and who was asked.
+
+    Args:
+        by: The judge.
+        budget: What may be spent.
+        work: The questions for a judge, and their log.
+        what: What is counted while they are asked.
+        role: The judge's, for messages.
+    """
+
+    def plan(engine: Engine, **how: Any) -> Plan:
+        return plan_questions(*work(engine.identity), engine.identity, **how)
+
+    async def ask(engine: Engine, **how: Any) -> tuple[QuestionsAsked, EngineIdentity]:
+        questions = work(engine.identity)
+        with progress(what, budget) as tick:
+            done = await ask_questions(
+                *questions, engine, role=role, progress=tick, **how
+            )
+        return done, engine.identity
+
+    return plan_or_ask(by, budget, plan, ask)
 
 
 def find_incomplete(
@@ -357,17 +368,15 @@ def find_incomplete(
         hint: What to do.
         always: Whether a limit that ended the work is a failure although nothing is left.
     """
-    asked = [part for part in work if part.calls]
-    if left and asked and all(part.silence for part in asked):
-        last = asked[-1].silence
-        assert last is not None
+    silences = [part.silence for part in work if part.calls]
+    if left and silences and all(silences) and (last := silences[-1]):
         to_do = last.hint
         if isinstance(last, CircuitOpen):
             # Its own hint is for workers, which go on by themselves.
             to_do = (
                 "look at the address, the key and the network; the same command goes on"
             )
-        calls = sum(part.calls for part in asked)
+        calls = sum(part.calls for part in work)
         return EndpointUnavailable(
             f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
         )
@@ -385,18 +394,13 @@ def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
     return [f"{what}: {n}: {reason}" for reason, n in reasons.items()]
 
 
-def plan_result(
-    about: Mapping[str, object],
-    plan: Plan,
-    budget: Budget,
-) -> Result:
-    """What calls would take, after what they are about, and which limits would end the work before."""
-    value = {**about, **asdict(plan)}
-    del value["about"]
-    names = [name for name in value if name not in ("path", "grader")]
+def plan_result(plan: Plan, budget: Budget, **about: object) -> Result:
+    """What calls would take, what they are about, and which limits would end the work before."""
+    figures = asdict(plan)
+    counts = figures.pop("about") | figures
     note = "estimated (docs/grading.md); calls that have to be asked twice come on top"
     notes = [note, *_warnings(plan, budget)]
-    return Result(value, [table_of([value], names)], notes)
+    return Result(about | counts, [table_of([counts], list(counts))], notes)
 
 
 def sum_plans(plans: Mapping[str, Plan]) -> Plan:
@@ -414,15 +418,14 @@ def sum_plans(plans: Mapping[str, Plan]) -> Plan:
 
 def plans_result(plans: Mapping[str, Plan], budget: Budget) -> Result:
     """What several stages would take, and which limits would end the work before."""
-    value = {stage: asdict(plan) for stage, plan in plans.items()}
     whole = sum_plans(plans)
     rows = []
-    for stage, plan in {**value, "all": asdict(whole)}.items():
-        rows.append({"stage": stage, **plan})
+    for stage, plan in {**plans, "all": whole}.items():
+        rows.append({"stage": stage, **asdict(plan)})
     names = ("stage", "calls", "input_tokens", "output_tokens", "usd")
     note = "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown"
     notes = [note, *_warnings(whole, budget)]
-    return Result(value, [table_of(rows, names)], notes)
+    return Result(plans, [table_of(rows, names)], notes)
 
 
 def _warnings(plan: Plan, budget: Budget) -> Iterator[str]:

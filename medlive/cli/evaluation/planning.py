@@ -1,6 +1,7 @@
 """`medlive eval power` and `plan`: how many cases a question needs, and whom to ask about a new week."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,8 @@ from typer import Argument, Option
 from medlive import api
 from medlive.cli.evaluation.options import (
     AllowOption,
+    GradedRuns,
     JudgeOption,
-    RunsArgument,
     check_runs,
     load_runs,
 )
@@ -18,18 +19,19 @@ from medlive.cli.output import Result, counted, table_of
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import cost_per_case
 from medlive.evaluation.scoring.ability import plan_link
-from medlive.evaluation.scoring.refusals import marked
+from medlive.evaluation.scoring.refusals import Objection, marked
+from medlive.statistics.power import Spread
 
 
 def power(
     runs: Annotated[list[Path] | None, Argument()] = None,
-    points: Annotated[list[float] | None, Option(min=0.01, max=100)] = None,
-    spread: Annotated[float | None, Option(min=0.01, max=1000)] = None,
-    correlation: Annotated[float, Option(min=-1, max=0.99)] = 0.5,
-    chance: Annotated[float, Option("--power")] = 0.8,
-    alpha: Annotated[float, Option(min=1e-6)] = 0.05,
-    models: Annotated[int, Option(min=2, max=10_000)] = 2,
-    before: Annotated[int | None, Option(min=2)] = None,
+    points: list[float] | None = None,
+    spread: float | None = None,
+    correlation: float = 0.5,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    models: int = 2,
+    before: int | None = None,
     per_week: Annotated[float, Option(min=0.01, max=1e6)] = 100.0,
     judge: JudgeOption = None,
     allow: AllowOption = None,
@@ -43,7 +45,7 @@ def power(
         points: To tell apart, of 100; repeatable [2, 5, 10].
         spread: Without runs: deviation of scores in points [30].
         correlation: Without runs: of two models' scores.
-        chance: The probability to find what is there.
+        power: The probability to find what is there.
         alpha: The two-sided level.
         models: Models compared: the level is for all their pairs by Holm.
         before: Cases up to the cutoff [as many as after it].
@@ -52,21 +54,24 @@ def power(
     if runs and spread is not None:
         raise UsageError("--spread is for no runs")
     graded = load_runs(check_runs(runs), judge) if runs else []
-    needed_cases: list[api.CasesNeeded] = []
-    rows = []
+    # The spread of runs is found once.
+    known: float | Spread = spread or 30.0
+    overridden: Sequence[Objection] = ()
+    rows: list[dict[str, float | None]] = []
     for difference in points or [2.0, 5.0, 10.0]:
         needed = api.power(
             difference,
-            () if needed_cases else graded,
-            spread=needed_cases[0].spread if needed_cases else spread or 30.0,
+            () if rows else graded,
+            spread=known,
             correlation=correlation,
-            power=chance,
+            power=power,
             alpha=alpha,
             models=models,
             before=before,
             allow=allow or (),
         )
-        needed_cases.append(needed)
+        known = seen = needed.spread
+        overridden = overridden or needed.overridden
         apart, fresh = needed.to_tell_two_apart, needed.after_the_cutoff
         row = {
             "points": needed.points,
@@ -76,10 +81,9 @@ def power(
             "weeks after the cutoff": fresh and math.ceil(fresh / per_week),
         }
         rows.append(row)
-    seen, overridden = needed_cases[0].spread, needed_cases[0].overridden
     origin = f"seen in {counted(len(graded), 'run')}" if graded else "assumed"
     value = {
-        "power": chance,
+        "power": power,
         "alpha": alpha,
         "models": models,
         "spread": origin,
@@ -90,7 +94,7 @@ def power(
         "needed": rows,
     }
     title = (
-        f"cases needed at power {chance:g} and level {alpha:g} among {models} models; deviation by case {origin}: "
+        f"cases needed at power {power:g} and level {alpha:g} among {models} models; deviation by case {origin}: "
         f"{100 * seen.score:.1f} points, of differences {100 * seen.difference:.1f}; {per_week:g} cases a week"
     )
     notes = []
@@ -103,12 +107,11 @@ def power(
 
 
 def plan(
-    runs: RunsArgument,
+    graded: GradedRuns,
+    *,
     cases: Annotated[int, Option(min=1, max=1_000_000)],
     error: Annotated[float, Option(min=0.01, max=100)] = 1.0,
     models: Annotated[int, Option(min=1, max=10_000)] = 1,
-    judge: JudgeOption = None,
-    allow: AllowOption = None,
 ) -> Result:
     """Say which models to ask again, or how many old cases to keep, so that a new week is linked to those before.
 
@@ -120,7 +123,7 @@ def plan(
         error: Wanted standard error of the new week's difficulty, in points of 100.
         models: New models that will answer the week, for the number of old cases to keep.
     """
-    scored = api.score(load_runs(runs, judge), allow=allow or ())
+    scored = api.score(graded.load(), allow=graded.allow or ())
     anchors, kept = plan_link(scored, cases=cases, models=models, error=error / 100)
     rows = []
     enough = None
@@ -153,10 +156,7 @@ def plan(
         asked_again = f"{enough} of them, asked again about all {cases}, {verb} enough"
     instead = "no number of old cases is enough instead"
     if kept is not None:
-        instead = (
-            f"or {counted(kept, 'old case')}, asked of the {counted(models, 'new model')} too "
-            f"({counted(models * kept, 'answer')} more)"
-        )
+        instead = f"or to ask the {counted(models, 'new model')} about {counted(kept, 'old case')} too"
     return Result(
         value, [table], [f"for an error of {error:g} points: {asked_again}", instead]
     )

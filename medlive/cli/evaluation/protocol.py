@@ -1,40 +1,30 @@
 """`medlive eval protocol`: other papers' methods on runs, with the options, plans and budgets of grading."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Option
 
-from medlive.api import UNASKED, ask_protocol
+from medlive.api import UNASKED
 from medlive.cli.evaluation.options import (
-    AllowOption,
     CasesOption,
+    GradedRuns,
     Grading,
-    JudgeOption,
-    RunsArgument,
     SeedOption,
     find_incomplete,
-    load_checked,
-    plan_or_ask,
+    plan_or_ask_questions,
     plan_result,
     plans_result,
     reason_notes,
 )
 from medlive.cli.evaluation.run import load_set
-from medlive.cli.options import Commands, read_settings
-from medlive.cli.output import Grid, Result, new_file, progress
+from medlive.cli.output import Grid, Result, Shown, fields_of, new_file
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.questions import QuestionsAsked, plan_questions
-from medlive.evaluation.protocols.model import (
-    Material,
-    Protocol,
-    Results,
-    Table,
-    format_cell,
-)
+from medlive.evaluation.grading.questions import QuestionsAsked, read_findings
+from medlive.evaluation.protocols.model import Material, Protocol, Table, format_cell
 from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
 from medlive.evaluation.protocols.registry import (
     fitting,
@@ -44,9 +34,9 @@ from medlive.evaluation.protocols.registry import (
 from medlive.evaluation.protocols.safety.errors import plant
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
+from medlive.instance.loading import read_settings
 from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import Budget
-from medlive.llm.engine import Engine
 from medlive.report.portfolio import write_portfolio
 from medlive.report.tables import write_whole
 
@@ -63,30 +53,23 @@ _WRITTEN = (
 )
 """Fields of a case with a planted error: narrative and query are its one turn."""
 
-app = Commands(help="Evaluate by other papers' methods: coverage, comparison and more.")
 OutFolderOption = Annotated[
     Path,
     Option(help="Folder of what judges said; a repeated run goes on there."),
 ]
 
 
-@app.callback()
-def _group() -> None:
-    read_settings()  # They name the folder of plugins
+def protocol() -> None:
+    """Load plugins, which the settings name."""
+    read_settings()
 
 
-@app.command("list")
 def list_() -> Result:
     """List the protocols with their options."""
     value, rows = [], []
     for kind in known_protocols().values():
-        row = {
-            "name": kind.name,
-            "about": kind.about,
-            "figure": kind.figure,
-            "asks": kind.asks,
-            "options": kind.model_json_schema().get("properties", {}),
-        }
+        row = fields_of(kind, ("name", "about", "figure", "asks"))
+        row["options"] = kind.model_json_schema().get("properties", {})
         value.append(row)
         options = []
         for name, field in kind.model_fields.items():
@@ -98,14 +81,11 @@ def list_() -> Result:
     return Result(value, [Grid(columns, rows)])
 
 
-@app.command()
 def run(
     name: str,
-    runs: RunsArgument,
+    graded: GradedRuns,
     out: OutFolderOption = Path("protocols"),
-    option: Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE")] = None,
-    judge: JudgeOption = None,
-    allow: AllowOption = None,
+    set_: list[str] | None = None,
     *,
     by: Grading,
 ) -> Result:
@@ -117,40 +97,33 @@ def run(
 
     Args:
         name: The protocol; `list` shows them.
-        option: An option of the protocol.
+        set_: An option of the protocol as NAME=VALUE; repeatable.
     """
     options: dict[str, object] = {}
-    for text in option or ():
+    for text in set_ or ():
         key, sign, value = text.partition("=")
         if not sign:
             raise UsageError(f"--set takes NAME=VALUE, not {text!r}")
-        options[key.replace("-", "_")] = _read_value(key, value)
-    protocol = make_protocol(name, options)
-    graded, overridden = load_checked(runs, judge, allow)
-    material = labelled(graded)
+        try:
+            read = json.loads(value) if value.startswith("[") else value
+        except ValueError as exc:
+            raise UsageError(f"--set {key} is not a JSON list: {exc}") from exc
+        options[key.replace("-", "_")] = read
+    method = make_protocol(name, options)
+    runs, overridden = graded.load_checked()
     budget = _budget(by, out)
-    outcome = _apply(protocol, material, out, by, budget)
+    outcome = _apply(name, method, labelled(runs), out, by, budget)
     if isinstance(outcome, Plan):
-        return plan_result(outcome.about, outcome, budget)
-    done, results = outcome
-    task = TaskResults.from_results(protocol.name, protocol, results, done)
-    notes = [*(objection.why for objection in overridden), *task.notes]
-    if done:
-        notes += reason_notes("ungraded", done.reasons)
-    return _result(task, results.tables, overridden, notes, budget, [done])
-
-
-def _read_value(name: str, text: str) -> object:
-    """A value as it is, or the JSON list that it begins. Raises UsageError."""
-    try:
-        return json.loads(text) if text.startswith("[") else text
-    except ValueError as exc:
-        raise UsageError(f"--set {name} is not a JSON list: {exc}") from exc
+        return plan_result(outcome, budget)
+    task, done = outcome
+    notes = [objection.why for objection in overridden]
+    notes += [*task.notes, *reason_notes("ungraded", done.reasons if done else {})]
+    return _result(task, task.tables, overridden, notes, budget, [done])
 
 
 def _budget(by: Grading, out: Path) -> Budget:
     """What may be spent, with what all protocols in a folder have cost already."""
-    return by.budget(logs=[out / f"{name}.jsonl" for name in known_protocols()])
+    return by.calls.budget([out / f"{name}.jsonl" for name in known_protocols()])
 
 
 def _result(
@@ -164,54 +137,39 @@ def _result(
     """The figures; the failure where questions are ungraded or a budget is spent."""
     work = [done for done in asked if done]
     left = sum(done.left for done in work)
-    return Result(
-        value.model_dump(mode="json") | {"spent": budget.as_json()},
-        describe_tables(tables, overridden),
-        notes,
-        find_incomplete(
-            left,
-            "question is ungraded",
-            "questions are ungraded",
-            work,
-            always=True,
-        ),
+    failure = find_incomplete(
+        left, "question is ungraded", "questions are ungraded", work, always=True
     )
+    whole = value.model_dump(mode="json") | {"spent": budget}
+    return Result(whole, describe_tables(tables, overridden), notes, failure)
 
 
 def _apply(
-    protocol: Protocol,
+    task: str,
+    method: Protocol,
     material: Material,
     out: Path,
     by: Grading,
     budget: Budget,
-) -> Plan | tuple[QuestionsAsked | None, Results]:
-    """With --dry-run what would be asked, else what a judge was asked, if anything, and the results."""
-    if not protocol.asks:
-        return None, protocol.results(material, UNASKED)
-
-    def plan(engine: Engine, **how: Any) -> Plan:
-        return plan_questions(*protocol.work(material, out), engine.identity, **how)
-
-    async def ask(engine: Engine, **how: Any) -> tuple[QuestionsAsked, Results]:
-        with progress(f"{protocol.name}: questions") as tick:
-            return await ask_protocol(
-                protocol,
-                material,
-                out,
-                engine,
-                progress=tick,
-                **how,
-            )
-
-    return plan_or_ask(by, budget, plan, ask)
+) -> Plan | tuple[TaskResults, QuestionsAsked | None]:
+    """With --dry-run what would be asked, else the results, and what a judge was asked, if anything."""
+    done, replies = None, UNASKED
+    if method.asks:
+        work = method.work(material, out)
+        outcome = plan_or_ask_questions(
+            by, budget, lambda _: work, f"{method.name}: questions"
+        )
+        if isinstance(outcome, Plan):
+            return outcome
+        done, judge = outcome
+        replies, _ = read_findings(done.path, judge)
+    results = method.results(material, replies)
+    return TaskResults.from_results(task, method, results, done), done
 
 
-@app.command("all")
 def all_(
-    runs: RunsArgument,
+    graded: GradedRuns,
     out: OutFolderOption = Path("protocols"),
-    judge: JudgeOption = None,
-    allow: AllowOption = None,
     *,
     by: Grading,
 ) -> Result:
@@ -220,44 +178,40 @@ def all_(
     Runs of the same cases belong together; ranks, and how alike tasks rank models, come last, and on the page
     portfolio.html in --out. Exit status 1 while questions are ungraded.
     """
-    graded, overridden = load_checked(runs, judge, allow)
+    runs, overridden = graded.load_checked()
     tasks: list[TaskResults] = []
-    tables: list[Table] = []
     plans: dict[str, Plan] = {}
     asked: list[QuestionsAsked | None] = []
     budget = _budget(by, out)
-    for task, protocol, material in fitting(graded):
-        outcome = _apply(protocol, material, out, by, budget)
+    for name, method, material in fitting(runs):
+        outcome = _apply(name, method, material, out, by, budget)
         if isinstance(outcome, Plan):
-            plans[task] = outcome
-            continue
-        done, results = outcome
-        asked.append(done)
-        tasks.append(TaskResults.from_results(task, protocol, results, done))
-        tables += results.tables
-    if by.dry_run:
+            plans[name] = outcome
+        else:
+            tasks.append(outcome[0])
+            asked.append(outcome[1])
+    if by.calls.dry_run:
         return plans_result(plans, budget) if plans else Result({})
     if not tasks:
         raise UsageError(
             "no protocol fits these runs",
             hint="`eval protocol list` says what each works on",
         )
-    figures = {task.task: task.figures for task in tasks}
     whole = Portfolio(
         tasks=tuple(tasks),
-        tables=portfolio(figures),
+        tables=portfolio({task.task: task.figures for task in tasks}),
         overridden=tuple(overridden),
     )
     notes = [objection.why for objection in overridden]
     notes.append(f"page: {write_portfolio(whole, out)}")
-    every = [*tables, *whole.tables]
-    return _result(whole, every, overridden, notes, budget, asked)
+    tables = [table for task in tasks for table in task.tables] + [*whole.tables]
+    return _result(whole, tables, overridden, notes, budget, asked)
 
 
-@app.command()
 def errors(
+    *,
     cases: CasesOption,
-    out: Annotated[Path, Option()],
+    out: Path,
     seed: SeedOption = 0,
 ) -> Result:
     """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety.
@@ -281,7 +235,7 @@ def errors(
 def describe_tables(
     tables: Sequence[Table],
     overridden: Sequence[Objection] = (),
-) -> Iterator[Grid | str]:
+) -> Shown:
     """Tables for people, and in each title what was overridden."""
     for table in tables:
         rows = [list(map(format_cell, row)) for row in table.rows]

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,20 +14,18 @@ from medlive.cli.evaluation.options import (
     Calls,
     CasesOption,
     JudgeOption,
-    LimitOption,
     ModeOption,
     ParametersOption,
     RunArgument,
     find_incomplete,
     plan_result,
-    read_parameters,
-    read_price,
 )
 from medlive.cli.options import (
     CaseFilter,
+    Maximum,
     ReplaceOption,
     UnverifiedOption,
-    read_settings,
+    option_group,
 )
 from medlive.cli.output import (
     Grid,
@@ -42,7 +40,13 @@ from medlive.cli.output import (
 )
 from medlive.clock import now
 from medlive.config import RoleSettings
-from medlive.errors import BadInput, CheckFailed, UsageError, require
+from medlive.errors import (
+    BadInput,
+    CheckFailed,
+    MedliveError,
+    UsageError,
+    require,
+)
 from medlive.evaluation.agreement.humans import read_humans
 from medlive.evaluation.asking import run as asking_run
 from medlive.evaluation.asking.open_book import OpenBook
@@ -57,6 +61,7 @@ from medlive.evaluation.runs.folder import RAW
 from medlive.evaluation.runs.templates import default_template
 from medlive.evidence.passage import Retriever
 from medlive.grader.judge import Judge, Mode
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import (
     DEFAULT_INDEX,
     check_priced,
@@ -76,8 +81,8 @@ ArmOption = Annotated[
 _MOST_NOTES = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking(Calls):
+@option_group
+class Asking:
     """What is asked of which model, and how it is called.
 
     Attributes:
@@ -88,39 +93,47 @@ class Asking(Calls):
         top_k: Snippets before a question.
         undated: Let in snippets without a date.
         raw: Ask in the threads' own words; needs their database.
+        limit: At most so many cases, always the same ones.
     """
 
-    model: Annotated[str, Option()]
+    model: str
     base_url: str | None = None
     template: str | None = None
-    evidence: Annotated[str | None, Option(metavar="NAME|PATH")] = None
+    evidence: str | None = None
     top_k: Annotated[int, Option(min=1, max=50)] = 5
     undated: bool = False
     arm: ArmOption = None
     raw: bool = False
-    limit: LimitOption = None
+    limit: Maximum = None
+    part: CaseFilter
     unverified: UnverifiedOption = False
+    calls: Calls
 
     def candidate(self) -> RoleSettings:
         """The model that is asked, with its endpoint and parameters."""
         if not self.model.strip():
             raise UsageError("--model is empty")
+        calls = self.calls
         chosen = choose_candidate(
             read_settings(),
             self.model,
             base_url=self.base_url,
-            api_key_env=self.api_key_env,
-            parameters=read_parameters(self.parameters),
+            api_key_env=calls.api_key_env,
+            parameters=calls.parameters,
         )
         if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
             raise UsageError(
                 "max_tokens, max_completion_tokens: one limit by two names, give one",
                 hint="take one away with null: --parameters '{\"max_tokens\": null}'",
             )
-        if (price := read_price(self.price)) is not None:
-            chosen = chosen.model_copy(update={"price": price})
-        check_priced(self.max_usd, {self.model: chosen.price})
-        return chosen
+        price = calls.price or chosen.price
+        check_priced(calls.max_usd, {self.model: price})
+        how = {
+            "price": price,
+            "concurrency": calls.concurrency,
+            "timeout_s": calls.timeout or chosen.timeout_s,
+        }
+        return chosen.model_copy(update=how)
 
     def book(self) -> OpenBook | None:
         """What is put before each question; None for a closed book."""
@@ -140,20 +153,10 @@ class Asking(Calls):
         name = os.path.basename(os.path.normpath(named))
         return OpenBook(name, self.top_k, self.undated, open_index)
 
-    def cases(
-        self,
-        named: str,
-        part: CaseFilter,
-    ) -> CaseSet:
+    def cases(self, named: str) -> CaseSet:
         """The cases that are asked about, with --raw in their threads' own words."""
-        cases = load_set(named, self.unverified)
-        selected = select(
-            cases,
-            Selection(
-                **part.given(),
-                limit=self.limit,
-            ),
-        )
+        selection = Selection(**self.part.given(), limit=self.limit)
+        selected = select(load_set(named, self.unverified), selection)
         if not self.raw:
             return selected
         from medlive.service.curation.inspect import threads_of_cases
@@ -173,49 +176,40 @@ class Asking(Calls):
         cases: CaseSet,
         out: Path,
         chosen: RoleSettings,
-        book: OpenBook | None,
         budget: Budget,
+        *,
+        dry_run: bool,
     ) -> Plan | RunResult:
-        """Ask the model about the cases, or with --dry-run plan it."""
-        how = {
-            "concurrency": self.concurrency,
-            "timeout_s": self.timeout or chosen.timeout_s,
-        }
-        engine = open_endpoint(chosen.model_copy(update=how))
+        """Ask the model about the cases, or with `dry_run` plan it."""
+        engine = open_endpoint(chosen)
         arm = RAW if self.raw else self.arm
-        how_asked: dict[str, Any] = {
+        how: dict[str, Any] = {
             "use": model_use(self.model, chosen, engine, arm),
             "created_at": now(),
             "template": self.template or default_template(cases),
-            "open_book": book,
+            "open_book": self.book(),
         }
         async with aclosing(engine):
-            if self.dry_run:
-                return await asking_run.plan_run(
-                    cases,
-                    out,
-                    price=chosen.price,
-                    **how_asked,
-                )
+            if dry_run:
+                return await asking_run.plan_run(cases, out, price=chosen.price, **how)
             with progress(f"answers of {self.model}", budget) as tick:
                 return await asking_run.run_model(
                     cases,
                     engine.complete,
                     out,
                     progress=tick,
-                    concurrency=self.concurrency,
+                    concurrency=chosen.concurrency,
                     budget=budget,
                     estimate=engine.estimate_chat,
-                    **how_asked,
+                    **how,
                 )
 
 
 def run(
-    cases: CasesOption,
-    out: Annotated[Path, Option()],
     *,
+    cases: CasesOption,
+    out: Path,
     asking: Asking,
-    part: CaseFilter,
 ) -> Result:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
     failed or were empty.
@@ -223,15 +217,14 @@ def run(
     Args:
         out: The run folder; an existing one is continued.
     """
-    chosen, book = asking.candidate(), asking.book()
-    case_set = asking.cases(cases, part)
-    budget = asking.budget(out)
-    outcome = wait_for(asking.ask(case_set, out, chosen, book, budget))
+    chosen = asking.candidate()
+    case_set = asking.cases(cases)
+    budget, dry_run = asking.calls.budget_of(out), asking.calls.dry_run
+    outcome = wait_for(asking.ask(case_set, out, chosen, budget, dry_run=dry_run))
     if isinstance(outcome, Plan):
-        result = plan_result(outcome.about, outcome, budget)
-        return result._replace(
-            notes=[*result.notes, *first_of(_notes_on(case_set), _MOST_NOTES)]
-        )
+        result = plan_result(outcome, budget)
+        notes = [*result.notes, *first_of(_notes_on(case_set), _MOST_NOTES)]
+        return result._replace(notes=notes)
     return answers_result(outcome, case_set, budget)
 
 
@@ -244,35 +237,23 @@ def _notes_on(cases: CaseSet) -> list[str]:
     return notes
 
 
-def answers_result(
-    outcome: RunResult,
-    cases: CaseSet,
-    budget: Budget,
-) -> Result:
+def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result:
     """The state of a run; its failure where answers are missing."""
-    done = replace(outcome, notes=(*_notes_on(cases), *outcome.notes))
     failure = find_incomplete(
-        done.left,
+        outcome.left,
         "case has no answer",
         "cases have no answer",
-        [done],
+        [outcome],
         "the same command asks for them again",
     )
-    return _describe_answers(done, budget)._replace(failure=failure)
+    notes = [*_notes_on(cases), *outcome.notes]
+    return _describe_answers(outcome, notes, budget, failure)
 
 
-def load_set(
-    cases: str,
-    unverified: bool,
-    format_: Format | None = None,
-) -> CaseSet:
+def load_set(cases: str, unverified: bool, format_: Format | None = None) -> CaseSet:
     """The cases at a path or of a version, verified unless that is not wanted. Raises BadInput, CheckFailed."""
     try:
-        case_set = load_cases(
-            _place(cases),
-            verify=not unverified,
-            format_=format_,
-        )
+        case_set = load_cases(_place(cases), verify=not unverified, format_=format_)
     except CheckFailed as exc:
         raise CheckFailed(
             exc.message,
@@ -295,38 +276,44 @@ def _place(cases: str) -> Path:
     return snapshot_folder(read_settings(), cases)
 
 
-def _describe_answers(done: RunResult, budget: Budget | None = None) -> Result:
+def _describe_answers(
+    done: RunResult,
+    notes: Sequence[str],
+    budget: Budget | None = None,
+    failure: MedliveError | None = None,
+) -> Result:
     """How the answers stand."""
     states = {state.value: n for state, n in done.states.items()}
-    value = fields_of(done, ("path", "cases", "missing", "stopped", "notes"))
-    value |= {"states": states, "asked": done.calls}
+    value = fields_of(done, ("path", "cases", "missing", "stopped"))
+    value |= {"notes": notes, "states": states, "asked": done.calls}
     if budget:
-        value["spent"] = budget.as_json()
+        value["spent"] = budget
     columns = ["run", "cases", "asked now" if budget else "new", *states]
     row = [done.path, done.cases, done.calls, *states.values()]
-    return Result(value, [Grid(columns, [row])], first_of(done.notes, _MOST_NOTES))
+    table = Grid(columns, [row])
+    return Result(value, [table], first_of(notes, _MOST_NOTES), failure)
 
 
-def _with_note(done: RunResult, what_to_do: str) -> Result:
+def _describe_imported(done: RunResult, what_to_do: str) -> Result:
     """The state of an imported run, and what to do about cases without an answer."""
-    result = _describe_answers(done)
-    if not done.left:
-        return result
-    note = counted(done.left, "case has no answer", "cases have no answer")
-    return result._replace(notes=[*result.notes, note + what_to_do])
+    notes = list(done.notes)
+    if done.left:
+        left = counted(done.left, "case has no answer", "cases have no answer")
+        notes.insert(0, f"{left}{what_to_do}")
+    return _describe_answers(done, notes)
 
 
 def import_(
-    cases: CasesOption,
-    responses: Annotated[Path, Option()],
-    out: Annotated[Path, Option()],
     *,
+    cases: CasesOption,
+    responses: Path,
+    out: Path,
     model: str | None = None,
     format_: Literal[Format, "inspect"] | None = None,
     grades: Path | None = None,
     part: CaseFilter,
     template: str | None = None,
-    parameters: ParametersOption = "{}",
+    parameters: ParametersOption = None,
     grader: str | None = None,
     mode: ModeOption = Mode.RUBRIC,
     arm: ArmOption = None,
@@ -361,12 +348,12 @@ def import_(
                 hint="leave it out",
             )
         require("inspect_ai", "a log of Inspect", "inspect-ai")
-        from medlive.integrations.inspect_logs import import_log
+        from medlive.integrations.inspect_task import import_log
 
         done = import_log(
             responses, select(load_set(cases, unverified), selection), out
         )
-        return _with_note(done, f" in {responses}")
+        return _describe_imported(done, f" in {responses}")
     if model is None:
         raise UsageError("--model is missing", hint="name the model that answered")
     case_set = select(load_set(cases, unverified, format_), selection)
@@ -385,7 +372,7 @@ def import_(
         created_at=now(),
         grades=grades,
         template=template,
-        parameters=read_parameters(parameters),
+        parameters=parameters,
         arm=arm,
         judge=judge,
         place=_place(cases),
@@ -394,7 +381,7 @@ def import_(
         people=people,
     )
     anew = "with the same" if template else "after an import into a new folder with"
-    return _with_note(
+    return _describe_imported(
         imported,
         f"; medlive eval run asks for them, {anew} --template and --parameters",
     )
@@ -402,7 +389,8 @@ def import_(
 
 def export(
     run_dir: RunArgument,
-    out: Annotated[Path, Option()],
+    *,
+    out: Path,
     format_: Literal["livemedbench", "inspect"] = "livemedbench",
     judge: JudgeOption = None,
     replace_: ReplaceOption = False,
@@ -425,7 +413,7 @@ def export(
         )
     new_file(out, replace_)
     require("inspect_ai", "a log of Inspect", "inspect-ai")
-    from medlive.integrations import inspect_logs
+    from medlive.integrations import inspect_task
 
-    inspect_logs.export_run(run_dir, out, judge=judge)
+    inspect_task.export_run(run_dir, out, judge=judge)
     return Result([out], [str(out)])

@@ -1,19 +1,29 @@
-"""`medlive eval score`: runs side by side."""
+"""`medlive eval score` and `report`: runs side by side."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 from rich.text import Text
-from typer import Option
 
 from medlive import api
-from medlive.cli.evaluation.figures import percent, percents, points, rests_on
-from medlive.cli.evaluation.options import OutOption, RunsArgument, Scoring, load_runs
+from medlive.api import open_registry
+from medlive.cli.evaluation.options import Scoring
 from medlive.cli.options import ReplaceOption
-from medlive.cli.output import Grid, Result, counted, dimmed, new_file, say
+from medlive.cli.output import (
+    Grid,
+    Result,
+    Shown,
+    counted,
+    dimmed,
+    echo,
+    new_file,
+    say,
+    table_of,
+)
 from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
 from medlive.evaluation.scoring.ability import abilities_of
 from medlive.evaluation.scoring.estimates import (
     AXES_DIFFER,
@@ -23,29 +33,31 @@ from medlive.evaluation.scoring.estimates import (
     KINDS,
     ScoreEstimate,
 )
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.metrics import CaseState
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
 from medlive.report.html import format_p
+from medlive.report.meta import read_meta
+from medlive.report.portfolio import PLACE, read_portfolio
+from medlive.report.render import write_report
 from medlive.report.tables import WRITERS, scores_json, write_whole
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.intervals import TOO_FEW
 
 ERRORS: Final = "errors by axis"
-_MOST_IDLE = 5
 
 
-def scored(runs: list[Path], how: Scoring) -> ScoreTable:
+def scored(how: Scoring) -> ScoreTable:
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
-    graded = load_runs(runs, how.judge)
+    graded = how.load()
     registry = api.open_registry(how.models)
     idle = registry.without_run(run.info.model for run in graded)
     if how.models and idle:
-        names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
         have = counted(len(idle), "model has", "models have")
-        say(f"{how.models}: {have} no run here: {names}")
+        say(f"{how.models}: {have} no run here: {some(idle)}")
     return api.score(
         graded,
         metric=how.metric,
@@ -63,12 +75,11 @@ def scored(runs: list[Path], how: Scoring) -> ScoreTable:
 
 
 def score(
-    runs: RunsArgument,
     format_: str | None = None,
-    slice_: Annotated[str | None, Option(metavar="KIND")] = None,
+    slice_: str | None = None,
     *,
     how: Scoring,
-    out: OutOption = None,
+    out: Path | None = None,
     replace: ReplaceOption = False,
 ) -> Result:
     """Score runs side by side, with intervals, bounds and what is missing. Exit status 1 where none has a score.
@@ -80,16 +91,23 @@ def score(
         format_: table, tsv, json or csv [as --out ends, or table].
         slice_: month, theme, specialty, language, source, first-release, difficulty, dialogue-register, axis,
             cutoff or errors-by-axis.
+        out: Write there instead of to stdout.
     """
     kind = slice_ and slice_.replace("-", " ").replace("_", " ")
-    kinds = (*KINDS, ERRORS)
-    if kind and kind not in kinds:
-        choices = ", ".join(name.replace(" ", "-") for name in kinds)
+    if kind and kind not in (*KINDS, ERRORS):
+        choices = ", ".join(name.replace(" ", "-") for name in (*KINDS, ERRORS))
         raise UsageError(f"--slice {slice_}: choose {choices}")
-    form = _form(format_, out, kind)
+    form, forms = format_ or "table", ["table", *WRITERS]
     if out is not None:
+        form, forms = format_ or out.suffix.lower().removeprefix("."), [*WRITERS]
         new_file(out, replace)
-    table = scored(runs, how)
+    if form not in forms:
+        raise UsageError(f"--format {form}: choose {', '.join(forms)}")
+    if kind and form in ("tsv", "json"):
+        raise UsageError(
+            f"--slice picks rows of a table or csv; {form} is one document"
+        )
+    table = scored(how)
     shown: Iterable[Grid | Text | str] = ()
     notes = [*table.warnings]
     if form == "table":
@@ -100,23 +118,6 @@ def score(
     else:
         shown = [Text(WRITERS[form](table, kind).decode("utf-8").removesuffix("\n"))]
     return Result(partial(scores_json, table), shown, notes, find_unscored(table))
-
-
-def _form(
-    name: str | None,
-    out: Path | None,
-    kind: str | None,
-) -> str:
-    """The format to write, by its name or by how the file's name ends. Raises UsageError where it does not fit."""
-    form = name or ("table" if out is None else out.suffix.lower().removeprefix("."))
-    choices = [*WRITERS] if out is not None else ["table", *WRITERS]
-    if form not in choices:
-        raise UsageError(f"--format {form}: choose {', '.join(choices)}")
-    if kind is not None and form in ("tsv", "json"):
-        raise UsageError(
-            f"--slice picks rows of a table or csv; {form} is one document"
-        )
-    return form
 
 
 def find_unscored(table: ScoreTable) -> CheckFailed | None:
@@ -141,7 +142,7 @@ def find_unscored(table: ScoreTable) -> CheckFailed | None:
     return CheckFailed(f"no case has a score: {why}", hint=hint)
 
 
-def describe_scores(table: ScoreTable) -> Iterator[Grid | str]:
+def describe_scores(table: ScoreTable) -> Shown:
     """The score table for people: first, where cutoffs are known, on what no model can have seen."""
     yield from _describe_fresh(table)
     rows, reasons = [], []
@@ -150,7 +151,7 @@ def describe_scores(table: ScoreTable) -> Iterator[Grid | str]:
         reasons.append((model.label, model.overall.why))
     for pair in table.comparisons:
         reasons.append((f"{pair.first} and {pair.second}", pair.why))
-    yield Grid(list(rows[0]), [list(row.values()) for row in rows], _title(table))
+    yield table_of(rows, list(rows[0]), _title(table))
     yield from _few_reasons(reasons)
     yield _describe_harm(table)
     differing = []
@@ -242,7 +243,7 @@ def _describe_harm(table: ScoreTable) -> Grid:
     return Grid(columns, rows, marked(title, table.overridden))
 
 
-def _describe_fresh(table: ScoreTable) -> Iterator[Grid | str]:
+def _describe_fresh(table: ScoreTable) -> Shown:
     fresh = table.fresh
     if fresh is None:
         return
@@ -263,7 +264,7 @@ def _describe_fresh(table: ScoreTable) -> Iterator[Grid | str]:
         yield f"cutoff unknown, so not ranked on cases after every cutoff: {names}"
 
 
-def describe_slice(table: ScoreTable, kind: str) -> Iterator[Grid | str]:
+def describe_slice(table: ScoreTable, kind: str) -> Shown:
     """One kind of slice for people, or the error rates by axis, value by value; under 30 cases it is dim."""
     rows, reasons = [], []
     for value, label, estimate in _parts(table, kind):
@@ -299,11 +300,7 @@ def _parts(table: ScoreTable, kind: str) -> list[tuple[str, str, Estimate]]:
             if part.kind == kind:
                 parts.append((part.value, model.label, part.estimate))
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
-    parts.sort(
-        key=lambda row: row[0],
-        reverse=kind == CUTOFF,
-    )
-    return parts
+    return sorted(parts, key=lambda part: part[0], reverse=kind == CUTOFF)
 
 
 def _title(table: ScoreTable) -> str:
@@ -334,3 +331,78 @@ def _few_reasons(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
             names_by_reason.setdefault(why, []).append(name)
     for why, names in names_by_reason.items():
         yield f"{why}: {some(names)}"
+
+
+def percent(share: float | None) -> str | None:
+    """A share in per cent."""
+    return None if share is None else f"{100 * share:z.1f}"
+
+
+def percents(low: float | None, high: float | None) -> str | None:
+    """An interval of shares in per cent."""
+    return None if low is None else f"{percent(low)} to {percent(high)}"
+
+
+def points(difference: float | None) -> str | None:
+    """A difference of shares in points of 100, with its sign."""
+    return None if difference is None else f"{100 * difference:+z.1f}"
+
+
+def points_between(low: float | None, high: float | None) -> str | None:
+    """The interval of a difference in points of 100."""
+    return None if low is None else f"{points(low)} to {points(high)}"
+
+
+def rests_on(runs: Iterable[GradedRun]) -> str:
+    """The cases and the graders of a table's figures, for its title."""
+    cases, graders = set(), set()
+    for run in runs:
+        cases.add(run.info.cases.name)
+        if (grader := run.grader) is not None:
+            graders.add(f"{grader.model} ({grader.engine} engine, {grader.mode} mode)")
+    return f"{', '.join(sorted(cases))}, graded by {', '.join(sorted(graders)) or 'nobody'}"
+
+
+def report(
+    how: Scoring,
+    *,
+    out: Path,
+    meta: list[Path] | None = None,
+    protocols: Path | None = None,
+    case_pages: bool = True,
+) -> None:
+    """Write a report of runs: pages to read offline, and the numbers as JSON, CSV and TSV.
+
+    index.html holds tables and figures; cases.html is a list of cases with filters, and cases/ has a page for each
+    case.
+
+    Args:
+        out: The folder to write.
+        meta: A meta.json of medlive eval meta.
+        protocols: What protocol all wrote [protocols/, if of these models].
+        case_pages: A page for each case.
+    """
+    table = scored(how)
+    judges = {m.run.grader.judge for m in table.models if m.run.grader}
+    page = write_report(
+        table,
+        out,
+        registry=open_registry(how.models),
+        metas=tuple(read_meta(path, judges) for path in meta or ()),
+        portfolio=find_portfolio(protocols, [m.label for m in table.models]),
+        case_pages=case_pages,
+    )
+    echo(page)
+
+
+def find_portfolio(path: Path | None, models: list[str]) -> Portfolio | None:
+    """The protocols' results: those named, or what lies in their usual folder and is of these models."""
+    if path is None and not (PLACE / PORTFOLIO).exists():
+        return None
+    portfolio = read_portfolio(path or PLACE)
+    if path is None and not set(portfolio.models) & set(models):
+        say(
+            f"{PLACE} is about other models, so it is not in the report; --protocols names what is"
+        )
+        return None
+    return portfolio

@@ -4,16 +4,13 @@ from typing import Annotated
 
 from typer import Argument
 
-from medlive.cli.options import Commands
 from medlive.cli.output import Result, table_of, with_session
 from medlive.db.curation.circuits import list_circuits, reset_circuits
 from medlive.errors import UsageError
 
-app = Commands()
 _SHOWN = ("endpoint", "cause", "opened_at", "retry_at")
 
 
-@app.command("list")
 def list_() -> Result:
     """List the open circuits: the endpoint, the cause, since when, and when one call is let through."""
     rows = with_session(list_circuits)
@@ -22,7 +19,6 @@ def list_() -> Result:
     return Result({"circuits": rows}, [table_of(rows, _SHOWN, "Open circuits")])
 
 
-@app.command()
 def reset(
     names: Annotated[list[str] | None, Argument(metavar="NAME...")] = None,
     all_: bool = False,

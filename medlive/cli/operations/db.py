@@ -1,29 +1,29 @@
-"""`medlive db`: the database."""
+"""`medlive db`, `backup` and `restore`: the database, and everything that cannot be made again as one folder."""
 
 import shutil
+from pathlib import Path
 from typing import Annotated
 
-from rich.text import Text
 from typer import Option
 
-from medlive.cli.options import Commands, DryRunOption, read_settings
+from medlive.cli.options import DryRunOption
 from medlive.cli.output import Grid, Result, echo, say, wait_for
 from medlive.db import embedded
 from medlive.db.schema.differences import find_differences
 from medlive.db.schema.migrate import grant, prepare, read_plan
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
-from medlive.instance.loading import mask_url
-from medlive.service.backup.make import upgrade_database
+from medlive.instance.loading import mask_url, read_settings
+from medlive.service.backup.contents import public_keys
+from medlive.service.backup.make import make_backup, upgrade_database
+from medlive.service.backup.restore import check_backup, restore_backup, try_backup
 from medlive.service.database import database_url
 
-app = Commands()
 NoBackupOption = Annotated[
     bool,
-    Option("--no-backup", help="Keep no copy of the database as it was: no way back."),
+    Option(help="Keep no copy of the database as it was: no way back."),
 ]
 
 
-@app.command()
 def start() -> None:
     """Start the embedded PostgreSQL when it is not running, make its tables, print its URL."""
     url = database_url(read_settings())
@@ -31,7 +31,6 @@ def start() -> None:
     echo(mask_url(url))
 
 
-@app.command()
 def stop() -> None:
     """Stop the embedded PostgreSQL; a second process that still uses it loses its connection."""
     settings = read_settings()
@@ -42,23 +41,21 @@ def stop() -> None:
     say("stopped" if embedded.stop(settings.home) else "it was not running")
 
 
-@app.command()
 def url(
-    password: Annotated[bool, Option("--show-password")] = False,
+    show_password: bool = False,
 ) -> None:
     """Print the database's URL; starts the embedded PostgreSQL when it is not running.
 
     Args:
-        password: Print the password, for another program.
+        show_password: Print the password, for another program.
     """
     # Other programs know no drivers.
     address = database_url(read_settings()).replace(
         "postgresql+psycopg:", "postgresql:"
     )
-    echo(address if password else mask_url(address))
+    echo(address if show_password else mask_url(address))
 
 
-@app.command()
 def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) -> Result:
     """Bring the schema up to this version; a copy of the database as it was stays under MEDLIVE_HOME/upgrades.
 
@@ -71,18 +68,18 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
         value = plan._asdict() | {"migrations": migrations}
         if not plan.migrations:
             return Result(value, [f"already at {plan.head}"])
-        shown: list[Grid | Text | str] = [
-            Grid(["migration", "what"], plan.migrations),
-            f"from {plan.revision or 'an empty database'} to {plan.head}",
-        ]
+        notes = []
         if plan.revision:
             free = shutil.disk_usage(settings.home).free
             size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
-            shown += [
+            notes = [
                 f"a copy of at most {size} is made first, as the way back; {room}",
                 "stop the scheduler, the workers and the web before, and start this version's after it",
             ]
-        return Result(value, shown)
+        title = f"from {plan.revision or 'an empty database'} to {plan.head}"
+        return Result(
+            value, [Grid(["migration", "what"], plan.migrations, title)], notes
+        )
     done = wait_for(upgrade_database(settings, copy=not no_backup))
     state = "upgraded to" if done["migrations"] else "already at"
     notes = [f"{state} {done['head']}"]
@@ -91,7 +88,6 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
     return Result(done, notes=notes)
 
 
-@app.command()
 def roles(no_backup: NoBackupOption = False) -> Result:
     """Upgrade the schema, and give the roles medlive_web and medlive_worker the least rights that they need.
 
@@ -103,7 +99,6 @@ def roles(no_backup: NoBackupOption = False) -> Result:
     return Result({"roles": granted}, notes=[f"granted: {', '.join(granted)}"])
 
 
-@app.command()
 def check() -> Result:
     """Compare the schema with the model; exit status 1 when they differ."""
     url = database_url(read_settings())
@@ -120,3 +115,71 @@ def check() -> Result:
         hint = "install the medlive that upgraded it; this one is older than the schema"
     text = f"{len(faults)} differences between schema and model"
     return Result(value, map(str, faults), failure=CheckFailed(text, hint=hint))
+
+
+def backup(
+    out: Path,
+) -> Result:
+    """Write the database, raw pages, snapshots and keys into a folder; other processes may go on.
+
+    It holds keys and patients' words: keep it where only you can read it. Evidence, the signing key and the key
+    that signs backups are not in it. Keep the public key that is shown elsewhere: a restore asks for it.
+
+    Args:
+        out: The folder to write; it must not exist.
+    """
+    done = wait_for(make_backup(read_settings(), out))
+    rows = sum(done["rows"].values())
+    text = f"{out}: {rows} rows, {len(done['archives'])} files of pages, {len(done['snapshots'])} snapshots"
+    signed = f"signed; keep its public key for a restore: {done['public_key']}"
+    return Result(done, notes=[text, signed])
+
+
+def restore(
+    folder: Path,
+    public_key: Annotated[list[str] | None, Option(metavar="KEY")] = None,
+    unverified: bool = False,
+    check: bool = False,
+    scratch: bool = False,
+) -> Result:
+    """Restore a backup into this instance, which must be empty, after checking its signature and every digest.
+
+    Without --public-key this instance's own `backup.key` must have signed it. Threads that were taken down since,
+    as a later backup beside this one says, are taken down again.
+
+    Args:
+        folder: The backup.
+        public_key: A key, or its file, that may have signed it; more than once for several.
+        unverified: Ask for no signature: whoever wrote the folder runs SQL of theirs.
+        check: Only check it: nothing is restored.
+        scratch: With --check: restore it into a scratch database too, compare, and drop that.
+    """
+    if unverified and public_key:
+        raise UsageError(
+            "--unverified asks for no signature, --public-key for one",
+            hint="give one of the two",
+        )
+    if scratch and not check:
+        raise UsageError(
+            "--scratch is part of a check", hint="--check --scratch, or neither"
+        )
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder", hint="name a backup's folder")
+    settings = read_settings()
+    keys = None if unverified else public_keys(settings, public_key or ())
+    if check:
+        if scratch:
+            about = wait_for(try_backup(settings, folder, keys))
+        else:
+            about, _ = check_backup(folder, keys)
+        text = f"the backup of {about.created_at.isoformat()} is whole"
+        if not unverified:
+            text += " and signed"
+        if scratch:
+            text += f", and its {sum(about.rows.values())} rows come back"
+        return Result(about.model_dump(mode="json"), notes=[text])
+    done = wait_for(restore_backup(settings, folder, keys))
+    notes = [f"taken down again: {name}" for name in done["taken_down"]]
+    notes += [f"not applied: {reason}" for reason in done["skipped"]]
+    text = f"restored the backup of {done['created_at']}: {sum(done['rows'].values())} rows"
+    return Result(done, notes=[text, *notes])

@@ -1,8 +1,8 @@
 """`medlive doctor`: what a week needs, tried before the week."""
 
-from medlive.cli.options import read_settings
 from medlive.cli.output import Result, counted, progress, wait_for
 from medlive.errors import CheckFailed
+from medlive.instance.loading import read_settings
 from medlive.service.watch.doctor import Diagnosis, examine
 
 

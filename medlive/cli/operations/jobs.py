@@ -9,11 +9,11 @@ from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.manager import JobManager
 from typer import Argument, Option
 
-from medlive.cli.options import Commands, DryRunOption
+from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
-    Grid,
     Result,
     counted,
+    failed,
     say,
     table_of,
     with_database,
@@ -31,19 +31,27 @@ from medlive.db.jobs import (
     list_jobs,
 )
 from medlive.db.session import Database
-from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.errors import BadInput, UsageError
 from medlive.service.work.jobs import open_app, queue_lost
 from medlive.service.work.taken import queue_errors
 
 T = TypeVar("T")
-app = Commands()
 
 _HINT = "medlive jobs list shows the jobs"
 _NUMBERS = Argument(
     metavar="JOB...", help="Numbers, as `medlive jobs list` shows them."
 )
 _QUEUES = ("queue", "status", "jobs", "delayed", "servers")
-_JOBS = ("id", "queue", "args", "status", "attempts", "scheduled_at", "heartbeat")
+_JOBS = (
+    "id",
+    "queue",
+    "args",
+    "status",
+    "attempts",
+    "scheduled_at",
+    "heartbeat",
+    "reason",
+)
 
 
 def _with_queue(work: Callable[[App, Database], Awaitable[T]]) -> T:
@@ -56,7 +64,6 @@ def _with_queue(work: Callable[[App, Database], Awaitable[T]]) -> T:
     return with_database(run)
 
 
-@app.command("list")
 def list_(
     queue: Queue | None = None,
     status: Literal["todo", "doing", "failed", "cancelled", "aborted"] | None = None,
@@ -73,17 +80,14 @@ def list_(
     """
     counts = with_session(count_jobs)
     jobs = with_session(list_jobs, queue=queue, status=status, after=after, limit=limit)
-    shown: list[Grid | str] = []
-    if counts:
-        shown.append(table_of(counts, _QUEUES, "Queues"))
-    if jobs:
-        shown.append(table_of(jobs, (*_JOBS, "reason"), "Jobs"))
-    else:
-        shown.append("no such job" if queue or status or after else "nothing waits")
+    nothing = "no such job" if queue or status or after else "nothing waits"
+    shown = [
+        table_of(counts, _QUEUES, "Queues"),
+        table_of(jobs, _JOBS, "Jobs") if jobs else nothing,
+    ]
     return Result({"queues": counts, "jobs": jobs}, shown)
 
 
-@app.command()
 def retry(
     jobs: Annotated[list[int] | None, _NUMBERS] = None,
     all_: bool = False,
@@ -107,63 +111,49 @@ def retry(
         """The jobs that failed, and how many waited for their next attempt."""
         delayed = 0
         async with database.begin() as session:
-            failed = await find_failed_jobs(session, reason or "")
+            failures = await find_failed_jobs(session, reason or "")
             if all_:
                 delayed = (await count_waiting(session, Queue.CURATE)).delayed
             if delayed and not dry_run:
                 await hurry(session, Queue.CURATE)
         with queue_errors(database):
-            for job in [] if dry_run else failed:
+            for job in [] if dry_run else failures:
                 # One whose thread was queued again meanwhile stays as it is.
                 with suppress(UniqueViolation):
                     await _retry_now(queue.job_manager, job)
-        return failed, delayed
+        return failures, delayed
 
-    failed, delayed = jobs or [], 0
+    retried, delayed = jobs or [], 0
     if not jobs:
-        failed, delayed = _with_queue(retry_many)
+        retried, delayed = _with_queue(retry_many)
     elif not dry_run:
         _each(jobs, "failed or being done", _retry_now)
     verb = "would be queued again" if dry_run else "queued again"
-    text = f"{counted(len(failed), 'job')} {verb}"
+    text = f"{counted(len(retried), 'job')} {verb}"
     if all_:
         text += f", {counted(delayed, 'delayed one')} at once"
-    return Result({"failed": failed, "delayed": delayed}, notes=[text])
+    return Result({"failed": retried, "delayed": delayed}, notes=[text])
 
 
-@app.command()
 def check() -> Result:
     """Count what threads wait for, and why jobs failed; queue threads again that wait for nothing.
 
     Exit status 1 when there were such threads.
     """
-
-    async def run(queue: App, database: Database) -> Result:
-        lost = await queue_lost(database)
-        async with database.begin() as session:
-            waits = await count_waits(session)
-            failed = await list_failed_jobs(session)
-        shown: list[Grid | str] = []
-        if waits:
-            names = ("waits_for", "threads")
-            shown.append(table_of(waits, names, "Threads that wait"))
-        if failed:
-            reasons = ("queue", "reason", "jobs", "last_at")
-            shown.append(table_of(failed, reasons, "Failed jobs"))
-        failure = None
-        if lost:
-            threads = counted(lost, "thread")
-            failure = CheckFailed(f"{threads} waited without a job: queued again")
-        return Result(
-            {"queued_again": lost, "waits": waits, "failed": failed},
-            shown or ["nothing waits, and no job failed"],
-            failure=failure,
-        )
-
-    return _with_queue(run)
+    lost = with_database(queue_lost)
+    waits = with_session(count_waits)
+    failures = with_session(list_failed_jobs)
+    nothing = "nothing waits, and no job failed"
+    reasons = ("queue", "reason", "jobs", "last_at")
+    shown = [
+        table_of(waits, ("waits_for", "threads"), "Threads that wait"),
+        table_of(failures, reasons, "Failed jobs") if waits or failures else nothing,
+    ]
+    problem = f"{counted(lost, 'thread')} waited without a job: queued again"
+    value = {"queued_again": lost, "waits": waits, "failed": failures}
+    return Result(value, shown, failure=failed([problem] if lost else []))
 
 
-@app.command()
 def cancel(jobs: Annotated[list[int], _NUMBERS]) -> None:
     """Cancel jobs that wait, and break off those that are being done."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.text import Text
 from typer import Option
 
-from medlive.cli.options import DryRunOption, one_of, read_settings
+from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
     Grid,
     Result,
@@ -25,7 +25,8 @@ from medlive.cli.output import (
     with_instance,
 )
 from medlive.config import Settings
-from medlive.errors import CheckFailed
+from medlive.errors import CheckFailed, UsageError
+from medlive.instance.loading import read_settings
 from medlive.instance.paths import keep_site_address, snapshots_path
 from medlive.service.database import (
     instance_key,
@@ -143,11 +144,10 @@ def worker(
     from medlive.service.work.worker import run_worker
 
     settings = read_settings()
-    served = (
-        list(Queue)
-        if queues == "all"
-        else [one_of("--queues", Queue, name) for name in queues.split(",")]
-    )
+    try:
+        served = list(Queue if queues == "all" else map(Queue, queues.split(",")))
+    except ValueError as exc:
+        raise UsageError(f"--queues {queues}: choose {' or '.join(Queue)}") from exc
 
     async def run() -> "CurationCounts":
         with _stopped_by_signals() as stop, progress("curated") as tick:

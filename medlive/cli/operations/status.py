@@ -9,17 +9,26 @@ import typer
 from typer import Context, Option
 
 from medlive.cli.operations.schedule import steps_table
-from medlive.cli.options import ByOption, Commands, grouped
+from medlive.cli.options import ByOption
 from medlive.cli.output import Grid, Result, counted, failed, table_of, with_instance
 from medlive.errors import UsageError
 from medlive.service.watch.status import acknowledge, read_problems, read_status
 
-app = Commands(invoke_without_command=True, no_args_is_help=False)
+Row = dict[str, Any]
+"""What the service says of a problem or of everything, by name."""
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
-@app.callback()
-@grouped
+def _read_duration(text: str) -> timedelta:
+    match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", text)
+    if match is None:
+        raise UsageError(
+            f"{text!r} is not a duration",
+            hint="give minutes, hours or days, as in 30m, 12h or 7d",
+        )
+    return timedelta(**{_UNITS[match.group(2)]: int(match.group(1))})
+
+
 def status(
     context: Context,
     check: bool = False,
@@ -46,16 +55,16 @@ def status(
         table_of(value["sources"], _SOURCES, "Sources"),
         steps_table(value["steps"]),
         table_of(value["answers"], _ENDS, "Engines: how calls ended"),
+        table_of(value["failures"], _FAILURES, "Failed, and to be retried"),
     ]
-    if failures := value["failures"]:
-        shown.append(table_of(failures, _FAILURES, "Failed, and to be retried"))
     return Result(value, shown, _remarks(value), failed(lines))
 
 
-@app.command()
 def ack(
     code: str,
-    lasts: Annotated[str | None, Option("--for")] = None,
+    for_: Annotated[
+        timedelta | None, Option(metavar="TIME", parser=_read_duration)
+    ] = None,
     why: str | None = None,
     by: ByOption = None,
 ) -> Result:
@@ -63,29 +72,19 @@ def ack(
 
     Args:
         code: The problem's code, as `medlive status --check` prints it.
-        lasts: How long: 30m, 12h, 7d. Without it until the problem ends.
+        for_: How long: 30m, 12h, 7d. Without it until the problem ends.
         why: What you know about it.
     """
-    span = None
-    if lasts is not None:
-        match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", lasts)
-        if match is None:
-            raise UsageError(
-                f"{lasts!r} is not a duration",
-                hint="give minutes, hours or days, as in 30m, 12h or 7d",
-            )
-        span = timedelta(**{_UNITS[match.group(2)]: int(match.group(1))})
-    problems = with_instance(acknowledge, code, lasts=span, why=why, by=by)
-    until = "until it ends" if lasts is None else f"for {lasts}"
-    texts = "; ".join(problem["text"] for problem in problems)
-    return Result(problems, notes=[f"acknowledged {until}: {texts}"])
+    problems = with_instance(acknowledge, code, lasts=for_, why=why, by=by)
+    notes = [f"acknowledged: {problem['text']}" for problem in problems]
+    return Result(problems, notes=notes)
 
 
-def _unacknowledged(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _unacknowledged(problems: list[Row]) -> list[Row]:
     return [problem for problem in problems if not problem["acknowledged"]]
 
 
-def _line(problem: dict[str, Any]) -> str:
+def _line(problem: Row) -> str:
     return f"{problem['code']}: {problem['text']}; {problem['next_step']}"
 
 
@@ -110,7 +109,7 @@ _ENDS = (
 _FAILURES = ("source", "thread_id", "stage", "reason", "detail", "attempt")
 
 
-def _remarks(status: dict[str, Any]) -> Iterator[str]:
+def _remarks(status: Row) -> Iterator[str]:
     yield f"retriever: {status['retriever']}"
     if not status["scheduler_active"]:
         yield "no scheduler is running: the steps are taken by cron, by hand, or not at all"
@@ -125,8 +124,8 @@ def _remarks(status: dict[str, Any]) -> Iterator[str]:
         )
     yield f"{counted(status['kept'], 'case')} kept; medlive cost says what engines cost"
     week = status["week"]
-    text = f"{week['week']}: " + ("unknown, at least " if week["usd"] is None else "")
-    text += f"{week['known_usd']:.4f}"
+    spent = "unknown, at least " if week["usd"] is None else ""
+    text = f"{week['week']}: {spent}{week['known_usd']:.4f}"
     if week["budget_usd"] is not None:
         text += f" of {week['budget_usd']:g}"
     text += " USD spent"
@@ -135,8 +134,8 @@ def _remarks(status: dict[str, Any]) -> Iterator[str]:
     if week["projected_usd"] is not None:
         waiting = counted(week["waiting"], "thread that waits", "threads that wait")
         text += f", {week['projected_usd']:.4f} projected with {waiting}"
-        if week["delayed"]:
-            text += f", {week['delayed']} of them delayed, the first until {week['delayed_until']:%Y-%m-%d %H:%M} UTC"
+    if week["delayed"]:
+        text += f", {week['delayed']} of them delayed until {week['delayed_until']:%Y-%m-%d %H:%M} UTC"
     if week["usd_a_kept_case"] is not None:
         kept = counted(week["kept"], "case")
         text += f"; {kept} kept, {week['usd_a_kept_case']:.4f} each"

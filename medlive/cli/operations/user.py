@@ -4,19 +4,16 @@ from typing import Annotated
 
 from typer import Argument
 
-from medlive.cli.options import Commands, read_settings
-from medlive.cli.output import Result, echo, fields_of, say, table_of, with_session
+from medlive.cli.output import Result, echo, list_result, say, with_session
 from medlive.db import accounts
 from medlive.db.tables.accounts import Role
+from medlive.instance.loading import read_settings
 from medlive.instance.paths import site_address
-
-app = Commands()
 
 NameArgument = Annotated[str, Argument(help="The account's name.")]
 _SHOWN = ("name", "role", "subject", "created_at", "signed_in_at", "disabled_at")
 
 
-@app.command()
 def invite(
     name: NameArgument,
     role: Role = Role.VIEWER,
@@ -29,15 +26,12 @@ def invite(
     _print_link(with_session(accounts.invite, name, role))
 
 
-@app.command("list")
 def list_() -> Result:
     """List the accounts by name; times are in UTC."""
-    rows = [fields_of(own, _SHOWN) for own in with_session(accounts.list_accounts)]
-    return Result(rows, [table_of(rows, _SHOWN)])
+    return list_result(with_session(accounts.list_accounts), _SHOWN)
 
 
-@app.command("role")
-def set_role(
+def role(
     name: NameArgument,
     role: Role,
 ) -> None:
@@ -50,14 +44,12 @@ def set_role(
     say(f"{name} is {role.value} now")
 
 
-@app.command()
 def disable(name: NameArgument) -> None:
     """Sign an account out everywhere and let it in no more; `reset` lets it in again."""
     with_session(accounts.disable, name)
     say(f"{name} is disabled")
 
 
-@app.command()
 def reset(name: NameArgument) -> None:
     """Forget an account's password, sign it out everywhere, and print a new one-time link."""
     token = with_session(accounts.reset, name)

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
-from medlive.cli.options import ByOption, Commands
+from medlive.cli.options import ByOption, WeekOption
 from medlive.cli.output import (
     Grid,
     Result,
+    Shown,
     counted,
     say,
     table_of,
@@ -21,39 +22,40 @@ from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.watch.status import read_week, run_as_json
 from medlive.snapshot.manifest import Headroom
 
-app = Commands(help="One week on one page, and its steps run again.")
+Row = dict[str, Any]
+"""What the service says of a week, by name."""
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
 """The log and --json have it whole."""
 
 
-@app.command()
-def show(week: Annotated[str, Argument()] = "this") -> Result:
+def show(
+    week: Annotated[str, Argument(metavar="WEEK", parser=parse_week)] = "this",
+) -> Result:
     """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped.
 
     Args:
         week: An ISO week such as 2026.W47, this or last.
     """
-    value = with_instance(read_week, parse_week(week))
+    value = with_instance(read_week, week)
     return Result(value, describe_week(value))
 
 
 StepArgument = Annotated[
     str, Argument(help="A step, as `medlive scheduler --dry-run` names it.")
 ]
-WeekOption = Annotated[
-    str | None, Option("--week", help="The ISO week [the one the step is at].")
-]
 
 
-@app.command()
 def run(
     step: StepArgument,
     week: WeekOption = None,
     by: ByOption = None,
 ) -> Result:
-    """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
-    of_week = None if week is None else parse_week(week)
-    done = with_instance(run_again, step, of_week, by=by)
+    """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails.
+
+    Args:
+        week: The ISO week [the one the step is at].
+    """
+    done = with_instance(run_again, step, week, by=by)
     if done is None:
         raise CheckFailed(
             f"the job of {step} ended without a result",
@@ -67,7 +69,6 @@ def run(
     return Result(value, notes=[text], failure=failure)
 
 
-@app.command()
 def clear(
     step: StepArgument,
     week: WeekOption = None,
@@ -77,14 +78,14 @@ def clear(
     """Make a step count as not done: the scheduler runs it again at its next look, within seconds.
 
     Args:
+        week: The ISO week [the one the step is at].
         reason: Why, for the audit log.
     """
-    of_week = None if week is None else parse_week(week)
-    cleared = with_instance(clear_step, step, of_week, reason=reason, by=by)
+    cleared = with_instance(clear_step, step, week, reason=reason, by=by)
     say(f"{step} of {cleared} counts as not done")
 
 
-def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
+def describe_week(value: Row) -> Shown:
     """What people see of a week."""
     names = ["source", "outcome", "began (UTC)", "took", "counts"]
     if value["harvests"]:
@@ -106,7 +107,10 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
             for line in step["log"][-5:]:
                 yield f"  {line}"
     yield f"decided: {value['standing']['in_short']}"
-    yield from _decisions(value)
+    parts = ("stage", "outcome", "reason", "count")
+    yield table_of(value["threads"], parts, "What became of the threads")
+    title = "What the paper's own rule would have decided"
+    yield table_of(value["by_paper"], ("outcome", "by_paper", "threads"), title)
     if cost := value["cost"]:
         text = f"cost: {_money(cost['cost_usd'])} USD for {counted(cost['replies'], 'reply', 'replies')}"
         if cost["estimated"]:
@@ -116,20 +120,8 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
     yield _shipped(value["snapshot"])
 
 
-def _decisions(value: dict[str, Any]) -> Iterator[Grid]:
-    if value["threads"]:
-        parts = ("stage", "outcome", "reason", "count")
-        yield table_of(value["threads"], parts, "What became of the threads")
-    if value["by_paper"]:
-        title = "What the paper's own rule would have decided"
-        yield table_of(value["by_paper"], ("outcome", "by_paper", "threads"), title)
-
-
-def _proofs(proofs: dict[str, Any]) -> Iterator[str]:
+def _proofs(proofs: Row) -> Iterator[str]:
     """How the rubrics of the week measure, and what to know about it."""
-    if not proofs["passed"] + proofs["failed"]:
-        yield "rubrics: none was proved"
-        return
     text = f"rubrics: {proofs['passed']} proved, {proofs['failed']} not"
     if proofs["passed"]:
         names = ("ceiling", "floor", "separation")
@@ -151,7 +143,7 @@ def _proofs(proofs: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _run(run: dict[str, Any]) -> list[object]:
+def _run(run: Row) -> list[object]:
     took = run["took"] or "not ended"
     if not run["took"] and (ended := run["finished_at"]):
         took = f"begun again, ended {ended:%a %H:%M}"
@@ -164,7 +156,7 @@ def _short_name(command: str) -> str:
     return command.removeprefix("scheduler ")
 
 
-def _shipped(snapshot: dict[str, Any] | None) -> str:
+def _shipped(snapshot: Row | None) -> str:
     if snapshot is None:
         return "shipped: nothing is frozen"
     gates = [f"{n} {gate}" for gate, n in snapshot["kept_out"].items()]

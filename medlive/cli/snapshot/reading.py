@@ -1,6 +1,6 @@
 """`medlive snapshot list|show|verify|keygen|fetch|diff|export`: frozen snapshots, and what holders do with them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,30 +10,29 @@ from typer import Argument, Option
 
 from medlive.cli.options import (
     CaseFilter,
+    PublicKeyOption,
     SnapshotArgument,
     UnverifiedOption,
-    read_settings,
 )
 from medlive.cli.output import (
+    TRUST,
     Grid,
     Result,
-    checks_table,
-    fields_of,
+    Shown,
+    describe_report,
+    list_result,
     shortened,
-    table_of,
     wait_for,
     with_session,
 )
-from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.errors import CheckFailed, UsageError
 from medlive.guard.printable import printable
-from medlive.instance.loading import dotted
-from medlive.instance.paths import snapshot_folder
+from medlive.instance.loading import dotted, read_settings
 from medlive.integrity.signing import (
     FILE_VARIABLE,
     KEY_VARIABLE,
     PublicKey,
     generate,
-    public_key_of,
     write_keys,
 )
 from medlive.publishing.download import fetch_snapshot
@@ -45,62 +44,38 @@ from medlive.snapshot.verify.run import verify_snapshot
 
 _CUT = 80
 """Characters of a value in a diff."""
-_TRUST = {
-    "not signed": "Unsigned: its origin cannot be verified.",
-    "integrity": "Signed with the key that it names itself: this proves integrity, not origin. "
-    "Give --public-key to prove both.",
-    "origin": "Signed with the key that was given.",
-    "broken": "Its signature could not be checked.",
-}
-
 _NOT_SHOWN = ("files", "columns", "enumerations", "lineage", "why_not", "warnings")
 """Parts of a manifest that are for machines, or shown as remarks."""
-_LISTED = (
-    "version",
-    "state",
-    "cases",
-    "criteria",
-    "publishable",
-    "parent",
-    "path",
-)
+_LISTED = ("version", "state", "cases", "criteria", "publishable", "parent", "path")
 
 
 def list_() -> Result:
     """List the snapshots that were frozen here, newest first."""
     from medlive.db.release.snapshots import list_snapshots
 
-    rows = [fields_of(info, _LISTED) for info in with_session(list_snapshots)]
-    return Result(rows, [table_of(rows, _LISTED)])
+    return list_result(with_session(list_snapshots), _LISTED)
 
 
-def show(path: SnapshotArgument) -> Result:
+def show(snapshot: SnapshotArgument) -> Result:
     """Show what a snapshot holds and how it was made, from its manifest."""
-
-    snapshot = open_snapshot(snapshot_folder(read_settings(), path))
-    manifest = snapshot.manifest
+    manifest = open_snapshot(snapshot).manifest
     notes = []
     if manifest.partial:
         notes.append(f"partial: {manifest.partial.in_short}")
-    for warning in manifest.warnings:
-        notes.append(f"warning: {warning}")
-    for reason in manifest.why_not:
-        notes.append(f"not publishable: {reason}")
+    notes += [f"warning: {warning}" for warning in manifest.warnings]
+    notes += [f"not publishable: {reason}" for reason in manifest.why_not]
     value = manifest.model_dump(mode="json")
     title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
     if not manifest.publishable:
         title += ", NOT PUBLISHABLE"
-    rows: list[tuple[str, object]] = []
-    for name, part in value.items():
-        if name not in _NOT_SHOWN:
-            rows += dotted(part, name)
-    return Result(value, [Grid(["what", "value"], rows, title)], notes)
+    shown = {name: part for name, part in value.items() if name not in _NOT_SHOWN}
+    return Result(value, [Grid(["what", "value"], dotted(shown), title)], notes)
 
 
 def verify(
-    path: SnapshotArgument,
-    public_key: Path | None = None,
-    parent: Path | None = None,
+    snapshot: SnapshotArgument,
+    public_key: PublicKeyOption = None,
+    parent: Annotated[Path | None, Option(exists=True)] = None,
 ) -> Result:
     """Verify a snapshot from its files alone; exit status 1 when a step fails.
 
@@ -108,28 +83,13 @@ def verify(
         public_key: The key that must have signed it [the key it names: proves no origin].
         parent: The parent's folder [beside it].
     """
-
-    folder = snapshot_folder(read_settings(), path)
-    _check_exist(filter(None, [folder, parent]))
-    report = verify_snapshot(
-        folder, public_key=public_key_of(public_key), parent=parent
-    )
-    names = ("path", "ok", "complete", "trust", "unknown", "steps")
-    value, shown = fields_of(report, names), [checks_table(report.steps)]
-    if not report.ok:
-        failure = CheckFailed(f"{folder.name} does not verify")
-        return Result(value, shown, failure=failure)
-    skipped = "" if report.complete else ", but steps were skipped"
-    notes = [f"{folder.name} verifies{skipped}", _TRUST[report.trust]]
-    if note := unknown_note(report.unknown):
-        notes.append(f"What is in it is authentic to its digests, but {note}")
-    return Result(value, shown, notes)
-
-
-def _check_exist(folders: Iterable[Path]) -> None:
-    for folder in folders:
-        if not folder.exists():
-            raise BadInput(f"{folder} does not exist")
+    report = verify_snapshot(snapshot, public_key=public_key, parent=parent)
+    result = describe_report(report, ["unknown"])
+    note = unknown_note(report.unknown)
+    if result.failure or not note:
+        return result
+    known = f"What is in it is authentic to its digests, but {note}"
+    return result._replace(notes=[*result.notes, known])
 
 
 def keygen(out: Path | None = None) -> Result:
@@ -161,31 +121,30 @@ def keygen(out: Path | None = None) -> Result:
 
 def fetch(
     version: Annotated[str, Argument(metavar="VERSION|latest")],
-    source: Annotated[str, Option("--from", metavar="URL_OR_FOLDER")],
+    *,
+    from_: str,
     out: Path = Path(),
-    public_key: Path | None = None,
+    public_key: PublicKeyOption = None,
     allow_older: bool = False,
 ) -> Result:
     """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped.
 
     Args:
         version: Such as 2026.W47.
-        source: Where snapshots are published.
+        from_: The address or folder where snapshots are published.
         out: Where medlive-VERSION goes.
         public_key: Refuse what this minisign key has not signed.
         allow_older: Take a latest version that is older than what is there.
     """
-
-    key = public_key_of(public_key)
-    done = wait_for(fetch_snapshot(source, version, out, key, allow_older=allow_older))
+    done = wait_for(
+        fetch_snapshot(from_, version, out, public_key, allow_older=allow_older)
+    )
     verb = "was here already" if done.already else "fetched"
     text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
     skipped = "" if done.complete else ", but steps were skipped"
-    notes = [f"it verifies{skipped}"]
-    for step in done.skipped:
-        notes.append(f"skipped: {step}")
+    notes = [f"it verifies{skipped}", *(f"skipped: {step}" for step in done.skipped)]
     if done.trust == "integrity":
-        notes.append(_TRUST[done.trust])
+        notes.append(TRUST[done.trust])
     if done.why_not:
         notes.append("not publishable: " + "; ".join(done.why_not))
     if done.errata_kept:
@@ -196,28 +155,22 @@ def fetch(
 
 
 def diff(
-    old: Annotated[str, Argument(metavar="A")],
-    new: Annotated[str, Argument(metavar="B")],
+    old: SnapshotArgument,
+    new: SnapshotArgument,
     limit: Annotated[int, Option(min=0)] = 20,
     unverified: UnverifiedOption = False,
 ) -> Result:
-    """Show what changed from snapshot A to B: cases, with reasons, and how the releases were made.
+    """Show what changed from an older snapshot to a newer one: cases, with reasons, and how the releases were made.
 
     Args:
-        old: The older snapshot: its folder or version.
-        new: The newer one.
         limit: How many cases of each kind are listed.
     """
-
-    settings = read_settings()
-    folders = [snapshot_folder(settings, version) for version in (old, new)]
-    _check_exist(folders)
-    for folder in folders if not unverified else ():
+    for folder in () if unverified else (old, new):
         if not (report := verify_snapshot(folder)).ok:
             raise CheckFailed(
                 report.summary(), hint="--unverified compares it as it is"
             )
-    difference = diff_snapshots(*folders, limit=limit)
+    difference = diff_snapshots(old, new, limit=limit)
     notes = [f"reasons: {difference.reasons_from}"]
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
@@ -237,46 +190,37 @@ def diff(
     return Result(value, _describe_diff(difference), notes)
 
 
-def _describe_diff(difference: SnapshotDiff) -> Iterator[Grid | str]:
+def _describe_diff(difference: SnapshotDiff) -> Shown:
     old, new = difference.old.version, difference.new.version
     yield f"{old} → {new}"
     yield Grid(["cases", "count"], difference.counts.items())
-    if difference.touched:
-        yield Grid(["in revised cases", "cases"], difference.touched.items())
+    yield Grid(["in revised cases", "cases"], difference.touched.items())
     shown = []
     for edit in difference.settings:
         shown.append([edit.name, _short(edit.old), _short(edit.new)])
-    if shown:
-        yield Grid(["how it was made", old, new], shown)
-    for kind in ChangeKind:
-        left = difference.counts[kind]
-        for case in difference.listed:
-            if case.kind is kind:
-                left -= 1
-                yield from _lines(case, difference.reasons.get(case.case_id))
-        if left:
-            yield f"{left} more {kind.value}; --limit lists more"
+    yield Grid(["how it was made", old, new], shown)
+    for case in difference.listed:
+        yield from _lines(case, difference.reasons.get(case.case_id))
+    if len(difference.listed) < sum(difference.counts.values()):
+        yield "not all are listed here; --limit lists more"
 
 
 def _lines(case: CaseDiff, reason: str | None) -> Iterator[str]:
-    revisions = []
-    for revision in (case.from_revision, case.to_revision):
-        if revision is not None:
-            revisions.append(str(revision))
-    line = f"{case.kind.value} {case.case_id} (revision {' → '.join(revisions)})"
+    revisions = filter(None, (case.from_revision, case.to_revision))
+    change = " → ".join(map(str, revisions))
+    line = f"{case.kind.value} {case.case_id} (revision {change})"
     yield f"{line}: {reason}" if reason else line
     for edit in case.fields:
         yield f"  {edit.name}: {_short(edit.old)} → {_short(edit.new)}"
-    for change in case.criteria:
-        named = change.new or change.old or {}
+    for edited in case.criteria:
+        old, new = edited.old or {}, edited.new or {}
+        named = new or old
         text = f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
-        if change.old is not None and change.new is not None:
-            changed = []
-            for name, new in change.new.items():
-                if (old := change.old[name]) != new:
-                    changed.append(f"{_short(old)} → {_short(new)}")
-            text = "; ".join(changed)
-        yield f"  {named['criterion_id']} {', '.join(change.edits)}: {text}"
+        if old and new:
+            changed = [name for name in new if old[name] != new[name]]
+            parts = [f"{_short(old[name])} → {_short(new[name])}" for name in changed]
+            text = "; ".join(parts)
+        yield f"  {named['criterion_id']} {', '.join(edited.edits)}: {text}"
 
 
 def _short(value: object) -> str:
@@ -288,12 +232,12 @@ def _short(value: object) -> str:
 
 
 def export(
-    snapshot: Annotated[str, Argument(metavar="PATH")],
-    out: Annotated[Path, Option()],
-    form: Annotated[ExportFormat | None, Option("--format")] = None,
+    snapshot: SnapshotArgument,
     *,
+    out: Path,
+    format_: ExportFormat | None = None,
     part: CaseFilter,
-    public_key: Annotated[str | None, Option(metavar="KEY")] = None,
+    public_key: PublicKeyOption = None,
     unverified: UnverifiedOption = False,
 ) -> Result:
     """Write a slice of a snapshot as one file: LiveMedBench's JSON, or JSON Lines with a case a line.
@@ -302,31 +246,29 @@ def export(
     that of the snapshot it was cut from.
 
     Args:
-        snapshot: A snapshot's folder, a version, or latest.
         out: The file to write; it must not exist.
-        form: Default: by the suffix.
+        format_: Default: by the suffix.
         public_key: The key, or its file, that signed it.
     """
-    if (chosen := form or SUFFIXES.get(out.suffix.lower())) is None:
+    if (chosen := format_ or SUFFIXES.get(out.suffix.lower())) is None:
         hint = "--format livemedbench or jsonl"
         raise UsageError(f"{out.name!r} has no known suffix", hint=hint)
     loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
     cases = loaded.filter(**part.given())
     digest = export_slice(cases, out, chosen)
-    criteria = sum(len(case.criteria) for case in cases.cases)
     manifest = loaded.manifest
     value = {
         "path": out,
         "format": chosen,
         "cases": len(cases.cases),
-        "criteria": criteria,
+        "criteria": sum(len(case.criteria) for case in cases.cases),
         "digest": digest,
         "snapshot_digest": loaded.digest,
         "of_cases": manifest.counts.cases,
         "snapshot": manifest.version,
         "publishable": manifest.publishable,
     }
-    text = f"{out}: {len(cases.cases)} of {manifest.counts.cases} cases, {criteria} criteria, {digest}"
+    text = f"{out}: {len(cases.cases)} of {manifest.counts.cases} cases, {digest}"
     cut = f"medlive-{loaded.version} ({loaded.digest})"
     notes = [f"cut from {cut}: cite the snapshot, not this file"]
     if not manifest.publishable:

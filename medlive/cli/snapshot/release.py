@@ -6,20 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rich.text import Text
 from typer import Argument, Option
 
 from medlive.cli.options import (
     ByOption,
     DryRunOption,
+    Maximum,
+    PublicKeyOption,
     YesOption,
     confirm,
     confirm_by_name,
     is_terminal,
-    read_settings,
 )
 from medlive.cli.output import (
-    Grid,
     Result,
     counted,
     echo,
@@ -31,6 +30,7 @@ from medlive.cli.output import (
 )
 from medlive.clock import iso_week, now
 from medlive.errors import UsageError
+from medlive.instance.loading import read_settings
 from medlive.snapshot.model import WithdrawalKind
 
 if TYPE_CHECKING:
@@ -43,29 +43,16 @@ CriterionOption = Annotated[
 KeyFileOption = Annotated[
     Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")
 ]
-_FROZEN = (
-    "version",
-    "path",
-    "cases",
-    "criteria",
-    "held",
-    "revealed",
-    "dropped",
-    "key_id",
-    "publishable",
-    "why_not",
-    "built_again",
-)
 _MOST_REASONS = 50
 """Reasons on a terminal; --json has them all."""
 
 
 def freeze(
-    week: Annotated[str | None, Option(metavar="YYYY.WNN")] = None,
-    again: Annotated[bool, Option("--anew")] = False,
+    week: str | None = None,
+    anew: bool = False,
     partial: bool = False,
     by: ByOption = None,
-    key_file: Annotated[Path | None, Option("--key", metavar="FILE")] = None,
+    key: Path | None = None,
     require_signature: bool = False,
     yes: YesOption = False,
 ) -> Result:
@@ -77,9 +64,9 @@ def freeze(
 
     Args:
         week: The ISO week; default: the present one.
-        again: Drop an unfinished freeze of the week.
+        anew: Drop an unfinished freeze of the week.
         partial: Freeze the week though threads queued for it wait; the snapshot says so.
-        key_file: Key [MEDLIVE_SIGNING_KEY…].
+        key: Key [MEDLIVE_SIGNING_KEY…].
         require_signature: Freeze nothing without a key.
     """
     from medlive.integrity.signing import load_signing_key
@@ -88,8 +75,8 @@ def freeze(
 
     if by is not None and not partial:
         raise UsageError("--by says who freezes a partial week, and needs --partial")
-    key = load_signing_key(os.environ, key_file)
-    if require_signature and key is None:
+    signing_key = load_signing_key(os.environ, key)
+    if require_signature and signing_key is None:
         raise UsageError(
             "no key is set, and --require-signature wants one: nothing was frozen",
             hint="medlive snapshot keygen makes one; --key, MEDLIVE_SIGNING_KEY or MEDLIVE_SIGNING_KEY_FILE names it",
@@ -99,20 +86,18 @@ def freeze(
         done = with_instance(
             freeze_week,
             week,
-            key=key,
-            anew=again,
+            key=signing_key,
+            anew=anew,
             partial=BY_PERSON if partial else None,
             by=by,
             tick=tick,
         )
     # A case that several gates kept out counts under each.
     hits = {(hit.gate.value, hit.case_id) for hit in done.kept_out}
-    gates = Counter(gate for gate, _ in hits)
-    value = fields_of(done, _FROZEN) | {
+    gates = Counter(gate for gate, _ in sorted(hits))
+    value = fields_of(done) | {
         "already_frozen": done.already,
-        "partial": done.partial and done.partial.model_dump(),
-        "kept_out_by_gate": dict(sorted(gates.items())),
-        "kept_out": done.kept_out,
+        "kept_out_by_gate": gates,
     }
     verb = "was frozen already" if done.already else "frozen"
     cases = counted(done.cases, "case")
@@ -151,13 +136,12 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
         yield f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown"
     if done.partial:
         yield f"partial: {done.partial.in_short}"
-    if done.key_id:
-        yield f"signed with key {done.key_id}"
-    else:
-        yield "not signed: no key is set"
+    yield (
+        f"signed with key {done.key_id}" if done.key_id else "not signed: no key is set"
+    )
     for reason in done.why_not:
         yield f"not publishable: {reason}"
-    for gate, count in sorted(gates.items()):
+    for gate, count in gates.items():
         yield f"kept out by {gate}: {counted(count, 'case')}"
     hits = []
     for hit in done.kept_out:
@@ -166,34 +150,32 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
 
 
 def publish(
-    snapshot: Annotated[str | None, Argument(metavar="VERSION_OR_PATH")] = None,
+    snapshot: Annotated[str | None, Argument()] = None,
     to: Literal["folder", "s3", "huggingface"] | None = None,
-    at: Annotated[str | None, Option(metavar="WHERE")] = None,
+    at: str | None = None,
     endpoint_url: str | None = None,
     base_url: str | None = None,
-    public_key: Path | None = None,
+    public_key: PublicKeyOption = None,
     dry_run: DryRunOption = False,
 ) -> Result:
     """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed.
 
     Args:
-        snapshot: Default: the newest.
+        snapshot: A version or path; default: the newest.
         to: Kind of place [folder].
         at: A folder, s3://bucket/prefix or org/name.
         endpoint_url: The store's or hub's address, if unusual.
         base_url: Where readers find it [relative links].
         public_key: Refuse what this minisign key has not signed.
     """
-    from medlive.integrity.signing import public_key_of
     from medlive.service.release.publish import find_folder, publish_snapshot
 
     settings = read_settings()
     folder = find_folder(settings, snapshot)
-    key = public_key_of(public_key)
     options = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
     changed = {name: value for name, value in options.items() if value}
     section = settings.publish.model_copy(update=changed)
-    done = publish_snapshot(section, folder, key, dry_run=dry_run)
+    done = publish_snapshot(section, folder, public_key, dry_run=dry_run)
     notes = []
     if not done.signed:
         notes.append("unsigned: its origin cannot be verified")
@@ -201,24 +183,24 @@ def publish(
         notes.append(f"half published there: {version}; publish it again to finish it")
     would = "would be " if dry_run else ""
     files = counted(len(done.sent), "file")
-    shown: list[Grid | Text | str] = [
+    shown = [
         f"medlive {done.version} ({done.digest}) at {done.where}: {files}, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were published before"
     ]
     if done.latest:
-        updated = f"; updated: {', '.join(done.updated)}" if done.updated else ""
-        shown.append(f"newest there: {done.latest}{updated}")
-    if dry_run and done.sent:
-        shown.append(Grid(["would be sent"], [[name] for name in done.sent]))
+        shown.append(f"newest there: {done.latest}; updated: {', '.join(done.updated)}")
+    if dry_run:
+        shown += [f"would be sent: {name}" for name in done.sent]
     return Result(done, shown, notes)
 
 
 def withdraw(
     case_id: str,
-    kind: Annotated[WithdrawalKind, Option()],
-    reason: Annotated[str, Option()],
+    *,
+    kind: WithdrawalKind,
+    reason: str,
     criterion: CriterionOption = None,
-    revision: Annotated[int | None, Option(min=1)] = None,
+    revision: Maximum = None,
     by: ByOption = None,
     signing_key: KeyFileOption = None,
     dry_run: DryRunOption = False,
@@ -265,12 +247,13 @@ def withdraw(
     done = take(dry_run=dry_run)
     withdrawal = done.withdrawal
     names = ("case_id", "kind", "reason", "revision", "new_revision")
-    value = fields_of(withdrawal, names) | {
+    value = {
+        **fields_of(withdrawal, names),
+        **fields_of(done, ("already", "snapshots", "errata", "signed")),
         "number": None if dry_run and not done.already else withdrawal.number,
         "criterion_id": _withdrawn_criterion(done),
         "dry_run": dry_run,
     }
-    value |= fields_of(done, ("already", "snapshots", "errata", "signed"))
     notes = []
     if done.errata:
         unsigned = "" if done.signed else ", unsigned: no signing key is set"
@@ -280,7 +263,8 @@ def withdraw(
 
 def reinstate(
     case_id: str,
-    reason: Annotated[str, Option()],
+    *,
+    reason: str,
     criterion: CriterionOption = None,
     by: ByOption = None,
     signing_key: KeyFileOption = None,
@@ -303,12 +287,8 @@ def reinstate(
         by=by,
         key_file=signing_key,
     )
-    if criterion is None:
-        echo(
-            f"{case_id} is no longer withdrawn: it is held until `medlive review approve`"
-        )
-    else:
-        echo(f"criterion {criterion} of {case_id} is no longer withdrawn")
+    what = f"criterion {criterion} of {case_id}" if criterion else case_id
+    echo(f"{what} is no longer withdrawn; medlive review show {case_id}")
 
 
 def _withdrawn_criterion(done: "WithdrawResult") -> str | None:

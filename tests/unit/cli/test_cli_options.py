@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from medlive.cli.main import COMMANDS, build
-from medlive.cli.options import Commands
+from medlive.cli.options import grouped
 from medlive.cli.output import Result
 from medlive.errors import CheckFailed
 
@@ -35,8 +35,8 @@ def paint(path: Path, twice: bool = False, *, colours: Colours) -> Result:
 
 
 def _app() -> typer.Typer:
-    app = Commands()
-    app.command()(paint)
+    app = typer.Typer()
+    app.command()(grouped(paint))
     return app
 
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
-from medlive.errors import CheckFailed, DiskFull, UsageError
+from medlive.errors import CheckFailed, DiskFull
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.batch import BATCHES, read_batch, write_batch
 from medlive.evaluation.grading.grade import grade_run
@@ -260,7 +260,8 @@ async def test_the_commands_go_on_until_nothing_is_open(
     error, _ = await batch(
         "write", run, *named, "--shape", "table", "--out", tmp_path / "2.jsonl"
     )
-    assert isinstance(error, UsageError)
+    assert isinstance(error, SystemExit)
+    assert error.code == 2
     assert (await batch("write", run, *loose, "--out", tmp_path / "2.jsonl"))[0] is None
     assert {
         row["body"]["response_format"]["type"] for row in written(tmp_path / "2.jsonl")

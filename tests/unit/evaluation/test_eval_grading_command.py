@@ -255,7 +255,9 @@ async def test_a_price_is_the_graders_and_the_second_judge_keeps_its_own(
     }
     settings = Settings.model_validate({"home": tmp_path, "roles": {"checker": role}})
     monkeypatch.setattr(options, "read_settings", lambda: settings)
-    by = options.Grading(grader="m-1", base_url="http://127.0.0.1:9/v1", price="30,60")
+    calls = options.Calls(price=options.read_price("30,60"))
+    address = "http://127.0.0.1:9/v1"
+    by = options.Grading(grader="m-1", base_url=address, calls=calls)
     async with aclosing(by.open()) as grader, by.checker(grader) as checker:
         prices = []
         for engine in (grader, checker):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from medlive.cli.evaluation.group import load
+from medlive.cli.main import build
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.humans import items_of
 from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
@@ -235,8 +235,9 @@ def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
 @pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
 def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
     done = CliRunner().invoke(
-        load(None),
+        build(["eval"]),
         [
+            "eval",
             "import",
             "--cases",
             str(KQA),
@@ -280,7 +281,9 @@ def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
 
 def test_the_commands_compare_judges_and_settle_by_ratings(tmp_path: Path) -> None:
     def command(*arguments: str | Path) -> Any:
-        done = CliRunner().invoke(load(None), ["judges", *map(str, arguments)])
+        done = CliRunner().invoke(
+            build(["eval"]), ["eval", "judges", *map(str, arguments)]
+        )
         assert done.exception is None, done.output
         return done.stdout
 
