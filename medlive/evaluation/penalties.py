@@ -165,7 +165,12 @@ class AnsweredCase:
                 points=item.points,
                 advice_id=None,
             )
-            for finding in lint(self.case.language, [*criteria, new], {}, ""):
+            for finding in lint(
+                self.case.language,
+                [*criteria, new],
+                {},
+                "",
+            ):
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
 
@@ -252,7 +257,12 @@ def find_candidates(
         if chosen and _models(chosen) >= least:
             named = {f"a{place}": text for place, text in enumerate(chosen, start=1)}
             harms = {name: by_text[text] for name, text in named.items()}
-            candidate = AnsweredCase(case, named, least, harms if are_read else None)
+            candidate = AnsweredCase(
+                case,
+                named,
+                least,
+                harms if are_read else None,
+            )
             candidates.append(candidate)
     return tuple(candidates)
 

@@ -61,7 +61,12 @@ def read_table(
         BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
     """
     if not text.lstrip().startswith(("{", "[")):
-        for line, row in csv_rows(text, name, needed, hint=hint):
+        for line, row in csv_rows(
+            text,
+            name,
+            needed,
+            hint=hint,
+        ):
             yield f"line {line}", row
         return
     value = _json(text)
@@ -97,7 +102,12 @@ def add_rows(
     """
     faults: list[str] = []
     text = decode_text(read_bytes(path), path.name)
-    for place, row in rows_of(text, path.name, needed, hint):
+    for place, row in rows_of(
+        text,
+        path.name,
+        needed,
+        hint,
+    ):
         try:
             if isinstance(row, str):
                 raise ValueError(row)
@@ -163,7 +173,12 @@ def csv_rows(
         columns = [column.strip() for column in next(reader, [])]
         if fold:
             columns = [column.lower() for column in columns]
-        _check_columns(columns, needed, f"{name}: line 1", hint)
+        _check_columns(
+            columns,
+            needed,
+            f"{name}: line 1",
+            hint,
+        )
         line = reader.line_num + 1
         for fields in reader:
             # Ignore trailing delimiters.

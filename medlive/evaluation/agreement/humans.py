@@ -122,7 +122,12 @@ class _Ratings:
                 self.foreign.append(where)
             else:
                 what = f"criterion {place[1]!r} of case {place[0]!r}"
-                self._add(self.verdicts.setdefault(place, {}), rater, met, what)
+                self._add(
+                    self.verdicts.setdefault(place, {}),
+                    rater,
+                    met,
+                    what,
+                )
         written = row.get("score")
         # A column that is empty beside a verdict is not a score that could not be given.
         no_score = written in (None, "") if has_verdict else "score" not in row
@@ -131,7 +136,12 @@ class _Ratings:
             self.undecided += score is None
             if score is not None:
                 by_rater = self.scores.setdefault(case_id, {})
-                self._add(by_rater, rater, score, f"case {case_id!r}")
+                self._add(
+                    by_rater,
+                    rater,
+                    score,
+                    f"case {case_id!r}",
+                )
         elif not has_verdict:
             raise ValueError("expected criterion_id and met, or score")
 
@@ -180,7 +190,13 @@ def read_humans(
     ratings = _Ratings(items)
     for path in paths:
         needed = ("case_id|item", "rater")
-        add_rows(path, needed, ratings.add_row, FORMAT_HINT, _rows_of)
+        add_rows(
+            path,
+            needed,
+            ratings.add_row,
+            FORMAT_HINT,
+            _rows_of,
+        )
     name = ", ".join(path.name for path in paths)
     if not ratings.raters:
         why, hint = "has no ratings", FORMAT_HINT

@@ -121,7 +121,12 @@ def compare_judges(
                 notes.append(
                     f"{model}: {unlike} cases have no answer, or another one or another rubric; left out"
                 )
-        criteria += _by_group(first, second, pairs, **draws)
+        criteria += _by_group(
+            first,
+            second,
+            pairs,
+            **draws,
+        )
     if not criteria:
         raise UsageError(
             "no answer is graded by two of the judges",
@@ -262,7 +267,14 @@ def _by_group(
         own, other_codes = a[kept], b[kept]
         yield GroupAgreement(
             group=group,
-            pair=agree(first, second, own, other_codes, clusters[kept], **draws),
+            pair=agree(
+                first,
+                second,
+                own,
+                other_codes,
+                clusters[kept],
+                **draws,
+            ),
             undecided=int(((own < 0) | (other_codes < 0)).sum()),
         )
 
@@ -294,8 +306,20 @@ def _case_scores(
     x, y = (np.array([own[case.case_id] for case in cases]) for own in scores)
     clusters = _clusters(cases)
     return {
-        "spearman": correlate("spearman", x, y, clusters=clusters, **draws),
-        "kendall": correlate("kendall", x, y, clusters=clusters, **draws),
+        "spearman": correlate(
+            "spearman",
+            x,
+            y,
+            clusters=clusters,
+            **draws,
+        ),
+        "kendall": correlate(
+            "kendall",
+            x,
+            y,
+            clusters=clusters,
+            **draws,
+        ),
         "mean_absolute_difference": mean_of(np.abs(x - y), clusters, **draws),
     }
 
@@ -319,7 +343,9 @@ def _common_scores(
             shared.append({case.case_id for case in comparable(runs[0], run)})
     common = set.intersection(*shared, *map(set, columns))
     cases = [case for case in runs[0].cases if case.case_id in common]
-    rows = [[scores[case.case_id] for case in cases] for scores in columns]
+    rows = []
+    for scores in columns:
+        rows.append([scores[case.case_id] for case in cases])
     values = np.array(rows, float).reshape(len(models), len(judges), len(cases))
     return np.ascontiguousarray(values.transpose(1, 2, 0)), _clusters(cases)
 
@@ -337,7 +363,14 @@ def compare_ranks(
     if not n:
         none = Estimate(None, clusters=0, why="no common case")
         figures = (none, none, none, none)
-        return RankAgreement(*names, len(models), 0, *figures, reversed=(), top={})
+        return RankAgreement(
+            *names,
+            len(models),
+            0,
+            *figures,
+            reversed=(),
+            top={},
+        )
     k = len(np.unique(clusters))
     how: Draws = {"draws": draws, "seed": seed}
     flat = np.concatenate(list(values), axis=1)
@@ -352,9 +385,19 @@ def compare_ranks(
             why = "a judge scores all models the same"
             if len(models) < LEAST:
                 why = f"{len(models)} models are too few"
-            return Estimate(None, n=len(models), clusters=k, why=why)
+            return Estimate(
+                None,
+                n=len(models),
+                clusters=k,
+                why=why,
+            )
         of_draws = [statistic(*pair) for pair in drawn]
-        return with_interval(value, np.array(of_draws, float), len(models), k)
+        return with_interval(
+            value,
+            np.array(of_draws, float),
+            len(models),
+            k,
+        )
 
     def best(scores: Floats, size: int) -> set[int]:
         """The best models, equal scores in the order of their names."""

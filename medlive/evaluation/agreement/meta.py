@@ -448,7 +448,9 @@ def repeated(
     clusters = _clusters(run, [case_id for case_id, _ in rounds])
     equal, ac1 = equal_and_ac1(codes, 2, clusters, "criteria with two rounds", **draws)
     whole = sorted(set.intersection(*map(set, scores)))
-    ranges = [np.ptp([own[case_id] for own in scores]) for case_id in whole]
+    ranges = []
+    for case_id in whole:
+        ranges.append(np.ptp([own[case_id] for own in scores]))
     return Repeated(
         judge=run.known_grader.judge,
         rounds=n,

@@ -93,7 +93,16 @@ def settle(
             if met is None:
                 unsettled.append(place)
             key = keys[criterion.id]
-            rows.append(_row(place, key, met, grades, name=name, judge=judge))
+            rows.append(
+                _row(
+                    place,
+                    key,
+                    met,
+                    grades,
+                    name=name,
+                    judge=judge,
+                )
+            )
     notes: tuple[str, ...] = ()
     if ratings is not None:
         notes = tuple(f"{ratings.name}: {note}" for note in ratings.notes)

@@ -238,7 +238,14 @@ async def begin_run(
     if open_book is not None and not (out / "run.json").exists():
         check_folder(out)
         evidence = await open_book.look_up(cases.cases)
-    run = create_run(out, cases, use, pinned, created_at, evidence)
+    run = create_run(
+        out,
+        cases,
+        use,
+        pinned,
+        created_at,
+        evidence,
+    )
     if open_book is not None:
         for name in ("index", "top_k", "undated"):
             was, now = getattr(run.info.evidence, name, None), getattr(open_book, name)
@@ -263,7 +270,14 @@ def unanswered(run: RunFolder) -> list[EvaluationCase]:
 
 def failed(case: EvaluationCase, why: str) -> Answer:
     """What stands for the answer to a case where none came."""
-    return Answer(case.case_id, AnswerState.FAILED, "", "error", "", reason=why[:2000])
+    return Answer(
+        case.case_id,
+        AnswerState.FAILED,
+        "",
+        "error",
+        "",
+        reason=why[:2000],
+    )
 
 
 def answer_of(case: EvaluationCase, reply: Reply) -> Answer:

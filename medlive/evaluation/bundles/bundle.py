@@ -182,7 +182,12 @@ def make_bundle(
     files[SUMS] = checksums(files)
     if key is not None:
         comment = trusted_comment(files[BUNDLE])
-        signature = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT)
+        signature = sign(
+            files[SUMS],
+            key,
+            comment,
+            UNTRUSTED_COMMENT,
+        )
         files[SIGNATURE] = signature.encode("ascii")
     return files
 

@@ -152,7 +152,12 @@ def _parse(
 
 def check_origin(state: Verification, out: Faults) -> None:
     """Check the signature with a given key, else with the one that the bundle names."""
-    info = state.info = _parse(state, BUNDLE, BundleInfo, out)
+    info = state.info = _parse(
+        state,
+        BUNDLE,
+        BundleInfo,
+        out,
+    )
     if info is None:
         return
     key = info.signing

@@ -107,7 +107,12 @@ def _readings(
                 for match in _ID.finditer(grade.raw):
                     with suppress(ValueError):
                         ids[json.loads(match[1], strict=False)] = None
-                read = read_rubric(grade.raw, list(ids), answer.response, echoes)
+                read = read_rubric(
+                    grade.raw,
+                    list(ids),
+                    answer.response,
+                    echoes,
+                )
                 yield from read.items()
         except Unusable as exc:
             yield grade.criterion_id, str(exc)
@@ -128,7 +133,12 @@ def _fault(
         return "no quote from the answer"
     if grade.quote.strip() and not quoted(grade.quote, answer.response):
         return "a quote that is not in the answer"
-    own = Verdict(grade.met, grade.quote, grade.reasoning, grade.whole)
+    own = Verdict(
+        grade.met,
+        grade.quote,
+        grade.reasoning,
+        grade.whole,
+    )
     # A cached verdict may have been asked for under another criterion's id.
     cached = grade.origin == "cache" and own in chain(*read.values())
     if own in readings or cached:

@@ -84,7 +84,13 @@ def verify_bundle(
         BadInput: If there is no bundle at `path`.
     """
     files, packing_faults = read_bundle(path)
-    state = Verification(files, packing_faults, public_keys, snapshot, errata_file)
+    state = Verification(
+        files,
+        packing_faults,
+        public_keys,
+        snapshot,
+        errata_file,
+    )
     steps = run_steps(state, STEPS)
     usable = steps[0].state != "failed"
     for step in steps[1:]:

@@ -109,7 +109,12 @@ class Record:
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = replace(grade, raw="", quote="", reasoning="")
+        self.latest[grade.key] = replace(
+            grade,
+            raw="",
+            quote="",
+            reasoning="",
+        )
 
     def settles(self, key: str) -> bool:
         """Whether nothing is left to ask."""
@@ -157,7 +162,13 @@ async def grade_run(
     another process grades the same folder, ConfigError when every reply comes from another model or none of the
     first can be read, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
     """
-    asker = VerdictAsker(engine, mode, concurrency, max_retries, budget)
+    asker = VerdictAsker(
+        engine,
+        mode,
+        concurrency,
+        max_retries,
+        budget,
+    )
     judge = asker.judge
     run = open_run(run_dir)
     answers, notes = run.answers()
@@ -220,7 +231,12 @@ def make_grades(
     A reply that several criteria share stands whole with the first of them and with those it did not grade.
     """
     judge = verdicts.judge
-    keys = grade_keys(work.case, work.answer, judge.digest, work.criteria)
+    keys = grade_keys(
+        work.case,
+        work.answer,
+        judge.digest,
+        work.criteria,
+    )
     faults = verdicts.faults if asked.fault is verdicts.fault else {}
     grades: list[Grade] = []
     shown: set[int] = set()
@@ -320,7 +336,13 @@ async def repeat_run(
     if repeats < 2:
         raise UsageError("--repeats must be at least two rounds")
     run = open_run(run_dir)
-    asker = VerdictAsker(engine, mode, concurrency, max_retries, budget)
+    asker = VerdictAsker(
+        engine,
+        mode,
+        concurrency,
+        max_retries,
+        budget,
+    )
     judge = asker.judge
     with open_log(run.path / REPEATS) as log:
 
@@ -393,7 +415,12 @@ def later_rounds(
                 if is_graded and not settles(judge, later.get((key, round_))):
                     unsettled.append(criterion)
             for part in judge.parts(unsettled):
-                yield Work(case, answer, part, _A_ROUND * round_)
+                yield Work(
+                    case,
+                    answer,
+                    part,
+                    _A_ROUND * round_,
+                )
 
 
 def plan_grading(
@@ -415,7 +442,13 @@ def plan_grading(
     first = list(open_work(cases, answers, Record(judge, run_dir / GRADES)))
     later: list[Work] = []
     if repeats > 1:
-        later += later_rounds(open_run(run_dir), judge, repeats, [], planned=True)
+        later += later_rounds(
+            open_run(run_dir),
+            judge,
+            repeats,
+            [],
+            planned=True,
+        )
     total = sum(len(case.criteria) for case, _ in gradable(cases, answers))
     calls = []
     for work in [*first, *later]:

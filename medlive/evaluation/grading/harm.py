@@ -108,7 +108,15 @@ class HarmItem:
 
     def reread(self, raws: Sequence[str]) -> tuple[JudgedHarm, ...]:
         """What replies say of the item. Raises Unusable or ValueError if they are not a whole reading."""
-        first, *others = [Reply(raw, Finish.STOP, Usage(), "") for raw in raws]
+        first, *others = [
+            Reply(
+                raw,
+                Finish.STOP,
+                Usage(),
+                "",
+            )
+            for raw in raws
+        ]
         reply = self.reading.read(first)
         assert isinstance(reply, HarmReply)
         checked = []
@@ -252,7 +260,15 @@ async def ask_judges(
     )
     if read.stopped is not None:
         return [read]
-    return [read, await ask_questions(checks, log, checker, **how)]
+    return [
+        read,
+        await ask_questions(
+            checks,
+            log,
+            checker,
+            **how,
+        ),
+    ]
 
 
 def read_results(
@@ -293,7 +309,13 @@ async def read_run(
     for number, control in enumerate(controls):
         among.insert(number * (len(among) + 1) // len(controls), control)
     try:
-        stages = await ask_judges(among, run_dir / HARM_CALLS, reader, checker, **how)
+        stages = await ask_judges(
+            among,
+            run_dir / HARM_CALLS,
+            reader,
+            checker,
+            **how,
+        )
     finally:
         judges = reader.identity, checker.identity
         rows = read_results([*items, *controls], run_dir / HARM_CALLS, *judges)

@@ -123,7 +123,12 @@ def import_run(
         run = open_run(out)
         new: list[Grade] = []
         for rater, verdicts in by_rater.items():
-            new += _grades(run, verdicts, _claim(grades, judge, rater), faults)
+            new += _grades(
+                run,
+                verdicts,
+                _claim(grades, judge, rater),
+                faults,
+            )
         added = _add(out, new)
         notes += [f"{grades.name}: {fault}" for fault in faults]
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
@@ -140,7 +145,12 @@ def _keep_files(out: Path, place: Path, grades: Path) -> None:
     """Keep LiveMedBench's own files with the run, where the cases lie in one of them."""
     benchmark = place / "livemedbench.json" if place.is_dir() else place
     if benchmark.is_file():
-        keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
+        keep_files(
+            out,
+            _claim(grades, None, "").judge,
+            benchmark,
+            grades,
+        )
 
 
 def _claim(

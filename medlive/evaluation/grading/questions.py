@@ -323,7 +323,12 @@ def read_findings(
     notes, judges = list[str](), dict[str, JudgeReplies]()
     pinned = identity is not None and identity.pinned
     for finding in values_of(path, QuestionRow.from_row, notes):
-        who = EngineIdentity(finding.engine, finding.model, finding.parameters, pinned)
+        who = EngineIdentity(
+            finding.engine,
+            finding.model,
+            finding.parameters,
+            pinned,
+        )
         mark = digest_json(who.as_json())
         # The one that wrote last stands last.
         judges[mark] = judge = judges.pop(mark, None) or JudgeReplies(who)
