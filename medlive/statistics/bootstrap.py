@@ -14,6 +14,7 @@ from medlive.statistics.intervals import Floats as Floats
 from medlive.statistics.intervals import Places as Places
 from medlive.statistics.intervals import (
     gap_bounds,
+    known_means,
     mean_bounds,
     quantiles,
     quotient,
@@ -145,27 +146,24 @@ def bootstrap_means(
     `values` is (items x columns), NaN where a column lacks an item; such items are left out of that column's mean.
     A draw with nothing of a column is NaN.
     """
-    everything = np.zeros(len(values), dtype=np.int_)
-    return bootstrap_groups(values, everything, 1, **how)[:, 0]
+    return bootstrap_groups(values, **how)[:, 0]
 
 
 def bootstrap_groups(
     values: Floats,
-    groups: Places,
-    count: int,
+    groups: Sequence[Places] | None = None,
     **how: Unpack[Resampling],
 ) -> Floats:
-    """The mean of each column within each group in each draw: (draws x count x columns).
+    """The mean of each column within each group in each draw: (draws x groups x columns).
 
-    `groups` gives each item's group, 0 to count-1, or -1 for none. All items are drawn, whatever their group, so
-    that figures of different groups are paired. Otherwise as `bootstrap_means`.
+    `groups` are rows of items; None: one group of all. All items are drawn, whatever their group, so that figures of
+    different groups are paired. Otherwise as `bootstrap_means`.
     """
     present = ~np.isnan(values)
     return bootstrap_ratios(
         np.where(present, values, 0.0),
         present.astype(np.float64),
         groups,
-        count,
         **how,
     )
 
@@ -173,28 +171,28 @@ def bootstrap_groups(
 def bootstrap_ratios(
     above: Floats,
     below: Floats,
-    groups: Places,
-    count: int,
+    groups: Sequence[Places] | None = None,
     *,
     draws: int = 1000,
     seed: int = 0,
     clusters: Places | None = None,
 ) -> Floats:
-    """Σ above / Σ below over a draw's items, by group and column: (draws x count x columns); NaN for 0 / 0.
+    """Σ above / Σ below over a draw's items, by group and column: (draws x groups x columns); NaN for 0 / 0.
 
     Both are (items x columns), without NaN. As `bootstrap_groups` otherwise.
     """
     both = np.concatenate([above, below], axis=1)
-    members = [np.flatnonzero(groups == group) for group in range(count)]
+    if groups is None:
+        groups = [np.arange(len(above))]
     drawn_from = len(above) if clusters is None else clusters
     ratios = np.full(
-        (draws, count, above.shape[1]),
+        (draws, len(groups), above.shape[1]),
         np.nan,
     )
     start = 0
     for weights in weight_chunks(drawn_from, draws, seed):
         end = start + len(weights)
-        for group, rows in enumerate(members):
+        for group, rows in enumerate(groups):
             if not len(rows):
                 continue
             is_whole = len(rows) == len(above)
@@ -248,7 +246,7 @@ def mean_estimates(
     """
     known = ~np.isnan(values)
     counts = known.sum(axis=0)
-    means = quotient(np.nansum(values, axis=0), counts)
+    means = known_means(values)
     is_share = (values >= 0) & (values <= 1)
     ends = mean_bounds(
         means,

@@ -5,7 +5,7 @@ model may have seen, 1 for one that it cannot have seen, -1 for one left out. do
 estimator and says what it assumes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Unpack
 
@@ -90,12 +90,8 @@ def drop(
             )
             low, high = map(float, ends)
         else:
-            drawn = bootstrap_groups(
-                values[:, None],
-                sides,
-                2,
-                **how,
-            )
+            groups = [np.flatnonzero(sides == side) for side in (PRE, POST)]
+            drawn = bootstrap_groups(values[:, None], groups, **how)
             gaps = drawn[:, PRE, 0] - drawn[:, POST, 0]
             low, high = interval(gaps)
     return replace(
@@ -298,12 +294,11 @@ def placebos(
     dates: Sequence[int],
     *,
     least: int = 30,
-) -> list[Placebo]:
+) -> Iterator[Placebo]:
     """The drops at each of `dates` that leaves at least `least` items of one side before and after it.
 
     No item changes its standing at a placebo date: what drops there is drift, and no memory.
     """
-    placebo_drops = []
     for side in (PRE, POST):
         rows = (sides == side) & ~np.isnan(values)
         for day in dates:
@@ -311,15 +306,13 @@ def placebos(
             after = values[rows & (days > day)]
             if min(len(before), len(after)) < least:
                 continue
-            placebo = Placebo(
+            yield Placebo(
                 day=day,
                 side=side,
                 n_pre=len(before),
                 n_post=len(after),
                 difference=float(before.mean() - after.mean()),
             )
-            placebo_drops.append(placebo)
-    return placebo_drops
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,14 @@ def quotient(above: Floats, below: Any) -> Floats:
         return np.asarray(above / below)
 
 
+def known_means(values: Floats) -> Floats:
+    """The mean of each column over what is known, NaN for a column without anything."""
+    return quotient(
+        np.nansum(values, axis=0),
+        (~np.isnan(values)).sum(axis=0),
+    )
+
+
 def too_few(
     sums: Floats,
     known: Places,

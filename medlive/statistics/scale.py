@@ -151,15 +151,18 @@ def linked_groups(known: Flags) -> list[list[int]]:
     The largest group comes first, of equal ones that with more scores.
     """
     counts = known.astype(np.float64)
-    linked = counts.T @ counts >= LEAST_COMMON
+    return sorted(
+        connected(counts.T @ counts >= LEAST_COMMON),
+        key=lambda group: (-len(group), -counts[:, group].sum()),
+    )
+
+
+def connected(linked: Flags) -> list[list[int]]:
+    """The groups of places that are linked, directly or through others; one that is not linked to itself is in none."""
     for _ in range(len(linked).bit_length()):
         linked = linked | (linked @ linked)
     groups = {tuple(np.flatnonzero(row).tolist()) for row in linked if row.any()}
-    order = sorted(
-        groups,
-        key=lambda group: (-len(group), -counts[:, group].sum(), group),
-    )
-    return list(map(list, order))
+    return list(map(list, sorted(groups)))
 
 
 def scale(

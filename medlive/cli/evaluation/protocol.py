@@ -47,7 +47,7 @@ from medlive.evaluation.scoring.score import labelled
 from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
-from medlive.report.portfolio import write_portfolio
+from medlive.report.render import write_portfolio
 from medlive.report.tables import write_whole
 
 _WRITTEN = (

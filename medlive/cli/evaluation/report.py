@@ -10,9 +10,8 @@ from medlive.cli.evaluation.options import RunsArgument, Scoring
 from medlive.cli.evaluation.score import scored
 from medlive.cli.output import echo, say
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
-from medlive.report.meta import read_meta
-from medlive.report.portfolio import PLACE, read_portfolio
-from medlive.report.render import write_report
+from medlive.report.model import read_meta
+from medlive.report.render import PLACE, read_portfolio, write_report
 
 
 def report(

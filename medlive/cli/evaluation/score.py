@@ -15,6 +15,7 @@ from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, counted, dimmed, new_file, say
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.scoring.ability import abilities_of
+from medlive.evaluation.scoring.companions import RATES
 from medlive.evaluation.scoring.estimates import (
     AXES_DIFFER,
     AXIS,
@@ -23,7 +24,6 @@ from medlive.evaluation.scoring.estimates import (
     KINDS,
     ScoreEstimate,
 )
-from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.metrics import CaseState
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable

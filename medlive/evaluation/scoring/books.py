@@ -4,9 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from medlive.evaluation.model import cluster_numbers
-from medlive.evaluation.scoring.estimates import FEW
-from medlive.evaluation.scoring.fresh import sides_of
+from medlive.evaluation.scoring.estimates import FEW, sides_of
 from medlive.evaluation.scoring.score import (
     ModelScore,
     ScoreTable,
@@ -17,7 +15,6 @@ from medlive.statistics.bootstrap import (
     Comparison,
     Estimate,
     Floats,
-    Resampling,
     compare,
     holm_of_known,
     mean_estimate,
@@ -61,11 +58,7 @@ def score_arms(
     """
     cases, scores = score_matrix(table)
     columns = dict(zip((m.label for m in table.models), scores.T, strict=True))
-    how: Resampling = {
-        "draws": table.draws,
-        "seed": table.seed,
-        "clusters": cluster_numbers(cases),
-    }
+    how = table.how
 
     def mean(values: Floats) -> Estimate:
         estimate = mean_estimate(values, **how)

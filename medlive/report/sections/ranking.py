@@ -1,7 +1,8 @@
-"""The ranking with its intervals and tie groups (LiveMedBench, Figure 4), and the pairs behind them."""
+"""The ranking with its intervals and tie groups (LiveMedBench, Figure 4), the pairs behind them, and the one scale."""
 
 from typing import Final
 
+from medlive.evaluation.scoring.ability import abilities_of
 from medlive.integrity.log import some
 from medlive.report.html import Section, missing, picture, soft
 from medlive.report.model import ONE_RUN, Report, judged, unpublishable
@@ -22,6 +23,13 @@ _CAPTION: Final = (
     "confirm a severe harm, or any; omissions are in scores.json. Rank: the best and the worst place that the "
     "significant differences leave open. Tie group: the models that do not differ from the group's first at 5 %, "
     "after Holm's correction. Bounds: the least and the most that the ungraded and unanswered could make of the score."
+)
+MOST_SUSPECTS: Final = 30
+_SCALE_CAPTION: Final = (
+    "Ability: the score that a model would have on all cases here, its own where it has them and elsewhere what the "
+    "scores of the others lead to expect. On these cases: only what was not answered is in doubt; a model that "
+    "answered everything has its plain mean. Cases of the kind: what other cases could have given; ranks and tie "
+    "groups are made from it."
 )
 
 
@@ -83,3 +91,20 @@ def ordered_pairs(report: Report) -> list[Comparison]:
         pairs,
         key=lambda pair: (rank[pair.first], rank[pair.second]),
     )
+
+
+def one_scale(report: Report) -> Section:
+    """The section."""
+    table = abilities_of(report.table)
+    parts = [soft(_SCALE_CAPTION)]
+    if table.scale.why:
+        parts.append(missing(table.scale.why.capitalize() + "."))
+    standings = {standing.name: standing for standing in table.scale.standings}
+    drawn = report.render(
+        "scale.html",
+        abilities=table,
+        standings=standings,
+        plain={model.label: model.overall for model in report.models},
+        suspects=table.suspects[:MOST_SUSPECTS],
+    )
+    return Section("scale", "One scale", [*parts, drawn])

@@ -1,5 +1,6 @@
 """Scores by month, theme, specialty and the rest (LiveMedBench, Figures 1 and 5)."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from medlive.evaluation.scoring.estimates import (
@@ -42,14 +43,12 @@ def by_value(
     return {value: values[value] for value in sorted(values, key=slice_order)}
 
 
-def others(report: Report) -> list[Section]:
+def others(report: Report) -> Iterator[Section]:
     """The sections of the slices that have none of their own."""
-    sections = []
     for kind in (*SLICES, AXIS):
         if kind not in _LACKING and by_value(report, kind):
             name = f"by-{kind.replace(' ', '-')}"
-            sections.append(slices(report, kind, name, f"By {kind}"))
-    return sections
+            yield slices(report, kind, name, f"By {kind}")
 
 
 def slices(

@@ -19,10 +19,10 @@ from medlive.llm.engine import Usage
 from medlive.llm.registry import load_registry
 from medlive.report.html import whole
 from medlive.report.model import analyse
+from medlive.report.render import summarise, tied_with
 from medlive.report.sections.costs import costs, spent
 from medlive.report.sections.criteria import criteria, met_by_criterion
 from medlive.report.sections.ranking import ordered_pairs
-from medlive.report.summary import summarise, tied_with
 from medlive.statistics.bootstrap import Comparison, tie_groups
 from tests.support.runs import made_cases, made_run
 

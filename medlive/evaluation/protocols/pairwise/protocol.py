@@ -18,12 +18,11 @@ from pydantic import Field
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.protocols.model import (
-    Cell,
-    DrawsOption,
     Material,
-    Protocol,
+    Records,
     Results,
     Rows,
+    SampledProtocol,
     Table,
     has_reference,
 )
@@ -34,8 +33,10 @@ from medlive.evaluation.protocols.pairwise.bradley_terry import (
 )
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.bootstrap import Floats, known_or_none
 from medlive.statistics.correlation import spearman
+from medlive.statistics.intervals import quotient
+from medlive.statistics.scale import connected
 
 CRITERIA: Final = ("relevance", "completeness", "safety", "ethics", "clarity")
 Side = Literal["first", "second", "equal"]
@@ -80,7 +81,7 @@ Comparison = tuple[Meeting, dict[bool, PairReply]]
 """A match that was compared: its usable replies, by whether the first model stood first."""
 
 
-class Pairwise(Protocol):
+class Pairwise(SampledProtocol):
     """See the module."""
 
     name = "pairwise"
@@ -91,12 +92,6 @@ class Pairwise(Protocol):
         default=None,
         ge=1,
         description="matches at most; none: every pair on every case",
-    )
-    draws: DrawsOption = 1000
-    seed: int = Field(
-        default=0,
-        ge=0,
-        description="where draws, orders and cases begin",
     )
 
     @classmethod
@@ -141,27 +136,47 @@ class Pairwise(Protocol):
             seed=self.seed,
         )
         won = points(matches, len(models))
+        games = won + won.T
         figures: dict[str, float | None] = {}
-        rows: Rows = []
-        for place, (name, elo) in enumerate(zip(models, rated, strict=True)):
+        rows: Records = []
+        for name, elo, met, share in zip(
+            models, rated, games.sum(axis=1), _shares(won), strict=True
+        ):
             figures[name] = elo.value
-            met = int(won[place].sum() + won[:, place].sum())
-            share = _share(won, place)
-            rows.append([name, elo.value, elo.low, elo.high, met, share])
-        rows.sort(key=lambda row: -(figures[str(row[0])] or -np.inf))
-        titles = ("model", "Elo", "low", "high", "matches", "share of points")
+            rows.append(
+                {
+                    "model": name,
+                    "Elo": elo.value,
+                    "low": elo.low,
+                    "high": elo.high,
+                    "matches": int(met),
+                    "share of points": share,
+                }
+            )
+        rows.sort(key=lambda row: -(figures[str(row["model"])] or -np.inf))
+        against: Rows = []
+        for name, shares in zip(models, quotient(won, games), strict=True):
+            against.append([name, *map(known_or_none, shares)])
+        of_row = "The share of the points that the row's model took from the column's; NA: they did not meet."
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
         several = len(judges) > 1
         if several:
             note += f" Pooled over {', '.join(judges)}."
         tables = [
-            Table("Ratings", titles, rows, note),
-            _against_one_another(models, won),
+            Table.of_rows("Ratings", rows, note),
+            Table("Against one another", ["model", *models], against, of_row),
             _by_criterion(models, pooled),
         ]
         if several:
             tables.append(_alike(judges, len(models)))
-        notes = apart_notes(models, won)
+        notes = []
+        # What no match links, directly or through others, says nothing of who is better.
+        groups = connected(games + np.diag(games.sum(axis=1)) > 0)
+        if len(groups) > 1:
+            apart = " | ".join(", ".join(models[at] for at in own) for own in groups)
+            notes.append(
+                f"no match links these models, whose ratings cannot be compared: {apart}"
+            )
         for name, comparisons in judges.items():
             for order_note in order_notes(comparisons):
                 notes.append(f"{name}: {order_note}" if several else order_note)
@@ -244,7 +259,7 @@ def matches_of(
     return matches
 
 
-def order_notes(comparisons: Sequence[Comparison]) -> list[str]:
+def order_notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """How often place decided instead of content."""
     asked = by_place = 0
     for _, usable in comparisons:
@@ -252,33 +267,8 @@ def order_notes(comparisons: Sequence[Comparison]) -> list[str]:
         if len(sides) == 2:
             asked += 1
             by_place += sides[0] == sides[1] != "equal"
-    if not asked:
-        return []
-    return [
-        f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
-    ]
-
-
-def apart_notes(models: Sequence[str], won: Floats) -> list[str]:
-    """Which models never met the others, directly or through others, so that no match says who is better.
-
-    Args:
-        models: Their names.
-        won: The points that each took from each.
-    """
-    met = (won + won.T) > 0
-    linked = met | np.diag(met.any(axis=1))
-    for _ in models:
-        linked = linked | (linked @ linked)
-    groups = {tuple(np.flatnonzero(row).tolist()) for row in linked if row.any()}
-    if len(groups) < 2:
-        return []
-    names = []
-    for group in sorted(groups):
-        names.append(", ".join(models[place] for place in group))
-    return [
-        f"no match links these models, whose ratings cannot be compared: {' | '.join(names)}"
-    ]
+    if asked:
+        yield f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
 
 
 def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
@@ -298,29 +288,17 @@ def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
     return Table("How alike judges rank models", titles, rows, note)
 
 
-def _against_one_another(models: Sequence[str], won: Floats) -> Table:
-    rows: Rows = []
-    for first, name in enumerate(models):
-        row: list[Cell] = [name]
-        for second in range(len(models)):
-            games = won[first, second] + won[second, first]
-            row.append(float(won[first, second] / games) if games else None)
-        rows.append(row)
-    note = "The share of the points that the row's model took from the column's; NA: they did not meet."
-    return Table("Against one another", ["model", *models], rows, note)
-
-
 def _by_criterion(models: Sequence[str], pooled: Sequence[Comparison]) -> Table:
     """Each model's share of the points by criterion."""
-    won = [points(matches_of(pooled, name), len(models)) for name in CRITERIA]
-    rows: Rows = []
-    for place, name in enumerate(models):
-        rows.append([name, *(_share(by_name, place) for by_name in won)])
+    shares = []
+    for name in CRITERIA:
+        shares.append(_shares(points(matches_of(pooled, name), len(models))))
+    rows: Rows = [list(row) for row in zip(models, *shares, strict=True)]
     note = "The share of the points in all matches of a model; a criterion is won where both orders agree."
     return Table("By criterion", ["model", *CRITERIA], rows, note)
 
 
-def _share(won: Floats, place: int) -> float | None:
-    """A model's share of the points in all its matches."""
-    games = float(won[place].sum() + won[:, place].sum())
-    return float(won[place].sum()) / games if games else None
+def _shares(won: Floats) -> list[float | None]:
+    """Each model's share of the points in all its matches."""
+    taken = won.sum(axis=1)
+    return list(map(known_or_none, quotient(taken, taken + won.sum(axis=0))))
