@@ -39,6 +39,7 @@ from medlive.evaluation.scoring.score import (
 from medlive.integrity.log import read_bytes
 from medlive.llm.registry import EMPTY, Registry
 from medlive.report.html import lang_of, render
+from medlive.statistics.bootstrap import Comparison
 from medlive.statistics.raters import Reliability
 
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -169,6 +170,19 @@ class Report:
     def models(self) -> tuple[ModelScore, ...]:
         """Best first."""
         return self.table.models
+
+    @property
+    def pairs(self) -> list[Comparison]:
+        """Every pair, the model that the table ranks higher first, in the order of the ranking."""
+        rank = {model.label: place for place, model in enumerate(self.models)}
+        pairs = []
+        for pair in self.table.comparisons:
+            is_in_order = rank[pair.first] < rank[pair.second]
+            pairs.append(pair if is_in_order else pair.turned())
+        return sorted(
+            pairs,
+            key=lambda pair: (rank[pair.first], rank[pair.second]),
+        )
 
     @property
     def cases_named(self) -> str:

@@ -4,15 +4,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from medlive.errors import BadInput
 from medlive.evaluation.protocols.model import format_cell
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
-from medlive.evaluation.root_causes import RootCause
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import FreshScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
@@ -20,22 +18,14 @@ from medlive.integrity.log import some, writing
 from medlive.llm.registry import EMPTY, Registry
 from medlive.report.cases import LIST, case_list, entries, write_case_pages
 from medlive.report.html import (
-    Section,
-    missing,
     page,
     points,
     render,
-    soft,
     upper_first,
     utf8,
 )
 from medlive.report.model import MetaFile, Report, analyse, read_json, unpublishable
-from medlive.report.sections.contamination import contamination
-from medlive.report.sections.costs import costs
-from medlive.report.sections.criteria import criteria
-from medlive.report.sections.overlap import overlap
-from medlive.report.sections.ranking import one_scale, pairs, ranking
-from medlive.report.sections.slices import others, slices
+from medlive.report.sections import SECTIONS, others
 from medlive.report.tables import WRITERS, write_whole
 from medlive.statistics.bootstrap import Comparison, pairs_below
 from medlive.text.html import interval, percent
@@ -181,70 +171,9 @@ def uncounted(models: Sequence[ModelScore]) -> Iterator[str]:
             yield f"{count:,} of {total:,} {what}"
 
 
-_LENGTH: Final = (
-    "Characters of an answer against its score. Partial: Pearson's r given the model and the case, so that neither "
-    "long-winded models nor questions that need much count (ClinConsensus, Table 11). A score that pays for length "
-    "has a high one; the core score is there to be compared."
-)
-
-
-def _written(
-    name: str,
-    title: str,
-    template: str,
-    caption: str = "",
-) -> Callable[[Report], Section]:
-    """What makes a section that has no figure."""
-
-    def make(report: Report) -> Section:
-        drawn = report.render(template, causes=tuple(RootCause))
-        return Section(name, title, [soft(caption), drawn] if caption else [drawn])
-
-    return make
-
-
-def reliability(report: Report) -> Section:
-    """How far graders agree with people; each table says what its meta.json overrode too."""
-    parts = []
-    for meta in report.metas:
-        overridden = (*report.table.overridden, *meta.overridden)
-        parts.append(
-            render(
-                "reliability.html",
-                meta=meta,
-                overridden=overridden,
-            )
-        )
-    title = "Reliability of the grader"
-    return Section("reliability", title, parts or [missing(_NO_META)])
-
-
-SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
-    ranking,
-    pairs,
-    one_scale,
-    _written("length", "Length of answers", "length.html", _LENGTH),
-    _written("missing", "What is missing", "rates.html"),
-    partial(slices, kind="month", name="months", title="Over time"),
-    contamination,
-    _written("books", "Open and closed book", "books.html"),
-    partial(slices, kind="specialty", name="specialties", title="By specialty"),
-    partial(slices, kind="theme", name="themes", title="By theme"),
-    criteria,
-    costs,
-    _written("causes", "Root causes", "causes.html"),
-    reliability,
-    overlap,
-)
-"""What makes each part of the first page, in order; other slices come last, where there are any."""
-
 _TITLE: Final = "medlive: scores on "
 _OURS: Final = f"<title>{_TITLE}".encode()
 """What the first page of a report holds, those of earlier versions too."""
-_NO_META: Final = (
-    "The grader was not held against people. Run medlive eval meta RUN --human FILE --out DIR, and give "
-    "DIR/meta.json to this report with --meta."
-)
 PROTOCOLS: Final = "protocols.html"
 _NAMES: Final = frozenset(
     (

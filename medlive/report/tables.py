@@ -186,7 +186,7 @@ def scale_row(table: ScoreTable) -> Row:
     return {
         "why": abilities.scale.why,
         "abilities": _rows(abilities.scale.abilities),
-        "standings": _rows(abilities.scale.standings),
+        "standings": _rows(abilities.scale.standings.values()),
         "weeks": _rows(abilities.weeks),
         "cases": len(abilities.cases),
         "silent": abilities.silent,
@@ -222,7 +222,22 @@ def errata_row(table: ScoreTable) -> Row | None:
         return None
     runs = []
     for label, run in zip(table.labels, table.errata.runs, strict=True):
-        runs.append({"model": label, **run.row()})
+        criteria = []
+        for case_id, criterion_id in run.criteria:
+            criteria.append({"case_id": case_id, "criterion_id": criterion_id})
+        row = _row(
+            run,
+            path="file",
+            key="checked_with",
+            cases="withdrawn_cases",
+            criteria="withdrawn_criteria",
+            emptied="cases_left_without_positive_criterion",
+            unclear="cases_with_unclear_criteria",
+        )
+        # The file by name and digest: its path is private.
+        file = run.path and run.path.name
+        about = {"model": label, "file": file, "withdrawn_criteria": criteria}
+        runs.append(row | about)
     return {"mode": table.errata.mode.value, "runs": runs}
 
 

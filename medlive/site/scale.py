@@ -21,7 +21,6 @@ from medlive.evaluation.scoring.estimates import rows_by
 from medlive.evaluation.scoring.metrics import CaseScore, Scored
 from medlive.integrity.digest import canonical_json
 from medlive.site.model import BoardEntry, HardWeek, HardWeeks
-from medlive.statistics.bootstrap import Standing
 from medlive.statistics.items import LEAST_MODELS, hardest
 from medlive.statistics.scale import Ability
 
@@ -79,11 +78,6 @@ class SharedScale:
     def abilities(self) -> dict[str, Ability]:
         """Model → what it would score on all cases of all weeks."""
         return {ability.name: ability for ability in self.table.scale.abilities}
-
-    @property
-    def standings(self) -> dict[str, Standing]:
-        """Model → its place; without those off the scale."""
-        return {standing.name: standing for standing in self.table.scale.standings}
 
     def hard_mean(self, model: str) -> float | None:
         """A model's mean on the hard cases of the weeks that it answered; None where it answered none."""

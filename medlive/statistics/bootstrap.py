@@ -541,8 +541,8 @@ def pairs_below(comparisons: Iterable[Comparison]) -> set[tuple[str, str]]:
 def tie_groups(
     scores: Mapping[str, float],
     comparisons: Sequence[Comparison],
-) -> list[Standing]:
-    """Models from the best score down; a group holds those not significantly below the group's first.
+) -> dict[str, Standing]:
+    """Models by name, from the best score down; a group holds those not significantly below the group's first.
 
     Who is below whom is what their comparison says, on the cases that both have: where these are others than those
     of the scores, the scores alone may stand the other way round. rank_best is one more than the number of models
@@ -553,7 +553,7 @@ def tie_groups(
         scores,
         key=lambda name: (-scores[name], name),
     )
-    standings: list[Standing] = []
+    standings = {}
     leader = None
     group = 0
     for name in order:
@@ -562,13 +562,12 @@ def tie_groups(
             group += 1
         better = sum((name, other) in below for other in order)
         worse = sum((other, name) in below for other in order)
-        standing = Standing(
+        standings[name] = Standing(
             name=name,
             group=group,
             rank_best=1 + better,
             rank_worst=len(order) - worse,
         )
-        standings.append(standing)
     return standings
 
 

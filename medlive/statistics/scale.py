@@ -5,7 +5,7 @@ absorbed, and read back as scores by isotonic regression. Draws are linear in th
 infinitesimal jackknife). docs/scale.md says what is promised, docs/method.md §2 has the formulas and their sources.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
@@ -71,7 +71,7 @@ class Scale:
 
     abilities: tuple[Ability, ...]
     """In the order of the names."""
-    standings: tuple[Standing, ...]
+    standings: Mapping[str, Standing]
     """Tie groups and rank ranges of the models on the scale, from the best down."""
     expected: Floats
     """(cases x models): each model's expected score on each case; NaN off the scale."""
@@ -212,7 +212,7 @@ def scale(
     if why:
         return Scale(
             tuple(abilities),
-            (),
+            {},
             expected,
             variance,
             why,
@@ -529,7 +529,7 @@ def _standings(
     names: Sequence[str],
     values: Floats,
     drawn: Floats,
-) -> tuple[Standing, ...]:
+) -> dict[str, Standing]:
     """Tie groups of abilities; a pair differs where its difference does over the draws of cases, after Holm."""
     pairs = []
     for i, j in combinations(range(len(names)), 2):
@@ -549,4 +549,4 @@ def _standings(
         )
         pairs.append(pair)
     abilities = dict(zip(names, values.tolist(), strict=True))
-    return tuple(tie_groups(abilities, with_holm(pairs)))
+    return tie_groups(abilities, with_holm(pairs))

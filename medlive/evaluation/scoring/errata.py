@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from medlive.errors import BadInput, CheckFailed
 from medlive.evaluation.model import EvaluationCase
@@ -54,23 +54,6 @@ class RunErrata:
     def concerned(self) -> bool:
         """Whether errata affect the run."""
         return bool(self.cases or self.criteria or self.unclear)
-
-    def row(self) -> dict[str, Any]:
-        """Return the JSON form; the file is given by name and digest, its path is private."""
-        criteria = []
-        for case_id, criterion_id in self.criteria:
-            criteria.append({"case_id": case_id, "criterion_id": criterion_id})
-        return {
-            "version": self.version,
-            "file": None if self.path is None else self.path.name,
-            "digest": self.digest,
-            "checked_with": self.key,
-            "problem": self.problem,
-            "withdrawn_cases": list(self.cases),
-            "withdrawn_criteria": criteria,
-            "cases_left_without_positive_criterion": list(self.emptied),
-            "cases_with_unclear_criteria": list(self.unclear),
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ def standings_of(
     for name, estimate in overall.items():
         if estimate.value is not None:
             means[name] = estimate.value
-    return {standing.name: standing for standing in tie_groups(means, comparisons)}
+    return tie_groups(means, comparisons)
 
 
 def cases_by_id(

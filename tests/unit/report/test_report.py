@@ -30,8 +30,8 @@ from medlive.evaluation.scoring.score import (
 from medlive.llm.registry import load_registry
 from medlive.report.html import file_name
 from medlive.report.model import analyse
-from medlive.report.render import SECTIONS, write_report
-from medlive.report.sections.overlap import fisher_interval
+from medlive.report.render import write_report
+from medlive.report.sections import SECTIONS, fisher_interval
 from tests.support.reports import EVIL, hostile, table_of
 from tests.support.runs import made_cases, made_run, made_runs
 

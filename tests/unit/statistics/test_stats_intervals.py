@@ -96,7 +96,7 @@ def test_models_that_signs_alone_tell_apart_share_a_rank() -> None:
     (pair,) = compare(["a", "b"], values)
     assert pair.p == 2.0**-14
     assert (pair.low, bool(pair.why)) == (None, True)
-    groups = {s.group for s in tie_groups({"a": 0.51, "b": 0.5}, [pair])}
+    groups = {s.group for s in tie_groups({"a": 0.51, "b": 0.5}, [pair]).values()}
     assert groups == {1}
 
 

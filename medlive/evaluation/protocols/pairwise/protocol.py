@@ -169,14 +169,7 @@ class Pairwise(SampledProtocol):
         ]
         if several:
             tables.append(_alike(judges, len(models)))
-        notes = []
-        # What no match links, directly or through others, says nothing of who is better.
-        groups = connected(games + np.diag(games.sum(axis=1)) > 0)
-        if len(groups) > 1:
-            apart = " | ".join(", ".join(models[at] for at in own) for own in groups)
-            notes.append(
-                f"no match links these models, whose ratings cannot be compared: {apart}"
-            )
+        notes = list(apart_notes(models, games))
         for name, comparisons in judges.items():
             for order_note in order_notes(comparisons):
                 notes.append(f"{name}: {order_note}" if several else order_note)
@@ -269,6 +262,14 @@ def order_notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
             by_place += sides[0] == sides[1] != "equal"
     if asked:
         yield f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
+
+
+def apart_notes(models: Sequence[str], games: Floats) -> Iterator[str]:
+    """Which models no match links, directly or through others; `games` are those of each with each."""
+    groups = connected(games + np.diag(games.sum(axis=1)) > 0)
+    if len(groups) > 1:
+        apart = " | ".join(", ".join(models[at] for at in own) for own in groups)
+        yield f"no match links these models, whose ratings cannot be compared: {apart}"
 
 
 def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
