@@ -42,8 +42,10 @@ def write_site(
                 hint="choose a new or empty folder",
             )
         out.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-        try:
+        with tempfile.TemporaryDirectory(
+            prefix=f".{out.name}-", dir=out.parent
+        ) as made:
+            fresh = Path(made) / out.name
             for name, data in files.items():
                 path = fresh / name
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,9 +56,6 @@ def write_site(
             if out.exists():
                 shutil.rmtree(out)
             fresh.rename(out)
-        except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
-            raise
 
 
 _log: Final = logging.getLogger(__name__)

@@ -315,21 +315,13 @@ def placebos(
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Adjusted:
-    """The drop after the fresh items' strata were weighted as the others'."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjusted(Drop):
+    """The drop after the fresh items' strata were weighted as the others', over strata that both sides have."""
 
-    n_pre: int
-    """Items in strata that both sides have."""
-    n_post: int
     lost_pre: int
     """Items in strata that the other side lacks: left out of both means."""
     lost_post: int
-    pre: float | None
-    post: float | None
-    difference: float | None
-    low: float | None
-    high: float | None
     strata: Mapping[str, tuple[int, int]]
     """(n_pre, n_post) of every stratum, those left out included."""
 

@@ -70,7 +70,7 @@ class CrossExamine(SampledProtocol):
     ) -> Iterator[Question]:
         """Questions from both texts, then all of them to both texts."""
         if case.advice.strip():
-            making = self._making(case, answer)
+            making = list(self._making(case, answer))
             yield from making
             made = replies.get_all(making, QuestionsReply)
             if made is not None:
@@ -80,49 +80,43 @@ class CrossExamine(SampledProtocol):
         self,
         case: EvaluationCase,
         answer: Answer,
-    ) -> list[Question]:
+    ) -> Iterator[Question]:
         """The calls that make questions of the document, and of the answer."""
-        calls = []
         for name, text in _texts(case, answer).items():
             inputs = {
                 "language": case.language,
                 "count": self.count,
                 "text": text[:MAX_TEXT],
             }
-            call = Question(
+            yield Question(
                 case_id=case.case_id,
                 part=f"questions of {name}",
                 inputs=inputs,
                 reply=QuestionsReply,
                 check=lambda reply: check_questions(reply, self.count),
             )
-            calls.append(call)
-        return calls
 
     def _putting(
         self,
         case: EvaluationCase,
         answer: Answer,
         made: Sequence[QuestionsReply],
-    ) -> list[Question]:
+    ) -> Iterator[Question]:
         """The calls that put all questions to the document, and to the answer."""
         asked = number_questions(made)
-        calls = []
         for name, text in _texts(case, answer).items():
             inputs = {
                 "language": case.language,
                 "text": text[:MAX_TEXT],
                 "questions": asked,
             }
-            call = Question(
+            yield Question(
                 case_id=case.case_id,
                 part=f"answers of {name}",
                 inputs=inputs,
                 reply=AnswersReply,
                 check=lambda reply: check_answers(reply, asked),
             )
-            calls.append(call)
-        return calls
 
     def examined(
         self,

@@ -153,18 +153,6 @@ def axis_rows(axes: Mapping[str, Estimate]) -> list[dict[str, Any]]:
     return rows
 
 
-def standings_of(
-    overall: Mapping[str, ScoreEstimate],
-    comparisons: Sequence[Comparison],
-) -> dict[str, Standing]:
-    """The standing of each model that has a mean."""
-    means: dict[str, float] = {}
-    for name, estimate in overall.items():
-        if estimate.value is not None:
-            means[name] = estimate.value
-    return tie_groups(means, comparisons)
-
-
 def cases_by_id(
     scored: Scored,
 ) -> dict[str, EvaluationCase]:
@@ -240,9 +228,17 @@ class ScoreGrid:
         """The items that every model has a score for."""
         return int((~np.isnan(self.score)).all(axis=1).sum())
 
-    def compare(self) -> list[Comparison]:
-        """Every pair of models, on the cases that both have a score for."""
-        return compare(list(self._scored), self.score, **self.how)
+    def rank(
+        self,
+    ) -> tuple[dict[str, ScoreEstimate], list[Comparison], dict[str, Standing]]:
+        """`overall`, every pair of models on the cases that both have a score for, and who stands where."""
+        overall = self.overall()
+        comparisons = compare(list(self._scored), self.score, **self.how)
+        means = {}
+        for label, estimate in overall.items():
+            if estimate.value is not None:
+                means[label] = estimate.value
+        return overall, comparisons, tie_groups(means, comparisons)
 
     def overall(self) -> dict[str, ScoreEstimate]:
         """Each model's estimate over all its cases."""
@@ -471,10 +467,9 @@ class _Criteria(NamedTuple):
 
     def by_item(self, values: Floats) -> Floats:
         """Sums of criteria by item: (items x models)."""
-        columns = []
-        for column in values.T:
-            columns.append(np.bincount(self.items, column, minlength=self.n))
-        return np.stack(columns, axis=1)
+        sums = np.zeros((self.n, values.shape[1]))
+        np.add.at(sums, self.items, values)
+        return sums
 
 
 def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstimate:

@@ -17,7 +17,6 @@ from medlive.evaluation.scoring.estimates import (
     cases_by_id,
     matrix,
     sides_of,
-    standings_of,
 )
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, Scored
@@ -135,9 +134,7 @@ def rank_fresh(
     common = 0
     if any(after.values()):
         grid = ScoreGrid(after, metric, **draws)
-        comparisons = grid.compare()
-        overall = grid.overall()
-        standings = standings_of(overall, comparisons)
+        overall, comparisons, standings = grid.rank()
         for name in sorted(overall, key=lambda name: overall[name].rank(name)):
             models.append(FreshScore(name, overall[name], standings.get(name)))
         common = grid.common

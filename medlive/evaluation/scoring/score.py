@@ -27,7 +27,6 @@ from medlive.evaluation.scoring.estimates import (
     Slice,
     cases_by_id,
     matrix,
-    standings_of,
 )
 from medlive.evaluation.scoring.fresh import (
     ALWAYS,
@@ -262,12 +261,10 @@ def score_runs(
         in_runs = _only(shared, in_runs)
     how: Draws = {"draws": draws, "seed": seed}
     grid = ScoreGrid(scored, metric, **how)
-    comparisons = grid.compare()
+    overall, comparisons, standings = grid.rank()
     cutoffs = {run.label: registry.cutoff(run.info.model) for run in runs}
-    overall = grid.overall()
     slices = grid.slices(cutoffs)
     axes = grid.axis_errors()
-    standings = standings_of(overall, comparisons)
     complete = complete_scores(runs, scored)
     companions, lengths = beside(
         runs,

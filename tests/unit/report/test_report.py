@@ -204,7 +204,7 @@ def test_what_cannot_be_shown_says_what_is_missing_and_how_to_have_it(
 
 def test_where_nothing_is_graded_the_ranking_says_so(tmp_path: Path) -> None:
     def ungraded(run: GradedRun) -> GradedRun:
-        return replace(run, grades={}, met={}, grader=None)
+        return replace(run, known_grades={}, met={}, grader=None)
 
     out = write_report(
         table_of(tmp_path, models=2, n=6, edit=ungraded), tmp_path / "out"

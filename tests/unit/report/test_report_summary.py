@@ -142,7 +142,7 @@ def test_one_model_and_no_score_are_said_in_words(tmp_path: Path) -> None:
     assert said["Who leads"].endswith("Fewer than 30 cases: no result.")
 
     def ungraded(run: GradedRun) -> GradedRun:
-        return replace(run, grades={}, met={}, grader=None)
+        return replace(run, known_grades={}, met={}, grader=None)
 
     table = score_runs([ungraded(model.run) for model in alone.models], draws=20)
     assert summarise(analyse(table))["Who leads"] == "Nobody: no model has a score."
