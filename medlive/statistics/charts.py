@@ -133,7 +133,7 @@ def bars(
             else:
                 drawing.y += 19
                 drawing.text(_PAD, drawing.y, bar.label, room=_INNER)
-            length = _share(bar.value, most) * span
+            length = bar.value / (most or 1.0) * span
             drawing.marks(
                 bar,
                 (left, drawing.y + 5, span, 13, "mc-t"),
@@ -244,7 +244,7 @@ def columns(
     free = 0.0
     for place, (bar, label) in enumerate(zip(values, labels, strict=True)):
         middle = left + pitch * (place + 0.5)
-        high = _share(bar.value, top) * tall
+        high = bar.value / top * tall
         upper_end = upper + tall - high
         out.marks(bar, (middle - wide / 2, upper_end, wide, high, "mc-0"))
         if valued and bar.value:
@@ -288,10 +288,6 @@ def histogram(
         label = str(first) if wide == 1 else f"{first}-{first + wide - 1}"
         values.append(Bar(label, count))
     return columns(frame, values, gap=0.08)
-
-
-def _share(value: float, most: float) -> float:
-    return value / most if most > 0 else 0.0
 
 
 def _tick_step(most: float) -> float:

@@ -15,10 +15,10 @@ from medlive.evaluation.model import (
 from medlive.evaluation.scoring.estimates import cases_by_id, matrix, rows_by
 from medlive.evaluation.scoring.metrics import Scored, shared_verdicts
 from medlive.evaluation.scoring.score import ScoreTable
-from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.intervals import known_means
 from medlive.statistics.items import Item, analyse_items
+from medlive.statistics.planning import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.scale import Scale, scale
 
 NO_WEEK: Final = "unknown"
