@@ -126,7 +126,8 @@ def use_errata(
                 problem = exc.message.replace(str(path), path.name)
                 about = replace(about, problem=problem)
         about_runs.append(about)
-    return ErrataUse(mode, affected_parts(runs, about_runs, list(entries)))
+    parts = affected_parts(runs, about_runs, list(entries))
+    return ErrataUse(mode, tuple(parts))
 
 
 def _errata_beside(
@@ -146,10 +147,10 @@ def affected_parts(
     runs: Sequence[RunFolder],
     about_runs: Sequence[RunErrata],
     entries: Sequence[Erratum],
-) -> tuple[RunErrata, ...]:
+) -> Iterator[RunErrata]:
     """The errata of runs with the parts of each that all of them together withdraw."""
     withdrawn: set[str] = set()
-    criteria: list[set[tuple[str, str]]] = []
+    by_run: list[set[tuple[str, str]]] = []
     for run in runs:
         named = set()
         for entry in entries:
@@ -159,44 +160,35 @@ def affected_parts(
                 withdrawn.add(entry.case_id)
             else:
                 named.add((entry.case_id, entry.criterion_id))
-        criteria.append(named)
-    about_parts = zip(runs, about_runs, criteria, strict=True)
-    return tuple(_affected(*about, withdrawn) for about in about_parts)
+        by_run.append(named)
+    for run, about, named in zip(runs, about_runs, by_run, strict=True):
+        gone: list[str] = []
+        unclear: list[str] = []
+        criteria: list[tuple[str, str]] = []
+        kept: list[EvaluationCase] = []
+        doubtful = dict(named)
+        for case in run.cases:
+            if case.case_id in withdrawn:
+                gone.append(case.case_id)
+                continue
+            kept.append(case)
+            if run.info.cases.origin == "snapshot":
+                places = ((case.case_id, criterion.id) for criterion in case.criteria)
+                criteria += filter(named.__contains__, places)
+            elif case.case_id in doubtful:
+                unclear.append(case.case_id)
+        yield replace(
+            about,
+            cases=tuple(gone),
+            criteria=tuple(criteria),
+            emptied=emptied_cases(kept, set(criteria)),
+            unclear=tuple(unclear),
+        )
 
 
 def _is_about(entry: Erratum, run: RunFolder) -> bool:
     """Whether an entry is about the run's snapshot; a file of cases has no version, so any entry may apply."""
     return run.info.cases.origin != "snapshot" or run.info.cases.name in entry.snapshots
-
-
-def _affected(
-    run: RunFolder,
-    about: RunErrata,
-    named: set[tuple[str, str]],
-    withdrawn: set[str],
-) -> RunErrata:
-    """What these criteria, as (case id, criterion id), and cases are of a run."""
-    gone: list[str] = []
-    unclear: list[str] = []
-    criteria: list[tuple[str, str]] = []
-    kept: list[EvaluationCase] = []
-    for case in run.cases:
-        if case.case_id in withdrawn:
-            gone.append(case.case_id)
-            continue
-        kept.append(case)
-        if run.info.cases.origin == "snapshot":
-            places = ((case.case_id, criterion.id) for criterion in case.criteria)
-            criteria += filter(named.__contains__, places)
-        elif case.case_id in dict(named):
-            unclear.append(case.case_id)
-    return replace(
-        about,
-        cases=tuple(gone),
-        criteria=tuple(criteria),
-        emptied=emptied_cases(kept, set(criteria)),
-        unclear=tuple(unclear),
-    )
 
 
 def emptied_cases(

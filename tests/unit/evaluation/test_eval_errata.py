@@ -227,7 +227,7 @@ def test_applying_is_scoring_runs_of_a_snapshot_that_never_held_it(
 
 def _use(runs: list[RunFolder], errata: Errata, mode: ErrataMode) -> Any:
     about = [RunErrata(run.info.cases.name, Path("errata.json")) for run in runs]
-    return ErrataUse(mode, affected_parts(runs, about, errata.standing))
+    return ErrataUse(mode, tuple(affected_parts(runs, about, errata.standing)))
 
 
 def _plain(table: Any) -> Any:
