@@ -33,7 +33,6 @@ from medlive.evaluation.protocols.model import (
     mean,
     whole_mean,
 )
-from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.tables import add_rows
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
@@ -363,19 +362,6 @@ class Checklist(SampledProtocol):
                 round=n,
             )
 
-    def scores(
-        self,
-        run: GradedRun,
-        replies: JudgeReplies,
-    ) -> dict[str, float | None]:
-        """Case id → the mean of all rounds; None where one of them has no score."""
-        means: dict[str, float | None] = {}
-        for case, answer in run.answered():
-            rounds = self.questions_about(case, answer, replies)
-            scored = replies.get_all(rounds, ChecklistReply) or ()
-            means[case.case_id] = mean([reply.score for reply in scored])
-        return means
-
     def results(
         self,
         material: Material,
@@ -388,10 +374,13 @@ class Checklist(SampledProtocol):
         figures: dict[str, float | None] = {}
         judged: list[Judged] = []
         for run in material:
-            means = self.scores(run, replies)
+            answered = 0
             own = []
-            for case in run.cases:
-                score = means.get(case.case_id)
+            for case, answer in run.answered():
+                answered += 1
+                rounds = self.questions_about(case, answer, replies)
+                scored = replies.get_all(rounds, ChecklistReply) or ()
+                score = mean([reply.score for reply in scored])
                 if score is not None:
                     own.append(Judged(run.label, case, score >= self.usable, score))
             judged += own
@@ -406,8 +395,8 @@ class Checklist(SampledProtocol):
                     "low": low,
                     "high": high,
                     "mean score": mean([judgement.score for judgement in own]),
-                    "ungraded": len(means) - len(own),
-                    "unanswered": len(run.cases) - len(means),
+                    "ungraded": answered - len(own),
+                    "unanswered": len(run.cases) - answered,
                 }
             )
             by_theme: dict[str, list[bool]] = {name: [] for name in categories}
