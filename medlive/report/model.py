@@ -292,7 +292,7 @@ def analyse(
                 audits[model.label] = audit
     return Report(
         table=table,
-        arms=score_arms(table, registry),
+        arms=score_arms(table),
         contamination=drops,
         worst=worst_cases(table) if are_several else None,
         profiles=tuple(profiles(table, kind) for kind in kinds),

@@ -6,7 +6,7 @@ estimator and says what it assumes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Unpack
 
 import numpy as np
@@ -72,15 +72,9 @@ def drop(
         np.where(sides == POST, values, np.nan),
         **how,
     )
-    figures = Drop(
-        pre.n,
-        post.n,
-        pre.value,
-        post.value,
-    )
-    if pre.value is None or post.value is None:
-        return figures
-    low = high = None
+    difference = low = high = None
+    if pre.value is not None and post.value is not None:
+        difference = pre.value - post.value
     if pre.low is not None and post.low is not None:
         known = values[sides >= 0]
         if known.min() >= 0 and known.max() <= 1:
@@ -94,9 +88,12 @@ def drop(
             drawn = bootstrap_groups(values[:, None], groups, **how)
             gaps = drawn[:, PRE, 0] - drawn[:, POST, 0]
             low, high = interval(gaps)
-    return replace(
-        figures,
-        difference=pre.value - post.value,
+    return Drop(
+        n_pre=pre.n,
+        n_post=post.n,
+        pre=pre.value,
+        post=post.value,
+        difference=difference,
         low=low,
         high=high,
     )

@@ -50,7 +50,7 @@ def contamination(
         models=registry,
         permutations=permutations,
     )
-    arms = score_arms(table, registry)
+    arms = score_arms(table)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*study.warnings]
     if out is not None:

@@ -176,17 +176,13 @@ def _with_length(
             models.append(run.label)
             cases.append(case_score.case_id)
     columns = np.array(lengths), np.array(scores)
-    control = LengthControl(
+    are_several = len(set(models)) > 1
+    return LengthControl(
         figure=figure,
         n=len(lengths),
         pearson=pearson(*columns),
         spearman=spearman(*columns),
-    )
-    if len(set(models)) < 2:
-        return control
-    return replace(
-        control,
-        partial=partial(*columns, models, cases),
+        partial=partial(*columns, models, cases) if are_several else None,
     )
 
 

@@ -50,9 +50,9 @@ class PaperFigure:
 
     full: Estimate
     post: Estimate
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
+    difference: float | None
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,19 +257,13 @@ class _Study:
             axis=1,
         )
         full, post = (mean_estimate(values, **self.how) for values in columns.T)
-        figure = PaperFigure(full, post)
-        if full.value is None or post.value is None:
-            return figure
-        low = high = None
+        difference = low = high = None
+        if full.value is not None and post.value is not None:
+            difference = full.value - post.value
         if full.low is not None and post.low is not None:
             drawn = bootstrap_means(columns, **self.how)
             low, high = interval(drawn[:, 0] - drawn[:, 1])
-        return replace(
-            figure,
-            difference=full.value - post.value,
-            low=low,
-            high=high,
-        )
+        return PaperFigure(full, post, difference, low, high)
 
     def controls(
         self,
