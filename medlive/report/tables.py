@@ -364,6 +364,7 @@ def _contamination_row(model: ModelContamination) -> Row:
         for name, (before, after) in mix.strata.items():
             strata.append({"stratum": name, "n_pre": before, "n_post": after})
         row = _row(mix, difference="drop")
+        del row["p"]
         adjusted.append({"by": by, **row, "strata": strata})
     return {
         "model": model.label,

@@ -3,7 +3,7 @@
 The scores are Equation 1, whatever the headline's metric (docs/method.md §2).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any, Final, Unpack
@@ -150,14 +150,12 @@ def complete_scores(
 def answer_lengths(
     run: GradedRun,
     scored: Sequence[CaseScore],
-) -> list[tuple[CaseScore, int]]:
+) -> Iterator[tuple[CaseScore, int]]:
     """The cases that have a score and an answer, each with the answer's characters."""
-    pairs = []
     for case_score in scored:
         answer = run.answers.get(case_score.case_id)
         if case_score.score is not None and answer is not None and answer.gradable:
-            pairs.append((case_score, len(answer.response)))
-    return pairs
+            yield case_score, len(answer.response)
 
 
 def _with_length(

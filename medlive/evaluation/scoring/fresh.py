@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final, Unpack
 
-import numpy as np
-
 from medlive.errors import UsageError
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
@@ -28,7 +26,7 @@ from medlive.statistics.bootstrap import (
     Standing,
     holm,
 )
-from medlive.statistics.contamination import POST, Drop, drop, permutation_p
+from medlive.statistics.contamination import Drop, drop, permutation_p
 
 PERMUTATIONS: Final = 4999
 ALPHA: Final = 0.05
@@ -126,9 +124,10 @@ def rank_fresh(
             continue
         if cutoff.day == last.day:
             latest.append(label)
-        own = scored[label]
-        sides = sides_of(last, [score.case for score in own])
-        after[label] = [own[place] for place in np.flatnonzero(sides == POST).tolist()]
+        after[label] = []
+        for score in scored[label]:
+            if last.before(score.case.post_time, score.case.month) is False:
+                after[label].append(score)
     models: list[FreshScore] = []
     comparisons: list[Comparison] = []
     common = 0
