@@ -70,17 +70,18 @@ class Estimate:
 
 
 def weight_chunks(
-    clusters: int | Places,
-    draws: int,
-    seed: int,
+    items: int,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Places | None = None,
 ) -> Iterator[Floats]:
     """Rows of resampling weights, (some draws x items), `draws` rows in all: how often a draw, with replacement,
     takes each item's cluster.
 
-    `clusters` is the number of items that are each their own cluster, or each item's cluster, from 0. The rows
-    depend on the seed alone and not on how they are cut.
+    `clusters` gives each item's, from 0; None: each is its own. The rows depend on the seed alone and not on how
+    they are cut.
     """
-    place = np.arange(clusters) if isinstance(clusters, int) else clusters
+    place = np.arange(items) if clusters is None else clusters
     if len(place) * draws <= _CHUNK:
         yield weight_matrix(place.astype(np.int64).tobytes(), draws, seed)
         return
@@ -172,10 +173,7 @@ def bootstrap_ratios(
     above: Floats,
     below: Floats,
     groups: Sequence[Places] | None = None,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Places | None = None,
+    **how: Unpack[Resampling],
 ) -> Floats:
     """Σ above / Σ below over a draw's items, by group and column: (draws x groups x columns); NaN for 0 / 0.
 
@@ -184,14 +182,12 @@ def bootstrap_ratios(
     both = np.concatenate([above, below], axis=1)
     if groups is None:
         groups = [np.arange(len(above))]
-    drawn_from = len(above) if clusters is None else clusters
-    ratios = np.full(
-        (draws, len(groups), above.shape[1]),
-        np.nan,
-    )
-    start = 0
-    for weights in weight_chunks(drawn_from, draws, seed):
-        end = start + len(weights)
+    drawn = []
+    for weights in weight_chunks(len(above), **how):
+        ratios = np.full(
+            (len(weights), len(groups), above.shape[1]),
+            np.nan,
+        )
         for group, rows in enumerate(groups):
             if not len(rows):
                 continue
@@ -199,9 +195,9 @@ def bootstrap_ratios(
             own = weights if is_whole else weights[:, rows]
             sums = own @ both[rows]
             upper, lower = np.split(sums, 2, axis=1)
-            ratios[start:end, group] = quotient(upper, lower)
-        start = end
-    return ratios
+            ratios[:, group] = quotient(upper, lower)
+        drawn.append(ratios)
+    return np.concatenate(drawn)
 
 
 def interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:

@@ -247,14 +247,10 @@ def seen_effect(
 def _drawn_interval(
     figure: Callable[[Floats], Floats],
     items: int,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Places | None = None,
+    **how: Unpack[Resampling],
 ) -> tuple[float | None, float | None]:
     """The percentile interval of a figure of weighted items."""
-    drawn_from = items if clusters is None else clusters
-    drawn = list(map(figure, weight_chunks(drawn_from, draws, seed)))
+    drawn = list(map(figure, weight_chunks(items, **how)))
     return interval(np.concatenate(drawn))
 
 

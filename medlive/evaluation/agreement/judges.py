@@ -369,7 +369,7 @@ def compare_ranks(
         [*values, np.ones((n, 1))],
         axis=1,
     )
-    chunks = weight_chunks(clusters, draws, seed)
+    chunks = weight_chunks(len(clusters), draws, seed, clusters)
     sums = np.concatenate([weights @ flat for weights in chunks])
     drawn = (sums[:, :-1] / sums[:, -1:]).round(12)
     drawn = drawn.reshape(-1, 2, len(models))

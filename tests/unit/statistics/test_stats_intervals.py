@@ -114,7 +114,7 @@ def test_cases_of_a_cluster_are_one_observation() -> None:
     np.testing.assert_allclose(many, each)
     some = np.arange(200)[:, None] % [[1, 7]] == 0
     assert cluster_counts(some, clusters).tolist() == [40, 29]
-    (weights,) = weight_chunks(clusters, 3, 0)
+    (weights,) = weight_chunks(len(clusters), 3, 0, clusters)
     assert (weights[:, ::5] == weights[:, 4::5]).all()
 
 
