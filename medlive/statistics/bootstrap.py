@@ -578,10 +578,8 @@ def estimate(
     cells: Floats,
     statistic: Callable[[Floats], Floats],
     clusters: Sequence[int] | Places,
-    *,
     n: int | None = None,
-    draws: int = 1000,
-    seed: int = 0,
+    **how: Unpack[Draws],
 ) -> Estimate:
     """The statistic of the summed cells, and its interval over draws of whole clusters.
 
@@ -611,7 +609,7 @@ def estimate(
             why="not defined on these items",
         )
     drawn = []
-    for weights in weight_chunks(len(names), draws, seed):
+    for weights in weight_chunks(len(names), **how):
         sums = (weights @ flat).reshape(-1, *shape)
         drawn.append(statistic(sums))
     return with_interval(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Unpack
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from medlive.evaluation.model import (
 from medlive.evaluation.scoring.estimates import cases_by_id, matrix, rows_by
 from medlive.evaluation.scoring.metrics import Scored, shared_verdicts
 from medlive.evaluation.scoring.score import ScoreTable
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.bootstrap import Draws, Floats
 from medlive.statistics.intervals import known_means
 from medlive.statistics.items import Item, analyse_items
 from medlive.statistics.planning import Anchor, kept_cases_needed, rank_anchors
@@ -137,16 +137,13 @@ def plan_link(
 
 def abilities(
     scored: Scored,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
+    **how: Unpack[Draws],
 ) -> AbilityTable:
     """Put models on one scale by their scores of cases.
 
     Args:
         scored: Each model's cases; a score of None counts as no answer.
-        draws: Bootstrap draws of threads.
-        seed: Of the draws.
+        how: How threads are drawn.
     """
     cases = list(cases_by_id(scored).values())
     scores = np.clip(matrix(scored), 0.0, 1.0)
@@ -154,8 +151,7 @@ def abilities(
         list(scored),
         scores,
         clusters=cluster_numbers(cases),
-        draws=draws,
-        seed=seed,
+        **how,
     )
     values = np.array(
         [a.value for a in on_scale.abilities],
