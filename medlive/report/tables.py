@@ -91,7 +91,7 @@ def cutoff_row(cutoff: Cutoff | None) -> Row | None:
 
 def _head(
     kind: str,
-    table: ScoreTable | ContaminationTable,
+    table: ScoreTable,
 ) -> Row:
     """How a file of figures begins."""
     return {
@@ -348,7 +348,8 @@ def contamination_json(table: ContaminationTable) -> Row:
     for arm in table.arms:
         row = _row(arm, drop="drop_of_difference")
         arms.append(row | {"drop_of_difference": _row(arm.drop, difference="drop")})
-    return _head("contamination", table) | {
+    return _head("contamination", table.scores) | {
+        "warnings": list(table.warnings),
         "permutations": table.permutations,
         "registry": Path(table.registry).name,
         "pooled_effect_of_having_seen": _row(table.pooled),

@@ -72,8 +72,10 @@ def _describe(
     on: str,
 ) -> Iterator[Grid | str]:
     """The drops, what stands beside them, and the open book; `on`: cases and graders."""
-    metric = f"{study.metric} metric"
-    clipped = "" if study.metric.clips_cases else ", cases and means not clipped"
+    metric = f"{study.scores.metric} metric"
+    clipped = ", cases and means not clipped"
+    if study.scores.metric.clips_cases:
+        clipped = ""
     columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
     drops: list[Sequence[object]] = []
     for model in study.models:

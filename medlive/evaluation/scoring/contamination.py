@@ -12,8 +12,6 @@ from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RAW, RunInfo
 from medlive.evaluation.scoring.estimates import FEW, sides_of
 from medlive.evaluation.scoring.fresh import PERMUTATIONS
-from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.refusals import Objection
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
 from medlive.llm.registry import Cutoff, Registry
 from medlive.statistics.bootstrap import (
@@ -106,9 +104,7 @@ class ArmDrop:
 class ContaminationTable:
     """Every model's figures, in the score table's order."""
 
-    metric: Metric
-    draws: int
-    seed: int
+    scores: ScoreTable
     permutations: int
     models: tuple[ModelContamination, ...]
     pooled: Effect | None
@@ -117,8 +113,7 @@ class ContaminationTable:
     arms: tuple[ArmDrop, ...]
     registry: str
     warnings: tuple[str, ...]
-    overridden: tuple[Objection, ...] = ()
-    """What was overridden to show the figures."""
+    """Those of the scores, and models without a cutoff."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,16 +164,13 @@ def contamination(
             f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed"
         )
     return ContaminationTable(
-        metric=table.metric,
-        draws=table.draws,
-        seed=table.seed,
+        scores=table,
         permutations=permutations,
         models=tuple(corrected),
         pooled=study.pooled(),
         arms=tuple(study.arms()),
         registry=registry.origin,
         warnings=tuple(warnings),
-        overridden=table.overridden,
     )
 
 
