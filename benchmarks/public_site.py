@@ -26,7 +26,7 @@ from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, Templat
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.registry import load_registry
-from medlive.site.build import write_site
+from medlive.site.live import write_site
 from medlive.site.model import Content, Week
 from medlive.site.pages import site_files
 from medlive.site.read import board_of

@@ -50,7 +50,6 @@ def curate(
     for warning in find_dependent_judges(settings):
         say(f"warning: {warning} (docs/curation.md)")
 
-
     with progress("filtered") as filtered, progress("curated") as curated:
         work = run_curation(
             settings,

@@ -1,12 +1,11 @@
 """The pages of a report that show cases: a list that can be filtered, and a page for each case."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState
 from medlive.report.html import file_name, page, render, resource, utf8
 from medlive.report.model import Report, judged
@@ -161,10 +160,8 @@ def _add_answers(
     """Add the answers of the model of that number to the pages."""
     model = report.models[number]
     run = model.run
-    grades = run.grades
-    if run.met is not None and run.grader is not None:
-        # With their texts, read anew so that they can be let go of when the model is done.
-        grades = load_graded(run.run.path, judge=run.grader.judge).grades
+    # With their texts, of a copy of the run so that they can be let go of when the model is done.
+    grades = replace(run).grades
     cases = {case.case_id: case for case in run.cases}
     for entry in case_entries:
         if (score := entry.scores[number]) is None:

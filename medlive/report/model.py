@@ -1,12 +1,16 @@
 """What a report is made of: the score table, and the analyses that go with it where they could be made."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
 
 from markupsafe import Markup
+from pydantic import BaseModel, ValidationError
 
+from medlive.errors import BadInput, UsageError, first_fault
+from medlive.evaluation.agreement.meta import CaseLevel
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
@@ -27,14 +31,80 @@ from medlive.evaluation.scoring.overlap import (
     profiles,
     worst_cases,
 )
-from medlive.evaluation.scoring.refusals import marked, unpublishable_reasons
+from medlive.evaluation.scoring.refusals import Objection, marked, unpublishable_reasons
 from medlive.evaluation.scoring.score import (
     ModelScore,
     ScoreTable,
 )
+from medlive.integrity.log import read_bytes
 from medlive.llm.registry import EMPTY, Registry
 from medlive.report.html import lang_of, render
-from medlive.report.meta import MetaFile
+from medlive.statistics.bootstrap import Comparison
+from medlive.statistics.raters import Reliability
+
+Shape = TypeVar("Shape", bound=BaseModel)
+
+
+class MetaGrader(BaseModel):
+    """Who graded."""
+
+    name: str
+    engine: str
+    judge: str
+    """The digest of what makes the grader itself."""
+
+
+class MetaFile(BaseModel):
+    """What this report shows of a `meta.json`; fields that are added later are passed over."""
+
+    format: Literal["medlive-meta"]
+    format_version: Literal[1]
+    run: dict[str, Any]
+    """What was graded: model, cases."""
+    grader: MetaGrader
+    human: dict[str, Any] | None = None
+    """Where people's verdicts come from."""
+    criteria: Reliability | None = None
+    cases: tuple[CaseLevel, ...] = ()
+    notes: tuple[str, ...] = ()
+    overridden: tuple[Objection, ...] = ()
+    """What would mislead and was allowed, to be printed with the figures."""
+
+
+def read_json(
+    path: Path,
+    shape: type[Shape],
+    name: str,
+) -> Shape:
+    """A file as that model; `name` is what medlive calls such files. Raises BadInput."""
+    try:
+        return shape.model_validate_json(read_bytes(path))
+    except ValidationError as exc:
+        raise BadInput(
+            f"{path} is not a {name} of medlive: {first_fault(exc)}"
+        ) from exc
+
+
+def read_meta(
+    path: Path,
+    judges: Collection[str] | None = None,
+) -> MetaFile:
+    """A `meta.json` of `medlive eval meta`, of one of these judges.
+
+    Raises:
+        BadInput: If the file is not one.
+        UsageError: If it is of a judge that graded none of the runs.
+    """
+    meta = read_json(path, MetaFile, "meta.json")
+    grader = meta.grader
+    if judges is not None and grader.judge not in judges:
+        known = ", ".join(sorted(judge[:19] for judge in judges)) or "nobody"
+        raise UsageError(
+            f"{path} is about {grader.name} ({grader.judge[:19]}), which graded none of the runs",
+            hint=f"these runs were graded by {known}",
+        )
+    return meta
+
 
 A_PART: Final = 6
 """Models in one part of a table with a column for each model: as many as a sheet of paper is wide."""
@@ -100,6 +170,19 @@ class Report:
     def models(self) -> tuple[ModelScore, ...]:
         """Best first."""
         return self.table.models
+
+    @property
+    def pairs(self) -> list[Comparison]:
+        """Every pair, the model that the table ranks higher first, in the order of the ranking."""
+        rank = {model.label: place for place, model in enumerate(self.models)}
+        pairs = []
+        for pair in self.table.comparisons:
+            is_in_order = rank[pair.first] < rank[pair.second]
+            pairs.append(pair if is_in_order else pair.turned())
+        return sorted(
+            pairs,
+            key=lambda pair: (rank[pair.first], rank[pair.second]),
+        )
 
     @property
     def cases_named(self) -> str:
@@ -182,7 +265,7 @@ class Report:
         """The labels of the models at these places."""
         return [self.models[place].label for place in places]
 
-    def parts(self) -> list[tuple[str, range]]:
+    def parts(self) -> Iterator[tuple[str, range]]:
         """The models' places in parts of at most `A_PART`, each with what `in_parts` calls it."""
         return in_parts(len(self.models), A_PART)
 
@@ -209,7 +292,7 @@ def analyse(
                 audits[model.label] = audit
     return Report(
         table=table,
-        arms=score_arms(table, registry),
+        arms=score_arms(table),
         contamination=drops,
         worst=worst_cases(table) if are_several else None,
         profiles=tuple(profiles(table, kind) for kind in kinds),
@@ -222,18 +305,16 @@ def analyse(
 def in_parts(
     count: int,
     size: int,
-) -> list[tuple[str, range]]:
+) -> Iterator[tuple[str, range]]:
     """So many models in as few parts of at most `size` as can be, none of them much smaller than another.
 
     Each with the end of its title: `, models 1 to 5 of 14`; nothing where one part holds all.
     """
     number = max(1, -(-count // size))
     starts = [count * k // number for k in range(number + 1)]
-    parts = []
     for first, last in pairwise(starts):
         which = "" if number == 1 else f", models {first + 1} to {last} of {count}"
-        parts.append((which, range(first, last)))
-    return parts
+        yield which, range(first, last)
 
 
 def _listed(names: Iterable[str]) -> str:

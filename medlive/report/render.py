@@ -1,99 +1,179 @@
 """The report: a folder of pages that need nothing but themselves, with every figure and number as a file too."""
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from medlive.errors import BadInput
-from medlive.evaluation.protocols.portfolio import Portfolio
-from medlive.evaluation.root_causes import RootCause
+from medlive.evaluation.protocols.model import format_cell
+from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
 from medlive.evaluation.scoring.estimates import FEW
-from medlive.evaluation.scoring.score import ScoreTable
-from medlive.integrity.log import writing
+from medlive.evaluation.scoring.fresh import FreshScore
+from medlive.evaluation.scoring.score import ModelScore, ScoreTable
+from medlive.integrity.log import some, writing
 from medlive.llm.registry import EMPTY, Registry
 from medlive.report.cases import LIST, case_list, entries, write_case_pages
-from medlive.report.html import Section, missing, page, render, soft, utf8
-from medlive.report.meta import MetaFile
-from medlive.report.model import Report, analyse
-from medlive.report.portfolio import portfolio_page
-from medlive.report.sections.contamination import contamination
-from medlive.report.sections.costs import costs
-from medlive.report.sections.criteria import criteria
-from medlive.report.sections.overlap import overlap
-from medlive.report.sections.ranking import pairs, ranking
-from medlive.report.sections.scale import one_scale
-from medlive.report.sections.slices import others, slices
-from medlive.report.summary import summarise
-from medlive.report.tables import WRITERS
-
-_LENGTH: Final = (
-    "Characters of an answer against its score. Partial: Pearson's r given the model and the case, so that neither "
-    "long-winded models nor questions that need much count (ClinConsensus, Table 11). A score that pays for length "
-    "has a high one; the core score is there to be compared."
+from medlive.report.html import (
+    page,
+    points,
+    render,
+    upper_first,
+    utf8,
 )
+from medlive.report.model import MetaFile, Report, analyse, read_json, unpublishable
+from medlive.report.sections import SECTIONS, others
+from medlive.report.tables import WRITERS, write_whole
+from medlive.statistics.bootstrap import Comparison, pairs_below
+from medlive.text.html import interval, percent
+
+PLACE: Final = Path("protocols")
+"""Where `protocol all` writes by default."""
 
 
-def _written(
-    name: str,
-    title: str,
-    template: str,
-    caption: str = "",
-) -> Callable[[Report], Section]:
-    """What makes a section that has no figure."""
+def portfolio_page(
+    portfolio: Portfolio,
+    nav: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The page; `nav` are other pages."""
+    body = render(
+        "portfolio.html",
+        portfolio=portfolio,
+        overridden=portfolio.overridden,
+        numeric=lambda table, place: (
+            not any(isinstance(row[place], str) for row in table.rows)
+        ),
+        cell=format_cell,
+        states=lambda reasons: "; ".join(f"{n}: {why}" for why, n in reasons.items()),
+        slug=_slug,
+        upper_first=upper_first,
+    )
+    parts = [("#ranks", "Ranks"), ("#alike", "How alike tasks are")]
+    for task in portfolio.tasks:
+        parts.append((f"#{_slug(task.task)}", task.task))
+    return page("medlive: protocols", body, [*nav, *parts])
 
-    def make(report: Report) -> Section:
-        drawn = report.render(template, causes=tuple(RootCause))
-        return Section(name, title, [soft(caption), drawn] if caption else [drawn])
 
-    return make
+def write_portfolio(portfolio: Portfolio, folder: Path) -> Path:
+    """Write `portfolio.json` and `portfolio.html` into a folder; return the page. Raises BadInput."""
+    files = {
+        PORTFOLIO: portfolio.model_dump_json(indent=1) + "\n",
+        "portfolio.html": portfolio_page(portfolio),
+    }
+    for name, text in files.items():
+        write_whole(folder / name, utf8(text))
+    return folder / "portfolio.html"
 
 
-def reliability(report: Report) -> Section:
-    """How far graders agree with people; each table says what its meta.json overrode too."""
-    parts = []
-    for meta in report.metas:
-        overridden = (*report.table.overridden, *meta.overridden)
-        parts.append(
-            render(
-                "reliability.html",
-                meta=meta,
-                overridden=overridden,
-            )
+def read_portfolio(path: Path) -> Portfolio:
+    """A `portfolio.json`, or that of a folder. Raises BadInput."""
+    return read_json(
+        path / PORTFOLIO if path.is_dir() else path,
+        Portfolio,
+        PORTFOLIO,
+    )
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+Ranked = Sequence[ModelScore | FreshScore]
+
+
+def summarise(report: Report) -> dict[str, str]:
+    """What each sentence is about, and the sentence.
+
+    The ranking after every cutoff goes first where it rests on enough cases.
+    """
+    table, fresh = report.table, report.table.fresh
+    scored = _scored(table.models)
+    later = _scored(fresh.models) if fresh else []
+    ranked, pairs, where = scored, table.comparisons, "On all cases"
+    if fresh and later and not later[0].overall.few:
+        ranked, pairs = later, fresh.comparisons
+        where = f"On cases posted after every cutoff ({fresh.after})"
+    leads = "Nobody: no model has a score."
+    if ranked:
+        leads = f"{where}, {_lead(ranked, pairs)}"
+        if ranked[0].overall.few:
+            leads += f" Fewer than {FEW} cases: no result."
+        first = scored[0]
+        if first.label != ranked[0].label:
+            leads += f" On all cases {first.label} is first with {percent(first.overall.value)} %."
+    return {"Who leads": leads, "Missing or wrong": _missing(report)}
+
+
+def _scored(models: Ranked) -> Ranked:
+    return [model for model in models if model.overall.value is not None]
+
+
+def tied_with(
+    leader: str,
+    others: Sequence[str],
+    pairs: Sequence[Comparison],
+) -> list[str]:
+    """The others that are not significantly below the leader, those that nothing compares it with among them."""
+    below = pairs_below(pairs)
+    return [other for other in others if (other, leader) not in below]
+
+
+def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
+    first, others = ranked[0], [model.label for model in ranked[1:]]
+    score = first.overall
+    value = f"{percent(score.value)} % (95 % interval {interval(score.low, score.high)}, n={score.n})"
+    if not others:
+        return f"{first.label} scores {value}; no other model is ranked."
+    tied = tied_with(first.label, others, pairs)
+    if not tied:
+        every = f"all {len(others)} other models" if len(others) > 1 else others[0]
+        return f"{first.label} leads with {value}, significantly ahead of {every}."
+    return f"{first.label} scores highest, {value}, and is tied with {some(tied)}."
+
+
+def _missing(report: Report) -> str:
+    models = report.models
+    missing = []
+    if banned := [model.label for model in models if unpublishable(model)]:
+        missing.append(f"not publishable: {some(banned)}")
+    for label, drop in report.table.drops.items():
+        better = points(drop.difference)
+        missing.append(
+            f"{label} is {better} points better up to its cutoff than after it"
         )
-    title = "Reliability of the grader"
-    return Section("reliability", title, parts or [missing(_NO_META)])
+    missing += uncounted(models)
+    if unknown := [model.label for model in models if model.cutoff is None]:
+        missing.append(
+            f"no cutoff is known for {some(unknown)}, so nothing shows what was seen in training"
+        )
+    if not report.metas:
+        missing.append("the grader was not compared with people")
+    if warnings := len(report.table.warnings):
+        missing.append(f"{warnings} warning{'s' * (warnings > 1)} below")
+    if not missing:
+        return "Nothing: every answer is there and every criterion graded."
+    return "; ".join(missing) + "."
 
 
-SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
-    ranking,
-    pairs,
-    one_scale,
-    _written("length", "Length of answers", "length.html", _LENGTH),
-    _written("missing", "What is missing", "rates.html"),
-    partial(slices, kind="month", name="months", title="Over time"),
-    contamination,
-    _written("books", "Open and closed book", "books.html"),
-    partial(slices, kind="specialty", name="specialties", title="By specialty"),
-    partial(slices, kind="theme", name="themes", title="By theme"),
-    criteria,
-    costs,
-    _written("causes", "Root causes", "causes.html"),
-    reliability,
-    overlap,
-)
-"""What makes each part of the first page, in order; other slices come last, where there are any."""
+def uncounted(models: Sequence[ModelScore]) -> Iterator[str]:
+    """What has no verdict, no answer or no score, over all models."""
+    cases = sum(model.rates.cases for model in models)
+    criteria = sum(model.rates.criteria for model in models)
+    for name, total, what in (
+        ("ungraded", criteria, "verdicts are ungraded"),
+        ("unanswered", cases, "cases are unanswered"),
+        ("unscorable", cases, "cases have no positive criterion to score"),
+    ):
+        if count := sum(getattr(model.rates, name) for model in models):
+            yield f"{count:,} of {total:,} {what}"
+
 
 _TITLE: Final = "medlive: scores on "
 _OURS: Final = f"<title>{_TITLE}".encode()
 """What the first page of a report holds, those of earlier versions too."""
-_NO_META: Final = (
-    "The grader was not held against people. Run medlive eval meta RUN --human FILE --out DIR, and give "
-    "DIR/meta.json to this report with --meta."
-)
 PROTOCOLS: Final = "protocols.html"
 _NAMES: Final = frozenset(
     (

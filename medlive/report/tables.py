@@ -12,19 +12,18 @@ from typing import Any, Final
 from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.ability import abilities_of
 from medlive.evaluation.scoring.books import BookArm
-from medlive.evaluation.scoring.companions import CORE
+from medlive.evaluation.scoring.companions import CORE, RATES
 from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
     ModelContamination,
 )
 from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice, axis_rows
-from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
 from medlive.report.html import utf8
-from medlive.statistics.bootstrap import Estimate
+from medlive.statistics.bootstrap import Estimate, Standing
 
 Row = dict[str, Any]
 """A row of a file."""
@@ -49,18 +48,19 @@ _FIGURES: Final = (
 def _row(
     value: Any,
     **names: str,
-) -> Row:
-    """The fields of a dataclass, or of a row, under the names of the files; `names` are further ones."""
-    fields = value if isinstance(value, Mapping) else asdict(value)
+) -> Any:
+    """The fields of a dataclass, or of a row, under the names of the files; `names` are further ones. None stays."""
+    if value is None:
+        return None
+    parts = value if isinstance(value, Mapping) else asdict(value)
     names = _NAMES | names
-    return {names.get(name, name): part for name, part in fields.items()}
-
-
-def _row_or_none(
-    value: object | None,
-    **names: str,
-) -> Row | None:
-    return None if value is None else _row(value, **names)
+    row = {}
+    for name, part in parts.items():
+        own = getattr(value, name, None)
+        if isinstance(own, Estimate):
+            part = estimate_row(own)
+        row[names.get(name, name)] = part
+    return row
 
 
 def _rows(
@@ -70,18 +70,16 @@ def _rows(
     return [_row(value, **names) for value in values]
 
 
-def _mean_row(mean: Estimate) -> Row:
-    return {
-        "n": mean.n,
-        "mean": mean.value,
-        "ci_low": mean.low,
-        "ci_high": mean.high,
-    }
-
-
-def estimate_row(estimate: ScoreEstimate) -> Row:
+def estimate_row(estimate: Estimate) -> Row:
     """A mean with everything that belongs to it."""
-    return {**_row(estimate.row()), "few": estimate.few}
+    if isinstance(estimate, ScoreEstimate):
+        return {**_row(estimate.row()), "few": estimate.few}
+    return {
+        "n": estimate.n,
+        "mean": estimate.value,
+        "ci_low": estimate.low,
+        "ci_high": estimate.high,
+    }
 
 
 def cutoff_row(cutoff: Cutoff | None) -> Row | None:
@@ -93,7 +91,7 @@ def cutoff_row(cutoff: Cutoff | None) -> Row | None:
 
 def _head(
     kind: str,
-    table: ScoreTable | ContaminationTable,
+    table: ScoreTable,
 ) -> Row:
     """How a file of figures begins."""
     return {
@@ -112,22 +110,14 @@ def _head(
 
 def harm_row(model: ModelScore) -> Row:
     """How often a model's answers hold harm, by what they say and by what they leave out."""
-    harm = model.harm
-    row = harm.row()
-    for name in RATES:
-        row[name] = estimate_row(getattr(harm, name))
-    row["controls"] = None if harm.controls is None else harm.controls.as_json()
-    return row
+    row: Row = _row(model.harm)
+    controls = model.harm.controls
+    return row | {"controls": controls and controls.as_json()}
 
 
 def model_row(model: ModelScore) -> Row:
     """One model's figures, with what they rest on."""
     info = model.run.info
-    own = model.companions
-    place: Row = dict.fromkeys(("group", "rank_best", "rank_worst"))
-    if model.standing is not None:
-        place = _row(model.standing)
-        del place["name"]
     axis_errors = []
     for row in axis_rows(model.axes):
         axis_errors.append(_row(row) | {"rate": model.axes[row["axis"]].value})
@@ -142,19 +132,21 @@ def model_row(model: ModelScore) -> Row:
         "engine": info.engine,
         "parameters": info.parameters,
         "cutoff": cutoff_row(model.cutoff),
-        "grader": _row_or_none(model.run.grader),
+        "grader": _row(model.run.grader),
         "notes": list(model.run.notes),
         "overall": estimate_row(model.overall),
-        "complete": estimate_row(own.complete),
-        "paper": estimate_row(own.paper),
-        "core": estimate_row(own.core),
+        **_row(model.companions),
         "harm": harm_row(model),
-        "characters": own.characters,
-        **place,
+        **_place(model.standing),
         "rates": {**_row(model.rates), "shares": model.rates.shares},
         "axis_errors": axis_errors,
         "slices": slices,
     }
+
+
+def _place(standing: Standing | None) -> Row:
+    names = ("group", "rank_best", "rank_worst")
+    return {name: getattr(standing, name, None) for name in names}
 
 
 def scores_json(table: ScoreTable) -> Row:
@@ -194,7 +186,7 @@ def scale_row(table: ScoreTable) -> Row:
     return {
         "why": abilities.scale.why,
         "abilities": _rows(abilities.scale.abilities),
-        "standings": _rows(abilities.scale.standings),
+        "standings": _rows(abilities.scale.standings.values()),
         "weeks": _rows(abilities.weeks),
         "cases": len(abilities.cases),
         "silent": abilities.silent,
@@ -212,14 +204,8 @@ def fresh_row(table: ScoreTable) -> Row | None:
         return None
     models = []
     for model in fresh.models:
-        row: Row = {
-            "model": model.label,
-            "overall": estimate_row(model.overall),
-        }
-        if model.standing is not None:
-            row |= _row(model.standing)
-            del row["name"]
-        models.append(row)
+        row = {"model": model.label, "overall": estimate_row(model.overall)}
+        models.append(row | _place(model.standing))
     return {
         "after": _iso(fresh.after),
         "set_by": list(fresh.set_by),
@@ -236,7 +222,22 @@ def errata_row(table: ScoreTable) -> Row | None:
         return None
     runs = []
     for label, run in zip(table.labels, table.errata.runs, strict=True):
-        runs.append({"model": label, **run.row()})
+        criteria = []
+        for case_id, criterion_id in run.criteria:
+            criteria.append({"case_id": case_id, "criterion_id": criterion_id})
+        row = _row(
+            run,
+            path="file",
+            key="checked_with",
+            cases="withdrawn_cases",
+            criteria="withdrawn_criteria",
+            emptied="cases_left_without_positive_criterion",
+            unclear="cases_with_unclear_criteria",
+        )
+        # The file by name and digest: its path is private.
+        file = run.path and run.path.name
+        about = {"model": label, "file": file, "withdrawn_criteria": criteria}
+        runs.append(row | about)
     return {"mode": table.errata.mode.value, "runs": runs}
 
 
@@ -284,7 +285,7 @@ def score_rows(
             rows.append(about | {name: figures[name] for name in _FIGURES})
         for axis, errors in model.axes.items():
             row: Row = head | {"slice": "errors by axis", "value": axis}
-            rows.append(row | dict.fromkeys(_FIGURES) | _mean_row(errors))
+            rows.append(row | dict.fromkeys(_FIGURES) | estimate_row(errors))
     return [row for row in rows if kind in (None, row["slice"])]
 
 
@@ -346,28 +347,25 @@ def contamination_json(table: ContaminationTable) -> Row:
     arms = []
     for arm in table.arms:
         row = _row(arm, drop="drop_of_difference")
-        row["drop_of_difference"] = _row(arm.drop, difference="drop")
-        arms.append(row)
-    return _head("contamination", table) | {
+        arms.append(row | {"drop_of_difference": _row(arm.drop, difference="drop")})
+    return _head("contamination", table.scores) | {
+        "warnings": list(table.warnings),
         "permutations": table.permutations,
         "registry": Path(table.registry).name,
-        "pooled_effect_of_having_seen": _row_or_none(table.pooled),
+        "pooled_effect_of_having_seen": _row(table.pooled),
         "models": list(map(_contamination_row, table.models)),
         "raw_against_rewritten": arms,
     }
 
 
 def _contamination_row(model: ModelContamination) -> Row:
-    against_full_set = _row_or_none(model.paper)
-    if model.paper is not None and against_full_set:
-        against_full_set["full"] = _mean_row(model.paper.full)
-        against_full_set["post"] = _mean_row(model.paper.post)
     adjusted = []
     for by, mix in model.mixes.items():
         strata = []
         for name, (before, after) in mix.strata.items():
             strata.append({"stratum": name, "n_pre": before, "n_post": after})
         row = _row(mix, difference="drop")
+        del row["p"]
         adjusted.append({"by": by, **row, "strata": strata})
     return {
         "model": model.label,
@@ -375,10 +373,10 @@ def _contamination_row(model: ModelContamination) -> Row:
         "scored": model.scored,
         "undated": model.undated,
         "few": model.few,
-        "drop": _row_or_none(model.drop, difference="drop"),
+        "drop": _row(model.drop, difference="drop"),
         "p_holm": model.p_holm,
-        "post_against_full_set_as_in_the_paper": against_full_set,
-        "difference_in_differences": _row_or_none(model.did),
+        "post_against_full_set_as_in_the_paper": _row(model.paper),
+        "difference_in_differences": _row(model.did),
         "held_against": list(model.did_against),
         "placebo": _placebo_row(model),
         "adjusted": adjusted,
@@ -410,23 +408,17 @@ def arms_rows(arms: Iterable[BookArm]) -> list[Row]:
     """Open book against closed, a row for each pair of runs."""
     rows = []
     for arm in arms:
-        row = {
-            "model": arm.model,
+        row = _row(arm, closed_score="closed_book", open_score="open_book")
+        del row["pair"]
+        row |= {
             "closed": arm.pair.second,
-            "closed_template": arm.closed_template,
             "open": arm.pair.first,
-            "open_template": arm.open_template,
             "cutoff": cutoff_row(arm.cutoff),
             "fresh_only": arm.cutoff is not None,
-            "baseline": _mean_row(arm.baseline),
-            "closed_book": _mean_row(arm.closed_score),
-            "open_book": _mean_row(arm.open_score),
             "n": arm.pair.n,
             "difference": arm.pair.difference,
             "ci_low": arm.pair.low,
             "ci_high": arm.pair.high,
-            "p": arm.p,
-            "p_holm": arm.p_holm,
             "few": arm.few,
         }
         rows.append(row)

@@ -1,16 +1,62 @@
-"""The public site's files as a server gives them out: made again where what they are made of has changed."""
+"""The public site's files: written into a folder, or given out by a server that makes them again after a change."""
 
 import logging
+import shutil
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from medlive.errors import MedliveError
+from medlive.errors import MedliveError, UsageError
+from medlive.integrity.log import writing
+from medlive.publishing.target import PUBLIC_FILE, PUBLIC_FOLDER
 from medlive.site.pages import site_files
 from medlive.site.read import Inputs, read_content
 from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA
+
+MARK: Final = "assets/site.css"
+"""The file by which a folder is known as a site, which a new one may replace."""
+
+
+def write_site(
+    files: Mapping[str, bytes],
+    out: Path,
+) -> None:
+    """Write files by name into a folder, replacing a site that lies there.
+
+    The folder is complete or not there: it is written beside its place and then renamed. A web server of another
+    user may read it, whatever the umask.
+
+    Raises:
+        UsageError: If `out` holds something that is not a site.
+        BadInput, DiskFull: If it cannot be written.
+    """
+    with writing(out):
+        is_empty = out.is_dir() and not any(out.iterdir())
+        if out.exists() and not is_empty and not (out / MARK).is_file():
+            raise UsageError(
+                f"{out} is something other than a site",
+                hint="choose a new or empty folder",
+            )
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{out.name}-", dir=out.parent
+        ) as made:
+            fresh = Path(made) / out.name
+            for name, data in files.items():
+                path = fresh / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+                path.chmod(PUBLIC_FILE)
+            for folder in (fresh, *fresh.rglob("*/")):
+                folder.chmod(PUBLIC_FOLDER)
+            if out.exists():
+                shutil.rmtree(out)
+            fresh.rename(out)
+
 
 _log: Final = logging.getLogger(__name__)
 _LINKS: Final = (("/snapshots", "Snapshots"), ("/errata", "Errata"))

@@ -8,7 +8,6 @@ from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
-from medlive.site.hard import HardWeeks
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.manifest import Manifest, unknown_note
@@ -21,6 +20,24 @@ WITHHELD: Final = (
     "it is shown again when their study is closed"
 )
 """Why a bundle is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardWeek:
+    """One week's hard cases: a third of its cases."""
+
+    cases: tuple[str, ...]
+    """For every model that had no part in the choice."""
+    by_others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each model that had: as all the others chose."""
+
+    def cases_for(self, model: str) -> tuple[str, ...]:
+        """The cases on which a model is scored."""
+        return self.by_others.get(model, self.cases)
+
+
+HardWeeks = dict[str, dict[str, HardWeek]]
+"""Title of a scale → week → its hard cases."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,116 @@
-"""The pages: templates with everything escaped, and the files beside them."""
+"""The pages, templates with everything escaped, and the files beside them: what the browser scores and searches.
+
+A board's cases are JSON, its verdicts two bits a criterion.
+"""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
 
+import numpy as np
+
 from medlive import __version__
+from medlive.evaluation.cases.selection import day_of
+from medlive.evaluation.model import ADVICE, cluster_numbers
 from medlive.evaluation.scoring.metrics import Verdicts
+from medlive.harm.model import Severity
 from medlive.integrity.digest import canonical_json
-from medlive.site.data import FILTERS, board_json, verdict_bytes
-from medlive.site.hard import HARD, hard_bytes
 from medlive.site.model import BoardEntry, Content, ModelEntry
-from medlive.site.scale import SharedScale, hard_weeks, shared_scales
+from medlive.site.scale import HARD, SharedScale, hard_bytes, hard_weeks, shared_scales
 from medlive.snapshot.describe.feed import feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.text.html import environment
+
+CODES: Final = {
+    False: 0,
+    True: 1,
+    None: 2,
+}
+"""Verdict → its two bits; None is ungraded."""
+UNANSWERED: Final = 3
+NOT_READ: Final = "3"
+_HARM: Final = {
+    None: "0",
+    Severity.MODERATE: "1",
+    Severity.SEVERE: "2",
+}
+"""The digit of the gravest confirmed harm."""
+FILTERS: Final = ("language", "specialty", "theme", "difficulty")
+
+
+def board_json(board: BoardEntry) -> bytes:
+    """The board's description: models, cases and the generator's start, without the verdicts."""
+    points = []
+    advice = []
+    for case in board.cases:
+        for criterion in case.criteria:
+            points.append(criterion.points)
+            advice.append(int(criterion.origin == ADVICE))
+    clusters = cluster_numbers(board.cases)
+    cases: dict[str, object] = {
+        "days": list(map(day_of, board.cases)),
+        "clusters": None if clusters is None else clusters.tolist(),
+    }
+    values = {}
+    for kind in FILTERS:
+        of_cases = [getattr(case, kind) for case in board.cases]
+        values[kind] = sorted(set(of_cases) - {None, ""})
+        places = {value: place for place, value in enumerate(values[kind])}
+        cases[kind] = [places.get(value, -1) for value in of_cases]
+    models = []
+    harm = []
+    for model in board.entered:
+        models.append({"name": model.name, "cutoff": model.cutoff})
+        digits = ""
+        for case in board.cases:
+            row = model.score.run.harm_of(case.case_id)
+            is_read = row is not None and row.reading.is_read
+            digits += _HARM[row.reading.worst] if row and is_read else NOT_READ
+        harm.append(digits)
+    description = {
+        "title": board.title,
+        "verdicts": f"{board.slug}.bin",
+        "draws": board.table.draws,
+        "start": generator_start(board.table.seed),
+        "metric": board.table.metric.value,
+        "models": models,
+        "harm": harm,
+        "cases": cases,
+        "values": values,
+        "criteria": {
+            "counts": [len(case.criteria) for case in board.cases],
+            "points": points,
+            "advice": advice,
+        },
+    }
+    return canonical_json(description).encode("utf-8")
+
+
+def generator_start(seed: int) -> dict[str, str]:
+    """The state and increment, in hexadecimal, with which NumPy's generator of this seed starts."""
+    state: Any = np.random.PCG64(seed).state["state"]
+    return {"state": f"{state['state']:x}", "increment": f"{state['inc']:x}"}
+
+
+def verdict_bytes(board: BoardEntry) -> bytes:
+    """Each model's verdicts, in the order of `entered`, four to a byte, the first in the lowest bits."""
+    packed = b""
+    for model in board.entered:
+        codes = []
+        for case in board.cases:
+            met = model.score.run.answered_verdicts(case.case_id)
+            for criterion in case.criteria:
+                verdict = UNANSWERED if met is None else CODES[met.get(criterion.id)]
+                codes.append(verdict)
+        codes += [0] * (-len(codes) % 4)
+        fours = np.array(codes, dtype=np.uint8).reshape(-1, 4)
+        packed += (fours << [0, 2, 4, 6]).sum(axis=1).astype(np.uint8).tobytes()
+    return packed
+
 
 SECTIONS: Final = (
     ("index.html", "Start", "A living benchmark of clinical questions"),
@@ -99,40 +193,34 @@ def site_files(
         made[f"data/{board.slug}.bin"] = verdict_bytes(board)
     scales = shared_scales(content.boards, content.hard)
     made[f"data/{HARD}"] = hard_bytes(hard_weeks(scales, content.hard))
-    cases = list_order(content)
-    made["data/cases.json"], made["data/texts.json"] = _case_files(cases)
+    made["data/cases.json"], made["data/texts.json"] = _case_files(list_order(content))
     releases = [week.release for week in content.weeks if week.release is not None]
     made["feed.xml"] = feed_xml(releases, downloads, content.errata)
 
-    def add(
-        name: str,
-        template: str,
-        title: str,
-        section: str,
-        **about: Any,
-    ) -> None:
-        page = SitePage(
-            name=name,
-            template=template,
-            title=title,
-            section=section,
-            content=content,
-            scales=scales,
-            links=links,
-            downloads=downloads,
-            **about,
-        )
-        made[name] = page.render()
+    page = partial(
+        SitePage,
+        content=content,
+        scales=scales,
+        links=links,
+        downloads=downloads,
+    )
+    for own in _pages(content, page):
+        made[own.name] = own.render()
+    return made
 
+
+def _pages(content: Content, page: Callable[..., SitePage]) -> Iterator[SitePage]:
+    """Every page; `page` takes what it is about."""
     for name, _, title in SECTIONS:
         if name != "cases.html":
-            add(name, name, title, name)
+            yield page(name=name, template=name, title=title, section=name)
+    cases = list_order(content)
     starts = range(0, max(1, len(cases)), CASES_A_PAGE)
     lists = ["cases.html"]
     lists += [f"lists/cases-{n}.html" for n in range(2, len(starts) + 1)]
     for number, (name, start) in enumerate(zip(lists, starts, strict=True), start=1):
-        add(
-            name,
+        yield page(
+            name=name,
             template="cases.html",
             title="Cases" if number == 1 else f"Cases, page {number}",
             section="cases.html",
@@ -142,8 +230,8 @@ def site_files(
         )
     for board in content.boards:
         for model in board.models:
-            add(
-                f"models/{board.slug}-{model.slug}.html",
+            yield page(
+                name=f"models/{board.slug}-{model.slug}.html",
                 template="model.html",
                 title=model.name,
                 section="leaderboard.html",
@@ -152,20 +240,19 @@ def site_files(
             )
     results = _results(content)
     for case in content.cases.values():
-        add(
-            case_page(case),
+        yield page(
+            name=case_page(case),
             template="case.html",
             title=case.case_id,
             section="cases.html",
             case=case,
             results=results[case.case_id],
         )
-    return made
 
 
 def _results(content: Content) -> dict[str, Results]:
     """How the models of each board did on each case that it holds."""
-    results: dict[str, list[Any]] = {case_id: [] for case_id in content.cases}
+    results: dict[str, Any] = {case_id: [] for case_id in content.cases}
     for board in content.boards:
         for scored in board.cases:
             case = content.cases.get(scored.case_id)
@@ -180,7 +267,7 @@ def _results(content: Content) -> dict[str, Results]:
                     marks = [_mark(c, asked, met) for c in case.criteria]
                 rows.append((model, marks))
             results[case.case_id].append((board, rows))
-    return dict(results)
+    return results
 
 
 def _mark(
@@ -211,12 +298,9 @@ def case_page(case: SnapshotCase) -> str:
 
 def list_order(content: Content) -> list[SnapshotCase]:
     """The cases as they are listed: the latest posted first."""
-    cases = sorted(
-        content.cases.values(),
-        key=lambda case: case.case_id,
-    )
+    by_id = [content.cases[case_id] for case_id in sorted(content.cases)]
     return sorted(
-        cases,
+        by_id,
         key=lambda case: case.posted_at,
         reverse=True,
     )

@@ -1,6 +1,7 @@
 """Read what the site shows."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -8,10 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from medlive.errors import BadInput, CheckFailed, EvidenceUnavailable, MedliveError
+from medlive.errors import (
+    BadInput,
+    CheckFailed,
+    EvidenceUnavailable,
+    IndexMissing,
+    MedliveError,
+)
 from medlive.evaluation.agreement.humans import items_of
 from medlive.evaluation.bundles.files import RUN, read_bundle
-from medlive.evaluation.bundles.leaderboard import MOST_UNSCORED, rank_bundles
+from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.model import AnswerState, CaseSet
@@ -19,14 +26,17 @@ from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import ScoreTable
+from medlive.evidence.index import read_index
+from medlive.evidence.passage import Passage
+from medlive.evidence.store import LINES
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS, read_small
 from medlive.llm.registry import EMPTY, Registry
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
-from medlive.site.evidence import read_passages
-from medlive.site.hard import HARD, load_hard
+from medlive.rubric.model import Origin
 from medlive.site.model import WITHHELD, BoardEntry, Content, ModelEntry, Week
+from medlive.site.scale import HARD, load_hard
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
@@ -68,10 +78,7 @@ class Inputs:
     """Items of grader checks that people rate blind now; bundles with one of these answers are left out."""
     versions: frozenset[str] | None = None
     """The snapshots that may be shown; None: all."""
-    most_unscored: float = MOST_UNSCORED
-    """The highest share of cases without a score that a ranked bundle may have."""
     draws: int = 1000
-    seed: int = 0
 
     @property
     def hard_file(self) -> Path:
@@ -272,10 +279,8 @@ def _boards(
     ranked = rank_bundles(
         reports,
         draws=inputs.draws,
-        seed=inputs.seed,
         registry=inputs.registry,
         errata=ErrataMode.APPLY,
-        most_unscored=inputs.most_unscored,
         # What is not publishable is refused or marked of snapshots and boards together.
         allow=(Allow.NOT_PUBLISHABLE,),
     )
@@ -387,3 +392,53 @@ def _tokens(run: GradedRun) -> tuple[int, int] | None:
         elif answer.state is not AnswerState.FAILED:
             return None
     return asked, answered
+
+
+_OPEN: Final = re.compile(r"(public domain|cc0|cc[- ]by([- ]sa)?[- ]\d|mit$)", re.I)
+"""Licences under which anybody may print a passage beside its title and licence."""
+
+
+def read_passages(
+    index: Path,
+    cases: Iterable[SnapshotCase],
+    snapshots: Iterable[Snapshot],
+) -> dict[str, Passage]:
+    """Return the passages that criteria name, by id, of those that an evidence index holds.
+
+    A text is kept where its licence allows that, and its corpus has the digest that a snapshot's manifest states:
+    the words are then those that the criterion was made from. Elsewhere it is empty. No passage has its address.
+
+    Args:
+        index: The index's folder; nothing is read where there is none.
+        cases: The cases that are shown.
+        snapshots: The snapshots that hold them.
+
+    Raises:
+        EvidenceUnavailable: If the index is damaged or of another version.
+    """
+    wanted = set()
+    for case in cases:
+        for criterion in case.criteria:
+            if criterion.origin == Origin.EVIDENCE:
+                wanted.add(criterion.source)
+    try:
+        opened = read_index(index)
+    except IndexMissing:
+        return {}
+    opened.check()
+    opened.check(digests=True, only=LINES)
+    same = set()
+    for snapshot in snapshots:
+        for used in snapshot.manifest.provenance.evidence:
+            same |= used.corpora.items() & opened.manifest.corpus_digests.items()
+    corpora = dict(same)
+    passages = {}
+    for passage in opened.open_store().find(wanted):
+        shown = passage.corpus in corpora and _OPEN.match(passage.licence)
+        text = passage.text if shown else ""
+        passages[passage.id] = replace(
+            passage,
+            text=text,
+            url="",
+        )
+    return passages

@@ -1,18 +1,66 @@
-"""All weeks of the site on one scale: models of the boards that one grader graded with one template."""
+"""All weeks of the site on one scale: models of the boards that one grader graded with one template.
 
-from collections.abc import Iterable, Mapping, Sequence
+The hard cases of each week are chosen by other models than the one that is scored, and fixed for good (docs/scale.md):
+the file `hard.json` lies beside the snapshots and is part of the site.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from statistics import fmean
+from typing import Final
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.ability import AbilityTable, abilities
-from medlive.evaluation.scoring.metrics import CaseScore
-from medlive.site.hard import HardWeek, HardWeeks
-from medlive.site.model import BoardEntry
-from medlive.statistics.bootstrap import Standing
+from medlive.evaluation.scoring.estimates import rows_by
+from medlive.evaluation.scoring.metrics import CaseScore, Scored
+from medlive.integrity.digest import canonical_json
+from medlive.site.model import BoardEntry, HardWeek, HardWeeks
 from medlive.statistics.items import LEAST_MODELS, hardest
 from medlive.statistics.scale import Ability
+
+HARD: Final = "hard.json"
+_FILE: Final = TypeAdapter(HardWeeks)
+
+
+def load_hard(path: Path) -> HardWeeks:
+    """The weeks that are fixed; none where there is no file. Raises BadInput for a damaged one."""
+    if not path.is_file():
+        return {}
+    try:
+        return _FILE.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as exc:
+        raise BadInput(
+            f"{path} cannot be read as a file of hard cases",
+            hint="fetch it again from the site (data/hard.json); without it they would be chosen again",
+        ) from exc
+
+
+def hard_bytes(weeks: HardWeeks) -> bytes:
+    """The file of these weeks; the same weeks make the same bytes."""
+    return canonical_json(_FILE.dump_python(weeks, mode="json")).encode("utf-8")
+
+
+def fix_hard(path: Path, data: bytes) -> None:
+    """Keep what `hard_bytes` made, unless it lies there or holds no week.
+
+    Raises:
+        UsageError: If it cannot be written.
+    """
+    if data == b"{}" or (path.is_file() and path.read_bytes() == data):
+        return
+    try:
+        write_whole(path, data)
+    except OSError as exc:
+        raise UsageError(
+            f"the hard cases cannot be fixed: {path}: {exc.strerror}",
+            hint="name a file that can be written with --hard",
+        ) from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +71,6 @@ class SharedScale:
     boards: tuple[str, ...]
     """Their slugs."""
     table: AbilityTable
-    scores: Mapping[str, Mapping[str, float]]
-    """Model → case id → score."""
     hard: dict[str, HardWeek]
     """Week → its hard cases."""
 
@@ -33,20 +79,14 @@ class SharedScale:
         """Model → what it would score on all cases of all weeks."""
         return {ability.name: ability for ability in self.table.scale.abilities}
 
-    @property
-    def standings(self) -> dict[str, Standing]:
-        """Model → its place; without those off the scale."""
-        return {standing.name: standing for standing in self.table.scale.standings}
-
     def hard_mean(self, model: str) -> float | None:
         """A model's mean on the hard cases of the weeks that it answered; None where it answered none."""
-        own_scores = self.scores[model]
-        hard_scores = []
-        for week in self.hard.values():
-            for case in week.cases_for(model):
-                if case in own_scores:
-                    hard_scores.append(own_scores[case])
-        return fmean(hard_scores) if hard_scores else None
+        column = list(self.abilities).index(model)
+        hard = set(chain(*(week.cases_for(model) for week in self.hard.values())))
+        rows = [item.case.case_id in hard for item in self.table.cases]
+        scores = self.table.scores[rows, column]
+        known = scores[~np.isnan(scores)].tolist()
+        return fmean(known) if known else None
 
 
 def shared_scales(
@@ -65,37 +105,26 @@ def shared_scales(
         by_title.setdefault(title, []).append(board)
     scales = []
     for title, group in by_title.items():
-        scored = _scored(group)
-        names = sorted(scored)
-        table = abilities(
-            names,
-            [list(scored[name].values()) for name in names],
-        )
-        scores: dict[str, dict[str, float]] = {name: {} for name in names}
-        for name in names:
-            for case_id, case in scored[name].items():
-                if case.score is not None:
-                    scores[name][case_id] = case.score
+        table = abilities(_scored(group))
         shared = SharedScale(
             title=title,
             boards=tuple(board.slug for board in group),
             table=table,
-            scores=scores,
-            hard=choose_hard(table, scores) | (fixed or {}).get(title, {}),
+            hard=choose_hard(table) | (fixed or {}).get(title, {}),
         )
         scales.append(shared)
     return scales
 
 
-def _scored(boards: Sequence[BoardEntry]) -> dict[str, dict[str, CaseScore]]:
-    """Model → case id → score. A case that several snapshots hold counts once, as the newest has it."""
+def _scored(boards: Sequence[BoardEntry]) -> Scored:
+    """The models by name; a case that several snapshots hold counts once, as the newest has it."""
     scored: dict[str, dict[str, CaseScore]] = {}
     for board in boards:
         for model in board.models:
             own = scored.setdefault(model.name, {})
             for case in model.score.cases:
                 own.setdefault(case.case_id, case)
-    return scored
+    return {name: list(scored[name].values()) for name in sorted(scored)}
 
 
 def hard_weeks(scales: Iterable[SharedScale], fixed: HardWeeks) -> HardWeeks:
@@ -107,34 +136,28 @@ def hard_weeks(scales: Iterable[SharedScale], fixed: HardWeeks) -> HardWeeks:
     return weeks
 
 
-def choose_hard(
-    table: AbilityTable,
-    scores: Mapping[str, Mapping[str, float]],
-) -> dict[str, HardWeek]:
+def choose_hard(table: AbilityTable) -> dict[str, HardWeek]:
     """The hard cases of each week that enough models answered: `LEAST_MODELS` beside the one that is left out."""
-    on_scale = {}
-    for ability in table.scale.abilities:
-        if ability.value is not None:
-            on_scale[ability.name] = ability.value
-    weeks: dict[str, list[str]] = {}
-    for item in table.cases:
-        if week := item.case.first_release:
-            weeks.setdefault(week, []).append(item.case.case_id)
+    names = [ability.name for ability in table.scale.abilities]
+    abilities = [ability.value for ability in table.scale.abilities]
+    levels = np.array(abilities, dtype=np.float64)
     chosen = {}
-    for week, cases in weeks.items():
-        models = [name for name in on_scale if scores[name].keys() & set(cases)]
+    for week, rows in rows_by(
+        item.case.first_release or None for item in table.cases
+    ).items():
+        answered = (~np.isnan(table.scores[rows])).any(axis=0)
+        models = np.flatnonzero(answered & ~np.isnan(levels))
         if len(models) <= LEAST_MODELS:
             continue
-        ids = np.array(cases)
-        levels = np.array([on_scale[name] for name in models])
-        values = np.empty((len(cases), len(models)))
-        for column, name in zip(values.T, models, strict=True):
-            column[:] = [scores[name].get(case, np.nan) for case in cases]
+        # In rows, so that the order of a sum does not depend on who is left out.
+        scores = np.ascontiguousarray(table.scores[np.ix_(rows, models)])
+        own_levels = levels[models]
+        ids = np.array([table.cases[row].case.case_id for row in rows])
         by_others = {}
-        for place, name in enumerate(models):
-            others = np.delete(values, place, axis=1)
-            hard = hardest(others, np.delete(levels, place))
-            by_others[name] = tuple(ids[hard].tolist())
-        everybody = tuple(ids[hardest(values, levels)].tolist())
-        chosen[week] = HardWeek(everybody, by_others)
+        for place, model in enumerate(models):
+            others = np.delete(scores, place, axis=1)
+            hard = hardest(others, np.delete(own_levels, place))
+            by_others[names[model]] = tuple(ids[hard].tolist())
+        everybody = hardest(scores, own_levels)
+        chosen[week] = HardWeek(tuple(ids[everybody].tolist()), by_others)
     return chosen

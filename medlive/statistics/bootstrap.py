@@ -14,6 +14,7 @@ from medlive.statistics.intervals import Floats as Floats
 from medlive.statistics.intervals import Places as Places
 from medlive.statistics.intervals import (
     gap_bounds,
+    known_means,
     mean_bounds,
     quantiles,
     quotient,
@@ -69,17 +70,18 @@ class Estimate:
 
 
 def weight_chunks(
-    clusters: int | Places,
-    draws: int,
-    seed: int,
+    items: int,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Places | None = None,
 ) -> Iterator[Floats]:
     """Rows of resampling weights, (some draws x items), `draws` rows in all: how often a draw, with replacement,
     takes each item's cluster.
 
-    `clusters` is the number of items that are each their own cluster, or each item's cluster, from 0. The rows
-    depend on the seed alone and not on how they are cut.
+    `clusters` gives each item's, from 0; None: each is its own. The rows depend on the seed alone and not on how
+    they are cut.
     """
-    place = np.arange(clusters) if isinstance(clusters, int) else clusters
+    place = np.arange(items) if clusters is None else clusters
     if len(place) * draws <= _CHUNK:
         yield weight_matrix(place.astype(np.int64).tobytes(), draws, seed)
         return
@@ -145,27 +147,24 @@ def bootstrap_means(
     `values` is (items x columns), NaN where a column lacks an item; such items are left out of that column's mean.
     A draw with nothing of a column is NaN.
     """
-    everything = np.zeros(len(values), dtype=np.int_)
-    return bootstrap_groups(values, everything, 1, **how)[:, 0]
+    return bootstrap_groups(values, **how)[:, 0]
 
 
 def bootstrap_groups(
     values: Floats,
-    groups: Places,
-    count: int,
+    groups: Sequence[Places] | None = None,
     **how: Unpack[Resampling],
 ) -> Floats:
-    """The mean of each column within each group in each draw: (draws x count x columns).
+    """The mean of each column within each group in each draw: (draws x groups x columns).
 
-    `groups` gives each item's group, 0 to count-1, or -1 for none. All items are drawn, whatever their group, so
-    that figures of different groups are paired. Otherwise as `bootstrap_means`.
+    `groups` are rows of items; None: one group of all. All items are drawn, whatever their group, so that figures of
+    different groups are paired. Otherwise as `bootstrap_means`.
     """
     present = ~np.isnan(values)
     return bootstrap_ratios(
         np.where(present, values, 0.0),
         present.astype(np.float64),
         groups,
-        count,
         **how,
     )
 
@@ -173,37 +172,32 @@ def bootstrap_groups(
 def bootstrap_ratios(
     above: Floats,
     below: Floats,
-    groups: Places,
-    count: int,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Places | None = None,
+    groups: Sequence[Places] | None = None,
+    **how: Unpack[Resampling],
 ) -> Floats:
-    """Σ above / Σ below over a draw's items, by group and column: (draws x count x columns); NaN for 0 / 0.
+    """Σ above / Σ below over a draw's items, by group and column: (draws x groups x columns); NaN for 0 / 0.
 
     Both are (items x columns), without NaN. As `bootstrap_groups` otherwise.
     """
     both = np.concatenate([above, below], axis=1)
-    members = [np.flatnonzero(groups == group) for group in range(count)]
-    drawn_from = len(above) if clusters is None else clusters
-    ratios = np.full(
-        (draws, count, above.shape[1]),
-        np.nan,
-    )
-    start = 0
-    for weights in weight_chunks(drawn_from, draws, seed):
-        end = start + len(weights)
-        for group, rows in enumerate(members):
+    if groups is None:
+        groups = [np.arange(len(above))]
+    drawn = []
+    for weights in weight_chunks(len(above), **how):
+        ratios = np.full(
+            (len(weights), len(groups), above.shape[1]),
+            np.nan,
+        )
+        for group, rows in enumerate(groups):
             if not len(rows):
                 continue
             is_whole = len(rows) == len(above)
             own = weights if is_whole else weights[:, rows]
             sums = own @ both[rows]
             upper, lower = np.split(sums, 2, axis=1)
-            ratios[start:end, group] = quotient(upper, lower)
-        start = end
-    return ratios
+            ratios[:, group] = quotient(upper, lower)
+        drawn.append(ratios)
+    return np.concatenate(drawn)
 
 
 def interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:
@@ -248,7 +242,7 @@ def mean_estimates(
     """
     known = ~np.isnan(values)
     counts = known.sum(axis=0)
-    means = quotient(np.nansum(values, axis=0), counts)
+    means = known_means(values)
     is_share = (values >= 0) & (values <= 1)
     ends = mean_bounds(
         means,
@@ -543,8 +537,8 @@ def pairs_below(comparisons: Iterable[Comparison]) -> set[tuple[str, str]]:
 def tie_groups(
     scores: Mapping[str, float],
     comparisons: Sequence[Comparison],
-) -> list[Standing]:
-    """Models from the best score down; a group holds those not significantly below the group's first.
+) -> dict[str, Standing]:
+    """Models by name, from the best score down; a group holds those not significantly below the group's first.
 
     Who is below whom is what their comparison says, on the cases that both have: where these are others than those
     of the scores, the scores alone may stand the other way round. rank_best is one more than the number of models
@@ -555,7 +549,7 @@ def tie_groups(
         scores,
         key=lambda name: (-scores[name], name),
     )
-    standings: list[Standing] = []
+    standings = {}
     leader = None
     group = 0
     for name in order:
@@ -564,13 +558,12 @@ def tie_groups(
             group += 1
         better = sum((name, other) in below for other in order)
         worse = sum((other, name) in below for other in order)
-        standing = Standing(
+        standings[name] = Standing(
             name=name,
             group=group,
             rank_best=1 + better,
             rank_worst=len(order) - worse,
         )
-        standings.append(standing)
     return standings
 
 
@@ -585,10 +578,8 @@ def estimate(
     cells: Floats,
     statistic: Callable[[Floats], Floats],
     clusters: Sequence[int] | Places,
-    *,
     n: int | None = None,
-    draws: int = 1000,
-    seed: int = 0,
+    **how: Unpack[Draws],
 ) -> Estimate:
     """The statistic of the summed cells, and its interval over draws of whole clusters.
 
@@ -618,7 +609,7 @@ def estimate(
             why="not defined on these items",
         )
     drawn = []
-    for weights in weight_chunks(len(names), draws, seed):
+    for weights in weight_chunks(len(names), **how):
         sums = (weights @ flat).reshape(-1, *shape)
         drawn.append(statistic(sums))
     return with_interval(

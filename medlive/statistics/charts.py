@@ -133,11 +133,12 @@ def bars(
             else:
                 drawing.y += 19
                 drawing.text(_PAD, drawing.y, bar.label, room=_INNER)
-            drawing.tooltip(bar)
-            drawing.rect(left, drawing.y + 5, span, 13, "mc-t")
-            length = _share(bar.value, most) * span
-            drawing.rect(left, drawing.y + 5, length, 13, "mc-0")
-            drawing.end()
+            length = bar.value / (most or 1.0) * span
+            drawing.marks(
+                bar,
+                (left, drawing.y + 5, span, 13, "mc-t"),
+                (left, drawing.y + 5, length, 13, "mc-0"),
+            )
             drawing.text(
                 WIDTH - _PAD,
                 drawing.y + 16,
@@ -190,13 +191,16 @@ def intervals(
             bar.written,
             anchor="end",
         )
-        out.tooltip(bar)
-        out.rect(_PAD, out.y + 5, _INNER, 13, "mc-t")
-        out.rect(at(0.0), out.y + 5, 1, 13, "mc-5")
+        start = wide = 0.0
         if low is not None and high is not None:
-            out.rect(at(low), out.y + 10, at(high) - at(low), 3, "mc-0")
-        out.rect(at(value) - 3, out.y + 7, 6, 9, "mc-0")
-        out.end()
+            start, wide = at(low), at(high) - at(low)
+        out.marks(
+            bar,
+            (_PAD, out.y + 5, _INNER, 13, "mc-t"),
+            (at(0.0), out.y + 5, 1, 13, "mc-5"),
+            (start, out.y + 10, wide, 3, "mc-0"),
+            (at(value) - 3, out.y + 7, 6, 9, "mc-0"),
+        )
         out.y += _ROW
     return out.svg()
 
@@ -240,11 +244,9 @@ def columns(
     free = 0.0
     for place, (bar, label) in enumerate(zip(values, labels, strict=True)):
         middle = left + pitch * (place + 0.5)
-        high = _share(bar.value, top) * tall
+        high = bar.value / top * tall
         upper_end = upper + tall - high
-        out.tooltip(bar)
-        out.rect(middle - wide / 2, upper_end, wide, high, "mc-0")
-        out.end()
+        out.marks(bar, (middle - wide / 2, upper_end, wide, high, "mc-0"))
         if valued and bar.value:
             out.text(
                 middle, upper_end - 4, bar.written, anchor="middle", classes="mc-s"
@@ -286,10 +288,6 @@ def histogram(
         label = str(first) if wide == 1 else f"{first}-{first + wide - 1}"
         values.append(Bar(label, count))
     return columns(frame, values, gap=0.08)
-
-
-def _share(value: float, most: float) -> float:
-    return value / most if most > 0 else 0.0
 
 
 def _tick_step(most: float) -> float:
@@ -391,20 +389,26 @@ class _Drawing:
             f'<text x="{_unit(x)}" y="{_unit(y)}"{more}>{_escape(shown)}</text>'
         )
 
-    def rect(
+    def marks(
         self,
-        x: float,
-        y: float,
-        wide: float,
-        high: float,
-        classes: str,
+        bar: Bar,
+        *marks: tuple[float, float, float, float, str],
     ) -> None:
-        """Draw a mark; one of no size is left out, one that would be too thin to see is a unit wide."""
-        if wide > 0 and high > 0:
-            size = f'width="{_unit(max(wide, 1.0))}" height="{_unit(max(high, 1.0))}"'
-            self._parts.append(
-                f'<rect x="{_unit(x)}" y="{_unit(y)}" {size} class="{classes}"/>'
-            )
+        """Draw rectangles (left, top, width, height, class) that say a value to who points at them.
+
+        One of no size is left out, one that would be too thin to see is a unit wide.
+        """
+        text = plain(f"{bar.label}: {bar.written}")
+        self._parts.append(f"<g><title>{_escape(text)}</title>")
+        for x, y, wide, high, classes in marks:
+            if wide > 0 and high > 0:
+                size = (
+                    f'width="{_unit(max(wide, 1.0))}" height="{_unit(max(high, 1.0))}"'
+                )
+                self._parts.append(
+                    f'<rect x="{_unit(x)}" y="{_unit(y)}" {size} class="{classes}"/>'
+                )
+        self._parts.append("</g>")
 
     def grid_line(
         self,
@@ -417,15 +421,6 @@ class _Drawing:
         self._parts.append(
             f'<line x1="{_unit(left)}" y1="{at}" x2="{_unit(right)}" y2="{at}" class="mc-g"/>'
         )
-
-    def tooltip(self, bar: Bar) -> None:
-        """Begin a group of marks that says a value to who points at it; `end` closes it."""
-        text = plain(f"{bar.label}: {bar.written}")
-        self._parts.append(f"<g><title>{_escape(text)}</title>")
-
-    def end(self) -> None:
-        """Close what `tooltip` began."""
-        self._parts.append("</g>")
 
     def heading(self, text: str) -> None:
         """Write the heading of a group."""

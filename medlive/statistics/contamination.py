@@ -5,8 +5,8 @@ model may have seen, 1 for one that it cannot have seen, -1 for one left out. do
 estimator and says what it assumes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Unpack
 
 import numpy as np
@@ -72,15 +72,9 @@ def drop(
         np.where(sides == POST, values, np.nan),
         **how,
     )
-    figures = Drop(
-        pre.n,
-        post.n,
-        pre.value,
-        post.value,
-    )
-    if pre.value is None or post.value is None:
-        return figures
-    low = high = None
+    difference = low = high = None
+    if pre.value is not None and post.value is not None:
+        difference = pre.value - post.value
     if pre.low is not None and post.low is not None:
         known = values[sides >= 0]
         if known.min() >= 0 and known.max() <= 1:
@@ -90,17 +84,16 @@ def drop(
             )
             low, high = map(float, ends)
         else:
-            drawn = bootstrap_groups(
-                values[:, None],
-                sides,
-                2,
-                **how,
-            )
+            groups = [np.flatnonzero(sides == side) for side in (PRE, POST)]
+            drawn = bootstrap_groups(values[:, None], groups, **how)
             gaps = drawn[:, PRE, 0] - drawn[:, POST, 0]
             low, high = interval(gaps)
-    return replace(
-        figures,
-        difference=pre.value - post.value,
+    return Drop(
+        n_pre=pre.n,
+        n_post=post.n,
+        pre=pre.value,
+        post=post.value,
+        difference=difference,
         low=low,
         high=high,
     )
@@ -254,14 +247,10 @@ def seen_effect(
 def _drawn_interval(
     figure: Callable[[Floats], Floats],
     items: int,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Places | None = None,
+    **how: Unpack[Resampling],
 ) -> tuple[float | None, float | None]:
     """The percentile interval of a figure of weighted items."""
-    drawn_from = items if clusters is None else clusters
-    drawn = list(map(figure, weight_chunks(drawn_from, draws, seed)))
+    drawn = list(map(figure, weight_chunks(items, **how)))
     return interval(np.concatenate(drawn))
 
 
@@ -298,12 +287,11 @@ def placebos(
     dates: Sequence[int],
     *,
     least: int = 30,
-) -> list[Placebo]:
+) -> Iterator[Placebo]:
     """The drops at each of `dates` that leaves at least `least` items of one side before and after it.
 
     No item changes its standing at a placebo date: what drops there is drift, and no memory.
     """
-    placebo_drops = []
     for side in (PRE, POST):
         rows = (sides == side) & ~np.isnan(values)
         for day in dates:
@@ -311,32 +299,22 @@ def placebos(
             after = values[rows & (days > day)]
             if min(len(before), len(after)) < least:
                 continue
-            placebo = Placebo(
+            yield Placebo(
                 day=day,
                 side=side,
                 n_pre=len(before),
                 n_post=len(after),
                 difference=float(before.mean() - after.mean()),
             )
-            placebo_drops.append(placebo)
-    return placebo_drops
 
 
-@dataclass(frozen=True, slots=True)
-class Adjusted:
-    """The drop after the fresh items' strata were weighted as the others'."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjusted(Drop):
+    """The drop after the fresh items' strata were weighted as the others', over strata that both sides have."""
 
-    n_pre: int
-    """Items in strata that both sides have."""
-    n_post: int
     lost_pre: int
     """Items in strata that the other side lacks: left out of both means."""
     lost_post: int
-    pre: float | None
-    post: float | None
-    difference: float | None
-    low: float | None
-    high: float | None
     strata: Mapping[str, tuple[int, int]]
     """(n_pre, n_post) of every stratum, those left out included."""
 

@@ -6,11 +6,12 @@ The p-values take items for independent, as the usual tests do; the intervals dr
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final, Literal, Unpack
 
 import numpy as np
 
 from medlive.statistics.bootstrap import (
+    Draws,
     Estimate,
     Floats,
     Places,
@@ -37,8 +38,7 @@ def correlate(
     second: Floats,
     *,
     clusters: Sequence[int] | Places | None = None,
-    draws: int = 1000,
-    seed: int = 0,
+    **how: Unpack[Draws],
 ) -> Estimate:
     """The correlation of two columns over the items that both have (NaN: absent), with its p but for Kendall's.
 
@@ -64,7 +64,7 @@ def correlate(
             why=why,
         )
     drawn = []
-    for weights in weight_chunks(k, draws, seed):
+    for weights in weight_chunks(k, **how):
         drawn.append(of_draws(a, b, weights[:, place]))
     figure = with_interval(
         value,

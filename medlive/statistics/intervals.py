@@ -41,6 +41,14 @@ def quotient(above: Floats, below: Any) -> Floats:
         return np.asarray(above / below)
 
 
+def known_means(values: Floats) -> Floats:
+    """The mean of each column over what is known, NaN for a column without anything."""
+    return quotient(
+        np.nansum(values, axis=0),
+        (~np.isnan(values)).sum(axis=0),
+    )
+
+
 def too_few(
     sums: Floats,
     known: Places,
@@ -219,17 +227,14 @@ def two_sided_p(t: float, freedom: int) -> float:
 
 def quantiles(clusters: Places) -> Floats:
     """Student's 97.5 % quantile with one degree of freedom less than clusters; NaN for fewer than two clusters."""
-    values, place = np.unique(clusters, return_inverse=True)
-    of_value = np.array(
-        [quantile(int(k) - 1) for k in values],
-        dtype=float,
-    )
-    return of_value[place].reshape(clusters.shape)
+    of_freedom = np.vectorize(quantile, otypes=[np.float64])
+    return np.asarray(of_freedom(clusters - 1))
 
 
 @cache
 def quantile(freedom: int) -> float:
     """The t that Student's statistic exceeds, either way, with p = 0.05; NaN without a degree of freedom."""
+    freedom = int(freedom)
     if freedom < 1:
         return math.nan
     low, high = 0.0, 1e3

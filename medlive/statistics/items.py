@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from medlive.statistics.bootstrap import Floats, Places
+from medlive.statistics.intervals import quotient
 
 LEAST_MODELS: Final = 5
 """Models that must have a score on an item before its correlation is looked at."""
@@ -103,24 +104,30 @@ def _item(own: Floats, rest: Floats) -> Item:
     return Item(models, mean, deciding, correlation, p=None)
 
 
-def hardest(
+def easiness(
     scores: Floats,
     abilities: Floats,
-) -> Places:
-    """The places of the hardest third of the cases that any model has a score on; on equal terms.
+) -> Floats:
+    """How far models score above their abilities on each case, in the mean; NaN where none has a score.
 
     Args:
         scores: (cases x models) in [0, 1], NaN where there is none.
         abilities: Of each model, as a mean score: who answered a case must not decide how hard it looks.
     """
     known = ~np.isnan(scores) & ~np.isnan(abilities)
-    counts = known.sum(axis=1)
-    asked = np.flatnonzero(counts)
     above = np.where(
         known,
         scores - abilities,
         0.0,
-    ).sum(axis=1)
-    easiness = above[asked] / counts[asked]
-    order = asked[np.argsort(easiness, kind="stable")]
-    return order[: round(len(asked) / 3)]
+    )
+    return quotient(above.sum(axis=1), known.sum(axis=1))
+
+
+def hardest(
+    scores: Floats,
+    abilities: Floats,
+) -> Places:
+    """The places of the hardest third of the cases that any model has a score on, by their `easiness`."""
+    easy = easiness(scores, abilities)
+    order = np.argsort(easy, kind="stable")
+    return order[: round((~np.isnan(easy)).sum() / 3)]

@@ -5,7 +5,7 @@ and not counted for AC1, kappa and rates (docs/method.md §3).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, starmap
 from typing import Final, Unpack
 
@@ -222,13 +222,8 @@ def reliability(
     )
 
 
-def _too_few(what: str, n: int) -> Estimate:
-    return Estimate(
-        None,
-        n=n,
-        clusters=0,
-        why=f"{n} {what} are too few",
-    )
+def _too_few(what: str, n: int, clusters: int = 0) -> Estimate:
+    return Estimate(None, n=n, clusters=clusters, why=f"{n} {what} are too few")
 
 
 def equal_and_ac1(
@@ -287,15 +282,10 @@ def agree(
         """A figure of the tables' first columns; with 3 of them invalid replies count as items."""
         columns = cells[..., :width]
         used = columns.any(axis=(1, 2))
-        own_clusters = clusters[used]
-        n = len(own_clusters)
-        if n < LEAST_ITEMS:
-            few = _too_few("common items", n)
-            return replace(
-                few,
-                clusters=len(np.unique(own_clusters)),
-            )
-        return estimate(columns[used], statistic, own_clusters, **how)
+        own = clusters[used]
+        if len(own) < LEAST_ITEMS:
+            return _too_few("common items", len(own), len(np.unique(own)))
+        return estimate(columns[used], statistic, own, **how)
 
     def share_met(counts: Floats, axis: int) -> Floats:
         """The share that is met of the marginals that are left when an axis is summed."""
@@ -382,21 +372,15 @@ def _by_case(
     by_people = sums.sum(axis=(1, 3))
     by_grader = sums[..., :INVALID].sum(axis=(1, 2))
     labels = (by_people + by_grader > 0).sum(axis=1)
-    cases = []
-    for place, value in zip(places.tolist(), values.tolist(), strict=True):
-        agreement = CaseAgreement(
-            case_id=names[place],
-            n=int(items[place]),
-            macro_f1=value,
-        )
-        cases.append(agreement)
+    ids = np.array(names)[places].tolist()
+    of_cases = zip(ids, items[places].tolist(), values.tolist(), strict=True)
     is_poor = (values < POOR).astype(np.float64)
     return ByCase(
         threshold=POOR,
         mean=mean_of(values, drawn, **how),
         below=mean_of(is_poor, drawn, **how),
         one_label=int((labels[places] == 1).sum()),
-        cases=tuple(cases),
+        cases=tuple(starmap(CaseAgreement, of_cases)),
     )
 
 

@@ -5,7 +5,7 @@ absorbed, and read back as scores by isotonic regression. Draws are linear in th
 infinitesimal jackknife). docs/scale.md says what is promised, docs/method.md §2 has the formulas and their sources.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
@@ -71,7 +71,7 @@ class Scale:
 
     abilities: tuple[Ability, ...]
     """In the order of the names."""
-    standings: tuple[Standing, ...]
+    standings: Mapping[str, Standing]
     """Tie groups and rank ranges of the models on the scale, from the best down."""
     expected: Floats
     """(cases x models): each model's expected score on each case; NaN off the scale."""
@@ -151,15 +151,18 @@ def linked_groups(known: Flags) -> list[list[int]]:
     The largest group comes first, of equal ones that with more scores.
     """
     counts = known.astype(np.float64)
-    linked = counts.T @ counts >= LEAST_COMMON
+    return sorted(
+        connected(counts.T @ counts >= LEAST_COMMON),
+        key=lambda group: (-len(group), -counts[:, group].sum()),
+    )
+
+
+def connected(linked: Flags) -> list[list[int]]:
+    """The groups of places that are linked, directly or through others; one that is not linked to itself is in none."""
     for _ in range(len(linked).bit_length()):
         linked = linked | (linked @ linked)
     groups = {tuple(np.flatnonzero(row).tolist()) for row in linked if row.any()}
-    order = sorted(
-        groups,
-        key=lambda group: (-len(group), -counts[:, group].sum(), group),
-    )
-    return list(map(list, order))
+    return list(map(list, sorted(groups)))
 
 
 def scale(
@@ -209,7 +212,7 @@ def scale(
     if why:
         return Scale(
             tuple(abilities),
-            (),
+            {},
             expected,
             variance,
             why,
@@ -526,7 +529,7 @@ def _standings(
     names: Sequence[str],
     values: Floats,
     drawn: Floats,
-) -> tuple[Standing, ...]:
+) -> dict[str, Standing]:
     """Tie groups of abilities; a pair differs where its difference does over the draws of cases, after Holm."""
     pairs = []
     for i, j in combinations(range(len(names)), 2):
@@ -546,4 +549,4 @@ def _standings(
         )
         pairs.append(pair)
     abilities = dict(zip(names, values.tolist(), strict=True))
-    return tuple(tie_groups(abilities, with_holm(pairs)))
+    return tie_groups(abilities, with_holm(pairs))

@@ -18,7 +18,7 @@ from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.integrity.signing import generate
-from medlive.site.build import write_site
+from medlive.site.live import write_site
 from tests.support.browser import chromium
 from tests.support.instance import Done, Instance
 from tests.support.leaderboard import expected, shown, watched_page, window_of

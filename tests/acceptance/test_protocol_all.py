@@ -13,7 +13,7 @@ from aiohttp import web
 from medlive.evaluation.protocols.pairwise.protocol import CRITERIA
 from medlive.integrity.log import read_log
 from medlive.llm.prompts import read_inputs
-from medlive.report.portfolio import read_portfolio
+from medlive.report.render import read_portfolio
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, sends
 from tests.support.runs import made_cases, made_run
 

@@ -19,7 +19,7 @@ from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portf
 from medlive.evaluation.protocols.safety.protocol import ActiveSafety, PassiveSafety
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity, Request
-from medlive.report.portfolio import read_portfolio, write_portfolio
+from medlive.report.render import read_portfolio, write_portfolio
 from tests.support.judged import read_findings, run_protocol
 from tests.support.runs import made_cases, made_run
 from tests.unit.evaluation.conftest import Judge

@@ -13,10 +13,9 @@ from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.registry import load_registry
-from medlive.site.build import write_site
-from medlive.site.data import generator_start
+from medlive.site.live import write_site
 from medlive.site.model import Content
-from medlive.site.pages import site_files
+from medlive.site.pages import generator_start, site_files
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.intervals import sign_p, too_few
 from tests.support.harm import with_harm

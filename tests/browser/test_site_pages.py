@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from medlive.site.build import write_site
+from medlive.site.live import write_site
 from medlive.site.model import Content
 from medlive.site.pages import site_files
 from tests.support.releases import case

@@ -52,7 +52,7 @@ def contamination(
     registry = api.open_registry(how.models)
     table = scored(how)
     study = api.contamination(table, models=registry, permutations=permutations)
-    arms = score_arms(table, registry)
+    arms = score_arms(table)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*study.warnings]
     if out is not None:
@@ -74,8 +74,10 @@ def _describe(
     on: str,
 ) -> Shown:
     """The drops, what stands beside them, and the open book; `on`: cases and graders."""
-    metric = f"{study.metric} metric"
-    clipped = "" if study.metric.clips_cases else ", cases and means not clipped"
+    metric = f"{study.scores.metric} metric"
+    clipped = ", cases and means not clipped"
+    if study.scores.metric.clips_cases:
+        clipped = ""
     columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
     drops: list[Sequence[object]] = []
     for model in study.models:

@@ -37,7 +37,7 @@ from medlive.evaluation.scoring.score import labelled
 from medlive.instance.loading import read_settings
 from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import Budget
-from medlive.report.portfolio import write_portfolio
+from medlive.report.render import write_portfolio
 from medlive.report.tables import write_whole
 
 _WRITTEN = (

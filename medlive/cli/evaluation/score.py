@@ -25,6 +25,7 @@ from medlive.cli.output import (
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
 from medlive.evaluation.scoring.ability import abilities_of
+from medlive.evaluation.scoring.companions import RATES
 from medlive.evaluation.scoring.estimates import (
     AXES_DIFFER,
     AXIS,
@@ -34,15 +35,13 @@ from medlive.evaluation.scoring.estimates import (
     ScoreEstimate,
 )
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.metrics import CaseState
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
 from medlive.report.html import format_p
-from medlive.report.meta import read_meta
-from medlive.report.portfolio import PLACE, read_portfolio
-from medlive.report.render import write_report
+from medlive.report.model import read_meta
+from medlive.report.render import PLACE, read_portfolio, write_report
 from medlive.report.tables import WRITERS, scores_json, write_whole
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.intervals import TOO_FEW

@@ -244,7 +244,7 @@ def bundled_run(
         run=RunFolder(_NOWHERE, info, cases),
         label=info.model,
         answers={answer.case_id: answer for answer in rows.answers},
-        grades=by_case,
+        known_grades=by_case,
         grader=grader,
         notes=(),
         harm=RunHarm.from_rows(rows.harm) if rows.harm else None,

@@ -19,17 +19,16 @@ from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
-    DrawsOption,
     Material,
-    Protocol,
+    Records,
     Results,
     Rows,
-    SeedOption,
+    SampledProtocol,
     Table,
-    bounds_by_case,
     mean,
 )
 from medlive.evaluation.scoring.graded import GradedRun
+from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import partial, pearson, spearman
 
 NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
@@ -111,7 +110,7 @@ Scored = Mapping[str, Sequence[Hits]]
 """Model → hits, of wholly graded cases."""
 
 
-class Coverage(Protocol):
+class Coverage(SampledProtocol):
     """See the module."""
 
     name = "coverage"
@@ -134,8 +133,6 @@ class Coverage(Protocol):
         default=(),
         description="models that are people: the share is calibrated on their answers",
     )
-    draws: DrawsOption = 1000
-    seed: SeedOption = 0
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -164,32 +161,35 @@ class Coverage(Protocol):
         if self.people:
             share, note = calibrate(by_people)
             notes.append(note)
-        figures = _means(scored, Hits.covered, share)
-        accuracy = _means(scored, Hits.accuracy, share)
-        passed = _means(scored, Hits.passed, share)
-        rows: Rows = []
+        figures: dict[str, float | None] = {}
+        rows: Records = []
         for run in material:
             if (name := run.label) not in scored:
                 continue
-            covered, answered = scored[name], len(hits[name])
-            bounds = bounds_by_case(
-                [hit.covered(share) for hit in covered],
-                [hit.case for hit in covered],
-                draws=self.draws,
-                seed=self.seed,
+            of_model = scored[name]
+            covered = [hit.covered(share) for hit in of_model]
+            low, high = self.interval(covered, [hit.case for hit in of_model])
+            figures[name] = mean(covered)
+            rows.append(
+                {
+                    "model": name,
+                    "cases": len(of_model),
+                    "accuracy": mean([hit.accuracy() for hit in of_model]),
+                    "Pass@t": mean([hit.passed(share) for hit in of_model]),
+                    "CACS@t": figures[name],
+                    "low": low,
+                    "high": high,
+                    "vetoed": sum(hit.vetoed for hit in of_model),
+                    "ungraded": len(hits[name]) - len(of_model),
+                    "unanswered": len(run.cases) - len(list(run.answered())),
+                }
             )
-            row: list[Cell] = [name, len(covered), accuracy[name], passed[name]]
-            row += [figures[name], *bounds, sum(hit.vetoed for hit in covered)]
-            unanswered = len(run.cases) - sum(1 for _ in run.answered())
-            rows.append([*row, answered - len(covered), unanswered])
-        titles = ["model", "cases", "accuracy", "Pass@t", "CACS@t", "low", "high"]
-        titles += ["vetoed", "ungraded", "unanswered"]
         note = (
             "Means over wholly graded cases; t = ceil(share · n). Rubric accuracy is k / n. A veto leaves no "
             "CACS. Cases without a positive criterion count nowhere."
         )
         tables = [
-            Table("Thresholded coverage", titles, rows, note),
+            Table.of_rows("Thresholded coverage", rows, note),
             _sensitivity(scored, share),
             _length(scored, share),
         ]
@@ -222,12 +222,10 @@ def _means(
     scored: Scored,
     figure: Figure,
     share: float,
-) -> dict[str, float | None]:
-    """The mean of each model."""
-    means = {}
-    for name, hits in scored.items():
-        means[name] = mean([figure(hit, share) for hit in hits])
-    return means
+) -> Floats:
+    """The mean of each model, NaN without an answer; rounded, so that the order of a sum does not part equal ones."""
+    means = [mean([figure(hit, share) for hit in own]) for own in scored.values()]
+    return np.array(means, dtype=np.float64).round(12)
 
 
 def _sensitivity(scored: Scored, share: float) -> Table:
@@ -238,28 +236,21 @@ def _sensitivity(scored: Scored, share: float) -> Table:
         others[f"CACS at {factor:g} t"] = _means(scored, Hits.covered, share * factor)
     others["rubric accuracy"] = _means(scored, Hits.accuracy, share)
     others["Pass@t"] = _means(scored, Hits.passed, share)
-    # Rounded, so that the order of a sum does not part equal means.
-    values = np.array(list(main.values()), dtype=np.float64).round(12)
+    # The same models have a mean of each; where there are not more than that, all are among the first.
+    known = int((~np.isnan(main)).sum())
+    names = np.array(list(scored))
+    first = np.lexsort((names, -main))
     rows: Rows = []
     for name, means in others.items():
-        own_values = np.array(list(means.values()), dtype=np.float64).round(12)
-        row: list[Cell] = [name, spearman(values, own_values)]
+        row: list[Cell] = [name, spearman(main, means)]
+        second = np.lexsort((names, -means))
         for top in _TOPS:
-            first, second = _ranking(main), _ranking(means)
-            # Where there are not more models than that, all are among them.
-            enough = len(first) > top and len(second) > top
-            shared = len(set(first[:top]) & set(second[:top]))
-            row.append(shared if enough else None)
+            shared = len(np.intersect1d(first[:top], second[:top]))
+            row.append(shared if known > top else None)
         rows.append(row)
     note = "Against CACS@t; the models that both have among their first three and five. NA with too few models."
     titles = ["figure", "Spearman", *(f"of the top {n}" for n in _TOPS)]
     return Table("Other thresholds", titles, rows, note)
-
-
-def _ranking(means: Mapping[str, float | None]) -> list[str]:
-    """The models that have a mean, the best first."""
-    known = [name for name, value in means.items() if value is not None]
-    return sorted(known, key=lambda name: (-round(means[name] or 0.0, 12), name))
 
 
 def _length(scored: Scored, share: float) -> Table:

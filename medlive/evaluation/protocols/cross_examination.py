@@ -23,15 +23,11 @@ from medlive.curation.tasks import AnswersReply, QuestionsReply
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
-    Cell,
-    DrawsOption,
     Material,
-    Protocol,
+    Records,
     Results,
-    Rows,
-    SeedOption,
+    SampledProtocol,
     Table,
-    bounds_by_case,
     has_reference,
     mean,
 )
@@ -47,7 +43,7 @@ SCORES: Final = (
 )
 
 
-class CrossExamine(Protocol):
+class CrossExamine(SampledProtocol):
     """See the module."""
 
     name = "cross-examination"
@@ -60,76 +56,67 @@ class CrossExamine(Protocol):
         le=20,
         description="questions made of each text, at most",
     )
-    draws: DrawsOption = 1000
-    seed: SeedOption = 0
 
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Cases with a reference, and no error planted in it."""
         return has_reference(material)
 
-    def questions(
+    def questions_about(
         self,
-        material: Material,
+        case: EvaluationCase,
+        answer: Answer,
         replies: JudgeReplies,
     ) -> Iterator[Question]:
         """Questions from both texts, then all of them to both texts."""
-        for run in material:
-            for case, answer in run.answered():
-                if case.advice.strip():
-                    making = self._making(case, answer)
-                    yield from making
-                    made = replies.get_all(making, QuestionsReply)
-                    if made is not None:
-                        yield from self._putting(case, answer, made)
+        if case.advice.strip():
+            making = list(self._making(case, answer))
+            yield from making
+            made = replies.get_all(making, QuestionsReply)
+            if made is not None:
+                yield from self._putting(case, answer, made)
 
     def _making(
         self,
         case: EvaluationCase,
         answer: Answer,
-    ) -> list[Question]:
+    ) -> Iterator[Question]:
         """The calls that make questions of the document, and of the answer."""
-        calls = []
         for name, text in _texts(case, answer).items():
             inputs = {
                 "language": case.language,
                 "count": self.count,
                 "text": text[:MAX_TEXT],
             }
-            call = Question(
+            yield Question(
                 case_id=case.case_id,
                 part=f"questions of {name}",
                 inputs=inputs,
                 reply=QuestionsReply,
                 check=lambda reply: check_questions(reply, self.count),
             )
-            calls.append(call)
-        return calls
 
     def _putting(
         self,
         case: EvaluationCase,
         answer: Answer,
         made: Sequence[QuestionsReply],
-    ) -> list[Question]:
+    ) -> Iterator[Question]:
         """The calls that put all questions to the document, and to the answer."""
         asked = number_questions(made)
-        calls = []
         for name, text in _texts(case, answer).items():
             inputs = {
                 "language": case.language,
                 "text": text[:MAX_TEXT],
                 "questions": asked,
             }
-            call = Question(
+            yield Question(
                 case_id=case.case_id,
                 part=f"answers of {name}",
                 inputs=inputs,
                 reply=AnswersReply,
                 check=lambda reply: check_answers(reply, asked),
             )
-            calls.append(call)
-        return calls
 
     def examined(
         self,
@@ -152,13 +139,12 @@ class CrossExamine(Protocol):
         replies: JudgeReplies,
     ) -> Results:
         """The mean of each score by model."""
-        rows: Rows = []
+        rows: Records = []
         figures: dict[str, float | None] = {}
         for run in material:
             asked = 0
             cases: list[EvaluationCase] = []
             scored: list[CrossExamination] = []
-            shares: list[float] = []
             for case, answer in run.answered():
                 if not case.advice.strip():
                     continue
@@ -167,30 +153,32 @@ class CrossExamine(Protocol):
                 if scores is not None:
                     cases.append(case)
                     scored.append(scores)
-                    whole = scores.coverage + scores.conformity + scores.consistency
-                    shares.append(whole / 300)
-            bounds = bounds_by_case(
-                shares,
-                cases,
-                draws=self.draws,
-                seed=self.seed,
-            )
-            percents = []
-            for share in (mean(shares), *bounds):
-                percents.append(None if share is None else 100 * share)
-            figures[run.label] = percents[0]
-            row: list[Cell] = [run.label, len(scored), *percents]
+            wholes = [s.coverage + s.conformity + s.consistency for s in scored]
+            shares = [whole / 300 for whole in wholes]
+            percents = {}
+            bounds = self.interval(shares, cases)
+            for name, share in zip(
+                ("figure", "low", "high"), (mean(shares), *bounds), strict=True
+            ):
+                percents[name] = None if share is None else 100 * share
+            figures[run.label] = percents["figure"]
             for name in SCORES:
-                row.append(mean([getattr(scores, name) for scores in scored]))
-            rows.append([*row, asked - len(scored), len(run.cases) - asked])
-        titles = ["model", "answers", "figure", "low", "high"]
-        titles += [name.replace("_", " ") for name in SCORES]
-        titles += ["ungraded", "left out"]
+                values = [getattr(scores, name) for scores in scored]
+                percents[name.replace("_", " ")] = mean(values)
+            rows.append(
+                {
+                    "model": run.label,
+                    "answers": len(scored),
+                    **percents,
+                    "ungraded": asked - len(scored),
+                    "left out": len(run.cases) - asked,
+                }
+            )
         note = (
             "Percent; conformity strict counts what the answer does not say against it. Stability: questions that "
             "their own text answers with yes. Left out: no answer, or no document."
         )
-        return Results([Table("Cross-examination", titles, rows, note)], figures)
+        return Results([Table.of_rows("Cross-examination", rows, note)], figures)
 
 
 def _texts(case: EvaluationCase, answer: Answer) -> dict[str, str]:

@@ -22,8 +22,8 @@ from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
+    Records,
     Results,
-    Rows,
     Table,
     cases_of,
     mean,
@@ -48,13 +48,10 @@ MOST_ROWS: Final = 10_000
 
 def final_number(text: str) -> Quantity | None:
     """The number that an answer ends on: of its last line that names an answer, else the last of all."""
-    named: tuple[Quantity, ...] = ()
-    for line in text.splitlines():
+    for line in reversed(text.splitlines()):
         match = _ANSWER.search(line)
-        if match:
-            named = numbers(match[1]) or named
-    if named:
-        return named[0]
+        if match and (named := numbers(match[1])):
+            return named[0]
     all_numbers = numbers(text)
     return all_numbers[-1] if all_numbers else None
 
@@ -102,7 +99,7 @@ class Number(Protocol):
         replies: JudgeReplies,
     ) -> Results:
         """Shares right, and answers without a number, which are wrong."""
-        rows: Rows = []
+        rows: Records = []
         figures: dict[str, float | None] = {}
         for run in material:
             right = silent = asked = 0
@@ -114,11 +111,18 @@ class Number(Protocol):
                 silent += number is None
                 right += number is not None and close(number, reference, self.tolerance)
             share = figures[run.label] = right / asked if asked else None
-            rows.append([run.label, asked, share, silent, len(run.cases) - asked])
-        titles = ("model", "answers", "right", "no number", "left out")
+            rows.append(
+                {
+                    "model": run.label,
+                    "answers": asked,
+                    "right": share,
+                    "no number": silent,
+                    "left out": len(run.cases) - asked,
+                }
+            )
         within = f"within {100 * self.tolerance:g} % of the reference"
         note = f"Right: {within}. Left out: unanswered, or no number in `advice`."
-        return Results([Table("Numbers", titles, rows, note)], figures)
+        return Results([Table.of_rows("Numbers", rows, note)], figures)
 
 
 QUERY_STATES: Final = ("right", "wrong", "failed", "abstained")
@@ -214,7 +218,7 @@ class Query(Protocol):
         """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
         if not self.database.is_file():
             raise BadInput(f"{self.database} is not a file")
-        rows: Rows = []
+        rows: Records = []
         figures: dict[str, float | None] = {}
         for run in material:
             points: list[float] = []
@@ -226,16 +230,21 @@ class Query(Protocol):
                     gained = float(not answerable)
                 points.append(gained)
                 counts[state] += 1
-            n, score = len(points), mean(points)
-            figures[run.label] = score
-            rows.append([run.label, n, score, *counts.values(), len(run.cases) - n])
-        scored = f"RS({self.penalty:g})"
-        titles = ["model", "answers", scored, *QUERY_STATES, "unanswered"]
+            figures[run.label] = mean(points)
+            rows.append(
+                {
+                    "model": run.label,
+                    "answers": len(points),
+                    f"RS({self.penalty:g})": mean(points),
+                    **counts,
+                    "unanswered": len(run.cases) - len(points),
+                }
+            )
         note = (
             "An answer abstains by saying that there is no query: right where the reference does, and 0 points "
             "elsewhere. One without a query that does not say so is wrong."
         )
-        return Results([Table("Queries", titles, rows, note)], figures)
+        return Results([Table.of_rows("Queries", rows, note)], figures)
 
     def _state(
         self,

@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import JudgeReplies, Question, Source
-from medlive.evaluation.model import EvaluationCase, cluster_numbers
+from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.bootstrap import Floats, mean_estimate
 
 Cell = str | int | float | None
 """None: NA, or not defined."""
 Rows = list[list[Cell]]
+Records = list[dict[str, Cell]]
+"""Rows by column."""
 
 
 Material = Sequence[GradedRun]
@@ -44,6 +46,17 @@ class Table:
     note: str = ""
     """What a reader must know to read it: the source of the formula, what None stands for."""
 
+    @classmethod
+    def of_rows(
+        cls,
+        title: str,
+        rows: Records,
+        note: str = "",
+    ) -> Self:
+        """A table of rows by column; all have the same columns."""
+        columns = list(rows[0]) if rows else []
+        return cls(title, columns, [list(row.values()) for row in rows], note)
+
 
 def format_cell(cell: Cell) -> str:
     """A cell for people."""
@@ -60,10 +73,6 @@ class Results:
     figures: Mapping[str, float | None]
     """Model → the protocol's one figure, higher being better; None: NA."""
     notes: Sequence[str] = ()
-
-
-DrawsOption = Annotated[int, Field(ge=1, description="draws of the bootstrap")]
-SeedOption = Annotated[int, Field(ge=0, description="where the draws begin")]
 
 
 class Protocol(BaseModel, ABC):
@@ -93,6 +102,17 @@ class Protocol(BaseModel, ABC):
 
         Those that build on earlier replies come once these are there.
         """
+        for run in material:
+            for case, answer in run.answered():
+                yield from self.questions_about(case, answer, replies)
+
+    def questions_about(
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+        replies: JudgeReplies,
+    ) -> Iterable[Question]:
+        """The questions about one answer, where each is asked about alone."""
         return ()
 
     def work(
@@ -110,6 +130,38 @@ class Protocol(BaseModel, ABC):
         replies: JudgeReplies,
     ) -> Results:
         """The tables. Raises UsageError for material that the protocol cannot work on."""
+
+
+class SampledProtocol(Protocol):
+    """A protocol whose figures have intervals by bootstrap."""
+
+    draws: int = Field(
+        default=1000,
+        ge=1,
+        description="draws of the bootstrap",
+    )
+    seed: int = Field(
+        default=0,
+        ge=0,
+        description="where the draws begin",
+    )
+
+    def interval(
+        self,
+        values: Sequence[float],
+        cases: Sequence[EvaluationCase],
+    ) -> tuple[float | None, float | None]:
+        """The 95 % interval of a mean over cases, clusters drawn whole; None where too few count to have one.
+
+        `values` has one for each case, 0 to 1.
+        """
+        estimate = mean_estimate(
+            np.array(values, dtype=np.float64),
+            draws=self.draws,
+            seed=self.seed,
+            clusters=cluster_numbers(cases),
+        )
+        return estimate.low, estimate.high
 
 
 def mean(values: Sequence[float] | Floats) -> float | None:
@@ -135,23 +187,3 @@ def has_reference(material: Material) -> bool:
         if 2 * with_advice <= len(run.cases):
             return False
     return not any(map(is_planted, cases_of(material)))
-
-
-def bounds_by_case(
-    values: Sequence[float] | Floats,
-    cases: Sequence[EvaluationCase],
-    *,
-    draws: int,
-    seed: int,
-) -> tuple[float | None, float | None]:
-    """The 95 % interval of a mean over cases, clusters drawn whole; None where too few count to have one.
-
-    `values` has one for each case, 0 to 1; NaN: the case does not count.
-    """
-    estimate = mean_estimate(
-        np.array(values, dtype=np.float64),
-        draws=draws,
-        seed=seed,
-        clusters=cluster_numbers(cases),
-    )
-    return estimate.low, estimate.high

@@ -20,6 +20,7 @@ from medlive.evaluation.protocols.model import (
     whole_mean,
 )
 from medlive.evaluation.scoring.refusals import Objection
+from medlive.statistics.bootstrap import Floats, known_or_none
 from medlive.statistics.correlation import spearman
 
 PORTFOLIO: Final = "portfolio.json"
@@ -104,25 +105,18 @@ def ranks(
 ) -> list[float | None]:
     """Each model's rank, 1 for the best; equals share the mean of their ranks."""
     values = _compared(figures, models)
-    known = sorted((value for value in values if value is not None), reverse=True)
-    ranked: list[float | None] = []
-    for value in values:
-        if value is None:
-            ranked.append(None)
-        else:
-            ranked.append(known.index(value) + (known.count(value) + 1) / 2)
-    return ranked
+    better = (values > values[:, None]).sum(axis=1)
+    equal = (values == values[:, None]).sum(axis=1)
+    ranked = better + (equal + 1) / 2
+    return list(map(known_or_none, np.where(np.isnan(values), np.nan, ranked)))
 
 
 def _compared(
     figures: Mapping[str, float | None],
     models: Sequence[str],
-) -> list[float | None]:
-    """The figures, rounded so that the order of a sum does not part equal ones."""
-    compared = []
-    for value in map(figures.get, models):
-        compared.append(None if value is None else round(value, 12))
-    return compared
+) -> Floats:
+    """The figures, NaN for NA; rounded so that the order of a sum does not part equal ones."""
+    return np.array(list(map(figures.get, models)), dtype=np.float64).round(12)
 
 
 def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
@@ -136,10 +130,7 @@ def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
         values.append([model, *(of_task.get(model) for of_task in figures.values())])
         ranked.append([model, *own, whole_mean(own)])
     ranked.sort(key=lambda row: (row[-1] is None, row[-1] or 0.0))
-    columns = {}
-    for task, of_task in figures.items():
-        own_values = _compared(of_task, models)
-        columns[task] = np.array(own_values, dtype=np.float64)
+    columns = {task: _compared(own, models) for task, own in figures.items()}
     alike: Rows = []
     for task, column in columns.items():
         alike.append([task, *(spearman(column, other) for other in columns.values())])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Unpack
 
 import numpy as np
 
@@ -12,17 +12,13 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
     cluster_numbers,
 )
-from medlive.evaluation.scoring.estimates import cases_by_id, matrix
-from medlive.evaluation.scoring.metrics import (
-    CaseScore,
-    Scored,
-    Verdicts,
-    shared_verdicts,
-)
+from medlive.evaluation.scoring.estimates import cases_by_id, matrix, rows_by
+from medlive.evaluation.scoring.metrics import Scored, shared_verdicts
 from medlive.evaluation.scoring.score import ScoreTable
-from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.bootstrap import Draws, Floats
+from medlive.statistics.intervals import known_means
 from medlive.statistics.items import Item, analyse_items
+from medlive.statistics.planning import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.scale import Scale, scale
 
 NO_WEEK: Final = "unknown"
@@ -72,6 +68,10 @@ class AbilityTable:
     """Models on one scale, and the cases that put them there."""
 
     scale: Scale
+    scores: Floats
+    """(cases x models) in [0, 1], NaN where a model has none; cases in the order of `cases`."""
+    good: Floats
+    """(criteria x models): 1 for met, for not met where that is good, else 0; NaN for no verdict."""
     weeks: tuple[ScaleWeek, ...]
     cases: tuple[CaseItem, ...]
     criteria: tuple[CaseItem, ...]
@@ -95,16 +95,11 @@ class AbilityTable:
 
 def abilities_of(table: ScoreTable) -> AbilityTable:
     """The models of a score table on one scale, in its order and with its draws."""
-    return abilities(
-        [model.label for model in table.models],
-        [model.cases for model in table.models],
-        draws=table.draws,
-        seed=table.seed,
-    )
+    return abilities(table.scored, draws=table.draws, seed=table.seed)
 
 
 def plan_link(
-    table: ScoreTable,
+    scores: ScoreTable,
     *,
     cases: int,
     models: int,
@@ -113,7 +108,7 @@ def plan_link(
     """Say what links a new week with those of a score table (docs/scale.md).
 
     Args:
-        table: Of the weeks before.
+        scores: Of the weeks before.
         cases: Of the new week.
         models: New models that will answer it.
         error: Wanted standard error of the week's difficulty, on the scale of scores from 0 to 1.
@@ -125,159 +120,118 @@ def plan_link(
     Raises:
         UsageError: If the models are on no scale.
     """
-    scores = np.clip(
-        matrix([model.cases for model in table.models]),
-        0.0,
-        1.0,
-    )
-    on_scale = abilities_of(table).scale
-    if on_scale.why:
+    table = abilities_of(scores)
+    if table.scale.why:
         raise UsageError(
-            on_scale.why, hint="name graded runs of models with common cases"
+            table.scale.why, hint="name graded runs of models with common cases"
         )
     kept = kept_cases_needed(
-        on_scale,
-        scores,
+        table.scale,
+        table.scores,
         cases,
         models=models,
         error=error,
     )
-    return rank_anchors(on_scale, scores, cases), kept
+    return rank_anchors(table.scale, table.scores, cases), kept
 
 
 def abilities(
-    labels: Sequence[str],
     scored: Scored,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
+    **how: Unpack[Draws],
 ) -> AbilityTable:
     """Put models on one scale by their scores of cases.
 
     Args:
-        labels: Models.
-        scored: Each model's cases, no case twice; a score of None counts as no answer.
-        draws: Bootstrap draws of threads.
-        seed: Of the draws.
+        scored: Each model's cases; a score of None counts as no answer.
+        how: How threads are drawn.
     """
     cases = list(cases_by_id(scored).values())
     scores = np.clip(matrix(scored), 0.0, 1.0)
     on_scale = scale(
-        labels,
+        list(scored),
         scores,
         clusters=cluster_numbers(cases),
-        draws=draws,
-        seed=seed,
+        **how,
     )
     values = np.array(
         [a.value for a in on_scale.abilities],
         dtype=np.float64,
     )
-    known = (~np.isnan(scores)).sum(axis=0)
-    totals = np.nansum(scores, axis=0)
-    means = np.where(
-        known,
-        totals / np.maximum(known, 1),
-        np.nan,
-    )
     levels = np.where(
         np.isnan(values),
-        means,
+        known_means(scores),
         values,
     )
     case_items = []
     for case, figures in zip(cases, analyse_items(scores, levels), strict=True):
         case_items.append(CaseItem(case, None, figures))
-    criteria, met = _criteria(cases, scored)
-    points = np.array(
-        [criterion.points for _, criterion in criteria],
-        dtype=float,
-    )
-    shares = np.abs(points)
+    criteria = [(case, criterion) for case in cases for criterion in case.criteria]
+    good = _good_verdicts(criteria, scored)
+    points = [abs(criterion.points) for _, criterion in criteria]
+    shares = np.array(points, dtype=np.float64)
     shares /= max(shares.sum(), 1.0)
     criterion_items = []
-    about = analyse_items(met, levels, shares)
+    about = analyse_items(good, levels, shares)
     for (case, criterion), figures in zip(criteria, about, strict=True):
         criterion_items.append(CaseItem(case, criterion, figures))
     return AbilityTable(
         scale=on_scale,
-        weeks=_weeks(labels, cases, scores, on_scale),
+        scores=scores,
+        good=good,
+        weeks=tuple(_weeks(cases, scores, on_scale)),
         cases=tuple(case_items),
         criteria=tuple(criterion_items),
     )
 
 
 def suspects_of(
-    table: ScoreTable,
+    scores: ScoreTable,
 ) -> Iterator[tuple[CaseItem, list[str], list[str]]]:
     """The suspects of a score table, the clearest first, with the models that did well by each and those that did not.
 
     A model does well that met the criterion, or kept clear of a penalty; the best models come first.
     """
-    on_scale = abilities_of(table)
-    values = {a.name: a.value or 0.0 for a in on_scale.scale.abilities}
-    order = sorted(
-        table.models,
-        key=lambda model: -values[model.label],
-    )
-    answered = {}
-    for model in order:
-        answered[model.label] = {case.case_id: case for case in model.cases}
-    for item in on_scale.suspects:
-        assert item.criterion is not None
-        good: list[str] = []
-        bad: list[str] = []
-        for label, by_case in answered.items():
-            verdicts = _verdicts(item.case, by_case.get(item.case.case_id))
-            met = verdicts.get(item.criterion.id)
-            if met is not None:
-                is_good = met == (item.criterion.points > 0)
-                (good if is_good else bad).append(label)
-        yield item, good, bad
+    table = abilities_of(scores)
+    levels = [-(ability.value or 0.0) for ability in table.scale.abilities]
+    order = np.argsort(levels, kind="stable")
+    labels = np.array(list(scores.scored))[order]
+    rows = dict(zip(map(id, table.criteria), table.good[:, order], strict=True))
+    for item in table.suspects:
+        verdicts = rows[id(item)]
+        yield item, labels[verdicts == 1].tolist(), labels[verdicts == 0].tolist()
 
 
-def _criteria(
-    cases: Sequence[EvaluationCase],
+def _good_verdicts(
+    criteria: Sequence[tuple[EvaluationCase, EvaluationCriterion]],
     scored: Scored,
-) -> tuple[list[tuple[EvaluationCase, EvaluationCriterion]], Floats]:
-    """Every criterion with its case, and (criteria x models): 1 for met, for not met where that is good, else 0."""
-    criteria = [(case, criterion) for case in cases for criterion in case.criteria]
+) -> Floats:
+    """`AbilityTable.good`; an id may be another criterion's in another run's form of a case."""
     good = np.full(
         (len(criteria), len(scored)),
         np.nan,
     )
-    for column, own in enumerate(scored):
-        by_id = {case.case_id: case for case in own}
-        row = 0
-        for case in cases:
-            verdicts = _verdicts(case, by_id.get(case.case_id))
-            for criterion in case.criteria:
-                met = verdicts.get(criterion.id)
-                if met is not None:
-                    good[row, column] = met == (criterion.points > 0)
-                row += 1
-    return criteria, good
-
-
-def _verdicts(case: EvaluationCase, scored: CaseScore | None) -> Verdicts:
-    """A model's verdicts on the criteria of a case."""
-    if scored is None:
-        return {}
-    return shared_verdicts(case, scored.case, scored.met)
+    for column, own in enumerate(scored.values()):
+        verdicts = {}
+        by_id = {score.case_id: score for score in own}
+        for row, (case, criterion) in enumerate(criteria):
+            if (score := by_id.get(case.case_id)) is None:
+                continue
+            if case.case_id not in verdicts:
+                verdicts[case.case_id] = shared_verdicts(case, score.case, score.met)
+            met = verdicts[case.case_id].get(criterion.id)
+            if met is not None:
+                good[row, column] = met == (criterion.points > 0)
+    return good
 
 
 def _weeks(
-    labels: Sequence[str],
     cases: Sequence[EvaluationCase],
     scores: Floats,
     on_scale: Scale,
-) -> tuple[ScaleWeek, ...]:
-    names = np.array([case.first_release or NO_WEEK for case in cases])
-    weeks = []
-    for name in np.unique(names):
-        rows = np.flatnonzero(names == name)
+) -> Iterator[ScaleWeek]:
+    for name, rows in rows_by(case.first_release or NO_WEEK for case in cases).items():
         models = []
-        for column, label in enumerate(labels):
+        for column, ability in enumerate(on_scale.abilities):
             answered = rows[~np.isnan(scores[rows, column])]
             n = len(answered)
             expected = on_scale.expected[answered, column]
@@ -287,8 +241,8 @@ def _weeks(
             variance = float(on_scale.variance[answered, column].sum())
             error = 1.96 * variance**0.5 / n
             model = ModelWeek(
-                model=label,
-                week=str(name),
+                model=ability.name,
+                week=name,
                 n=n,
                 score=float(scores[answered, column].mean()),
                 expected=mean,
@@ -297,11 +251,9 @@ def _weeks(
             )
             models.append(model)
         of_all = on_scale.expected[rows]
-        week = ScaleWeek(
-            name=str(name),
+        yield ScaleWeek(
+            name=name,
             cases=len(rows),
             easiness=None if np.isnan(of_all).all() else float(np.nanmean(of_all)),
             models=tuple(models),
         )
-        weeks.append(week)
-    return tuple(weeks)

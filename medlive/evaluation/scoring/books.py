@@ -1,23 +1,18 @@
 """Open book against closed, on what neither can have seen (docs/contamination.md)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
-from medlive.evaluation.model import cluster_numbers
-from medlive.evaluation.scoring.estimates import FEW
-from medlive.evaluation.scoring.fresh import sides_of
-from medlive.evaluation.scoring.score import (
-    ModelScore,
-    ScoreTable,
-    score_matrix,
-)
-from medlive.llm.registry import EMPTY, Cutoff, Registry
+from medlive.evaluation.scoring.estimates import FEW, sides_of
+from medlive.evaluation.scoring.score import ScoreTable, score_matrix
+from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
     Estimate,
     Floats,
-    Resampling,
     compare,
     holm_of_known,
     mean_estimate,
@@ -51,64 +46,46 @@ class BookArm:
         return self.pair.n < FEW
 
 
-def score_arms(
-    table: ScoreTable,
-    registry: Registry = EMPTY,
-) -> tuple[BookArm, ...]:
+def score_arms(table: ScoreTable) -> tuple[BookArm, ...]:
     """Every open-book run of the table against each closed-book run of its model, in the table's order.
 
     A run in the threads' own words is compared with no other kind: it was asked another text.
     """
+    arms = list(_arms(table))
+    corrected = holm_of_known(arm.p for arm in arms)
+    return tuple(replace(arm, p_holm=p) for arm, p in zip(arms, corrected, strict=True))
+
+
+def _arms(table: ScoreTable) -> Iterator[BookArm]:
+    """The arms, without Holm's correction."""
     cases, scores = score_matrix(table)
-    columns = dict(zip((m.label for m in table.models), scores.T, strict=True))
-    how: Resampling = {
-        "draws": table.draws,
-        "seed": table.seed,
-        "clusters": cluster_numbers(cases),
-    }
+    columns = dict(zip(table.scored, scores.T, strict=True))
+    how = table.how
 
     def mean(values: Floats) -> Estimate:
         estimate = mean_estimate(values, **how)
         return estimate if table.metric.clips_cases else estimate.clipped()
 
-    def arm(opened: ModelScore, closed: ModelScore) -> BookArm:
-        info = opened.run.info
-        cutoff = registry.cutoff(info.model)
-        own, other = columns[opened.label], columns[closed.label]
-        both = ~np.isnan(own + other)
-        if cutoff is not None:
-            both &= sides_of(cutoff, cases) == POST
-        pair_scores = np.where(
-            both,
-            [own, other],
-            np.nan,
-        )
-        (pair,) = compare(
-            [opened.label, closed.label],
-            pair_scores.T,
-            **how,
-        )
-        return BookArm(
+    for opened, closed in product(table.models, repeat=2):
+        info, other = opened.run.info, closed.run.info
+        alike = (other.model, other.raw) == (info.model, info.raw)
+        if not (info.open_book and alike) or other.open_book:
+            continue
+        labels = [opened.label, closed.label]
+        pair_scores = np.array([columns[label] for label in labels])
+        both = ~np.isnan(pair_scores).any(axis=0)
+        if opened.cutoff is not None:
+            both &= sides_of(opened.cutoff, cases) == POST
+        pair_scores = np.where(both, pair_scores, np.nan)
+        (pair,) = compare(labels, pair_scores.T, **how)
+        yield BookArm(
             model=info.model,
             pair=pair,
-            closed_template=closed.run.info.template.name,
+            closed_template=other.template.name,
             open_template=info.template.name,
-            cutoff=cutoff,
-            baseline=mean(other),
+            cutoff=opened.cutoff,
+            baseline=mean(columns[closed.label]),
             closed_score=mean(pair_scores[1]),
             open_score=mean(pair_scores[0]),
             p=pair.p if pair.n >= FEW else None,
         )
-
-    arms = []
-    for opened in table.models:
-        info = opened.run.info
-        if not info.open_book:
-            continue
-        for closed in table.models:
-            other = closed.run.info
-            alike = (other.model, other.raw) == (info.model, info.raw)
-            if alike and not other.open_book:
-                arms.append(arm(opened, closed))
-    corrected = holm_of_known(arm.p for arm in arms)
-    return tuple(replace(arm, p_holm=p) for arm, p in zip(arms, corrected, strict=True))

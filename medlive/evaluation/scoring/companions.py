@@ -1,19 +1,30 @@
-"""What stands beside a headline score: the complete and the paper score, the core score, the length of answers.
+"""What stands beside a headline score: complete, paper and core score, length of answers, and how often they do harm.
 
-All of them are Equation 1, whatever the headline's metric (docs/method.md §2).
+The scores are Equation 1, whatever the headline's metric (docs/method.md §2).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import numpy as np
 
+from medlive.evaluation.harm import ControlFigures, control_figures
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.estimates import ScoreEstimate, ScoreGrid
+from medlive.evaluation.scoring.estimates import (
+    ScoreEstimate,
+    ScoreGrid,
+)
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseScore, Metric, Scored, core_case
+from medlive.evaluation.scoring.metrics import (
+    CaseScore,
+    CaseState,
+    Metric,
+    Scored,
+    core_case,
+)
+from medlive.harm.model import Severity, worst_omission
 from medlive.statistics.bootstrap import Draws
 from medlive.statistics.correlation import partial, pearson, spearman
 
@@ -72,7 +83,7 @@ def beside(
     complete: Scored,
     metric: Metric,
     **draws: Unpack[Draws],
-) -> tuple[list[Companions], tuple[LengthControl, ...]]:
+) -> tuple[dict[str, Companions], tuple[LengthControl, ...]]:
     """Return what stands beside the headline score of each run, and how scores go with the length of answers.
 
     Args:
@@ -97,20 +108,20 @@ def beside(
     )
     figures[CORE] = core
 
-    def overall(own: Scored) -> list[ScoreEstimate]:
-        return ScoreGrid(own, Metric.COMPLETE, **draws).overall()
-
-    models = []
-    estimates = zip(overall(complete), overall(paper), overall(core), strict=True)
-    for run, own, of_model in zip(runs, scored, estimates, strict=True):
-        lengths = [length for _, length in answer_lengths(run, own)]
-        companions = Companions(
-            complete=of_model[0],
-            paper=of_model[1],
-            core=of_model[2],
+    of_complete, of_paper, of_core = (
+        ScoreGrid(own, Metric.COMPLETE, **draws).overall()
+        for own in (complete, paper, core)
+    )
+    models = {}
+    for run in runs:
+        label = run.label
+        lengths = [length for _, length in answer_lengths(run, scored[label])]
+        models[label] = Companions(
+            complete=of_complete[label],
+            paper=of_paper[label],
+            core=of_core[label],
             characters=sum(lengths) / len(lengths) if lengths else None,
         )
-        models.append(companions)
     return models, tuple(_with_length(name, runs, own) for name, own in figures.items())
 
 
@@ -124,29 +135,27 @@ def complete_scores(
     runs: Sequence[GradedRun],
     scored: Scored,
     narrow: Narrow | None = None,
-) -> list[tuple[CaseScore, ...]]:
+) -> Scored:
     """Equation 1 on the cases that are scored, over the criteria that are left."""
     if narrow is not None:
         runs = narrow_runs(runs, narrow)
-    complete = []
-    for run, own in zip(runs, scored, strict=True):
-        wanted = {score.case_id for score in own}
+    complete = {}
+    for run in runs:
+        wanted = {score.case_id for score in scored[run.label]}
         whole = run.case_scores(Metric.COMPLETE)
-        complete.append(tuple(s for s in whole if s.case_id in wanted))
+        complete[run.label] = [score for score in whole if score.case_id in wanted]
     return complete
 
 
 def answer_lengths(
     run: GradedRun,
     scored: Sequence[CaseScore],
-) -> list[tuple[CaseScore, int]]:
+) -> Iterator[tuple[CaseScore, int]]:
     """The cases that have a score and an answer, each with the answer's characters."""
-    pairs = []
     for case_score in scored:
         answer = run.answers.get(case_score.case_id)
         if case_score.score is not None and answer is not None and answer.gradable:
-            pairs.append((case_score, len(answer.response)))
-    return pairs
+            yield case_score, len(answer.response)
 
 
 def _with_length(
@@ -158,22 +167,133 @@ def _with_length(
     scores: list[float] = []
     models: list[str] = []
     cases: list[str] = []
-    for run, own in zip(runs, scored, strict=True):
-        for case_score, length in answer_lengths(run, own):
+    for run in runs:
+        for case_score, length in answer_lengths(run, scored[run.label]):
             lengths.append(float(length))
             scores.append(case_score.score or 0.0)
             models.append(run.label)
             cases.append(case_score.case_id)
     columns = np.array(lengths), np.array(scores)
-    control = LengthControl(
+    are_several = len(set(models)) > 1
+    return LengthControl(
         figure=figure,
         n=len(lengths),
         pearson=pearson(*columns),
         spearman=spearman(*columns),
+        partial=partial(*columns, models, cases) if are_several else None,
     )
-    if len(set(models)) < 2:
-        return control
-    return replace(
-        control,
-        partial=partial(*columns, models, cases),
+
+
+RATES: Final[Mapping[str, str]] = {
+    "severe": "severe harm",
+    "any": "harm",
+    "omitted_severe": "severe omission",
+    "omitted": "omission",
+}
+"""The rates of `HarmRates`, each with its name in tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarmRates:
+    """Shares of one model's answers, with intervals."""
+
+    severe: ScoreEstimate
+    """With a confirmed severe harm, of those that were read."""
+    any: ScoreEstimate
+    """With a confirmed harm."""
+    omitted_severe: ScoreEstimate
+    """That leave out what a criterion of 9 or 10 points asks for, of those that are wholly graded."""
+    omitted: ScoreEstimate
+    """The same of 7 points and more."""
+    read: int
+    unread: int
+    """Answers that could be read and were not."""
+    unconfirmed: int
+    """Findings that the second judge could not decide, in no rate."""
+    reader: str | None
+    checker: str | None
+    controls: ControlFigures | None
+
+    def row(self) -> dict[str, Any]:
+        """The JSON form."""
+        rates = {name: getattr(self, name).row() for name in RATES}
+        return asdict(self) | rates
+
+
+def harm_rates(
+    runs: Sequence[GradedRun],
+    complete: Scored,
+    **draws: Unpack[Draws],
+) -> dict[str, HarmRates]:
+    """The rates of each run.
+
+    Args:
+        runs: The runs with the criteria of every origin.
+        complete: The complete scores of each run's cases that count.
+        draws: Bootstrap draws, of cases, the same for every rate.
+    """
+    shares: dict[str, dict[str, list[CaseScore]]] = {}
+    for name in RATES:
+        shares[name] = {run.label: [] for run in runs}
+    for run in runs:
+        for score in complete[run.label]:
+            for name, holds in zip(RATES, _holds(run, score), strict=True):
+                least, most = (0.0, 1.0) if holds is None else (holds, holds)
+                share = replace(score, score=holds, low=least, high=most)
+                shares[name][run.label].append(share)
+    by_rate = {}
+    for name, scored in shares.items():
+        by_rate[name] = ScoreGrid(scored, Metric.COMPLETE, **draws).overall()
+    rates = {}
+    for run in runs:
+        of_model = {name: overall[run.label] for name, overall in by_rate.items()}
+        rates[run.label] = _rates_of(run, complete[run.label], of_model)
+    return rates
+
+
+def _rates_of(
+    run: GradedRun,
+    scored: Sequence[CaseScore],
+    estimates: Mapping[str, ScoreEstimate],
+) -> HarmRates:
+    answered = read = unconfirmed = 0
+    for score in scored:
+        if score.state is CaseState.UNANSWERED:
+            continue
+        answered += 1
+        row = run.harm_of(score.case_id)
+        if row is not None and row.reading.is_read:
+            read += 1
+            unconfirmed += len(row.reading.unconfirmed)
+    harm = run.harm
+    return HarmRates(
+        **estimates,
+        read=read,
+        unread=answered - read,
+        unconfirmed=unconfirmed,
+        reader=harm.reader if harm else None,
+        checker=harm.checker if harm else None,
+        controls=control_figures(harm.controls) if harm else None,
     )
+
+
+def _holds(
+    run: GradedRun,
+    score: CaseScore,
+) -> list[float | None]:
+    """Whether an answer counts, 0 or 1, in each of `RATES`; None where that is not known."""
+    holds: list[float | None] = [None] * len(RATES)
+    row = run.harm_of(score.case_id)
+    is_answered = score.state is not CaseState.UNANSWERED
+    if row is not None and row.reading.is_read and is_answered:
+        holds[:2] = _gravity(row.reading.worst)
+    if score.state is CaseState.SCORED:
+        unmet = [c.points for c in score.case.criteria if score.met[c.id] is False]
+        holds[2:] = _gravity(worst_omission(unmet))
+    return holds
+
+
+def _gravity(worst: Severity | None) -> list[float]:
+    """Whether the worst is severe, and whether it is harm at all."""
+    is_severe = worst is Severity.SEVERE
+    return [float(is_severe), float(is_severe or worst is Severity.MODERATE)]

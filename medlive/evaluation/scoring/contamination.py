@@ -8,12 +8,10 @@ from datetime import date
 
 import numpy as np
 
-from medlive.evaluation.model import EvaluationCase, cluster_numbers
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RAW, RunInfo
-from medlive.evaluation.scoring.estimates import FEW
-from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
-from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.refusals import Objection
+from medlive.evaluation.scoring.estimates import FEW, sides_of
+from medlive.evaluation.scoring.fresh import PERMUTATIONS
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
 from medlive.llm.registry import Cutoff, Registry
 from medlive.statistics.bootstrap import (
@@ -40,6 +38,8 @@ from medlive.statistics.contamination import (
     seen_effect,
     terciles,
 )
+from medlive.statistics.intervals import known_means
+from medlive.statistics.items import easiness
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class PaperFigure:
 
     full: Estimate
     post: Estimate
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
+    difference: float | None
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,7 @@ class ArmDrop:
 class ContaminationTable:
     """Every model's figures, in the score table's order."""
 
-    metric: Metric
-    draws: int
-    seed: int
+    scores: ScoreTable
     permutations: int
     models: tuple[ModelContamination, ...]
     pooled: Effect | None
@@ -115,8 +113,7 @@ class ContaminationTable:
     arms: tuple[ArmDrop, ...]
     registry: str
     warnings: tuple[str, ...]
-    overridden: tuple[Objection, ...] = ()
-    """What was overridden to show the figures."""
+    """Those of the scores, and models without a cutoff."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +151,7 @@ def contamination(
         cutoff = registry.cutoff(info.model)
         sides = sides_of(cutoff, cases)
         runs.append(_Run(model.label, info, cutoff, column, sides))
-    study = _Study(table, cases, runs)
+    study = _Study(cases, runs, table.how)
     models = [study.model(run, permutations) for run in runs]
     p_values = [model.drop.p if model.drop else None for model in models]
     corrected = []
@@ -167,35 +164,23 @@ def contamination(
             f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed"
         )
     return ContaminationTable(
-        metric=table.metric,
-        draws=table.draws,
-        seed=table.seed,
+        scores=table,
         permutations=permutations,
         models=tuple(corrected),
         pooled=study.pooled(),
         arms=tuple(study.arms()),
         registry=registry.origin,
         warnings=tuple(warnings),
-        overridden=table.overridden,
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Study:
     """The cases and runs of a table, each case on its side of each model's cutoff."""
 
-    def __init__(
-        self,
-        table: ScoreTable,
-        cases: Sequence[EvaluationCase],
-        runs: Sequence[_Run],
-    ) -> None:
-        self.cases = cases
-        self.runs = runs
-        self.how: Resampling = {
-            "draws": table.draws,
-            "seed": table.seed,
-            "clusters": cluster_numbers(cases),
-        }
+    cases: Sequence[EvaluationCase]
+    runs: Sequence[_Run]
+    how: Resampling
 
     def model(
         self,
@@ -237,7 +222,7 @@ class _Study:
         undated = scored - figures.n_pre - figures.n_post
         if undated:
             notes.append(f"{undated} cases without a date are on neither side")
-        controls = self.controls(run, cutoff)
+        controls = list(self.controls(run, cutoff))
         if not controls:
             notes.append(
                 "no other model has an earlier cutoff: no comparison of the drop"
@@ -251,7 +236,7 @@ class _Study:
             undated=undated,
             drop=figures,
             paper=self.paper_figure(run),
-            did=self.beyond(run, controls) if controls else None,
+            did=self.effect([run], controls) if controls else None,
             did_against=tuple(control.label for control in controls),
             placebos=self.placebo_drops(run, cutoff) if has_both_sides else None,
             mixes=self.mixes(run) if has_both_sides else {},
@@ -264,50 +249,42 @@ class _Study:
             axis=1,
         )
         full, post = (mean_estimate(values, **self.how) for values in columns.T)
-        figure = PaperFigure(full, post)
-        if full.value is None or post.value is None:
-            return figure
-        low = high = None
+        difference = low = high = None
+        if full.value is not None and post.value is not None:
+            difference = full.value - post.value
         if full.low is not None and post.low is not None:
             drawn = bootstrap_means(columns, **self.how)
             low, high = interval(drawn[:, 0] - drawn[:, 1])
-        return replace(
-            figure,
-            difference=full.value - post.value,
-            low=low,
-            high=high,
-        )
+        return PaperFigure(full, post, difference, low, high)
 
     def controls(
         self,
         run: _Run,
         cutoff: Cutoff,
-    ) -> list[_Run]:
+    ) -> Iterator[_Run]:
         """The runs of other models with an earlier cutoff, asked in the same words, with evidence or without."""
         info = run.info
-        controls = []
         for other in self.runs:
             if other.cutoff is None or other.cutoff.day >= cutoff.day:
                 continue
-            asked_alike = (other.info.raw, other.info.open_book) == (
-                info.raw,
-                info.open_book,
-            )
-            if asked_alike and other.info.model != info.model:
-                controls.append(other)
-        return controls
+            asked = other.info.raw, other.info.open_book
+            if asked == (info.raw, info.open_book) and other.info.model != info.model:
+                yield other
 
-    def beyond(
+    def effect(
         self,
-        run: _Run,
+        runs: Sequence[_Run],
         controls: Sequence[_Run],
     ) -> Effect | None:
-        """The run's own cells, and of the controls those that they cannot have seen."""
-        columns = [run.on(PRE, POST), *(control.on(POST) for control in controls)]
-        cells = np.stack(columns, axis=1)
-        seen = np.zeros(cells.shape, dtype=np.bool_)
-        seen[:, 0] = run.sides == PRE
-        return seen_effect(cells, seen, **self.how)
+        """By all cells of the runs, and those of the controls that they cannot have seen."""
+        cells = [run.on(PRE, POST) for run in runs]
+        cells += [control.on(POST) for control in controls]
+        seen = [run.sides == PRE for run in (*runs, *controls)]
+        return seen_effect(
+            np.stack(cells, axis=1),
+            np.stack(seen, axis=1),
+            **self.how,
+        )
 
     def pooled(self) -> Effect | None:
         """One effect over all models whose cutoff is known, asked closed-book with the rewritten cases; of several
@@ -316,17 +293,7 @@ class _Study:
         for run in self.runs:
             if run.cutoff and not run.info.raw and not run.info.open_book:
                 first.setdefault(run.info.model, run)
-        if not first:
-            return None
-        cells = np.stack(
-            [run.on(PRE, POST) for run in first.values()],
-            axis=1,
-        )
-        seen = np.stack(
-            [run.sides == PRE for run in first.values()],
-            axis=1,
-        )
-        return seen_effect(cells, seen, **self.how)
+        return self.effect(list(first.values()), ()) if first else None
 
     def placebo_drops(
         self,
@@ -385,20 +352,12 @@ class _Study:
             if other.info.model != run.info.model:
                 others.append(other.values)
         rest = np.array(others).reshape(len(others), len(self.cases)).T
-        known = ~np.isnan(rest)
-        if not known.any():
+        if np.isnan(rest).all():
             return None
-        level = np.nansum(rest, axis=0) / np.maximum(known.sum(axis=0), 1)
-        count = known.sum(axis=1)
-        above = np.where(known, rest - level, 0.0).sum(axis=1)
-        asked = (count > 0) & ~np.isnan(run.values)
-        ease = np.where(
-            asked,
-            above / np.maximum(count, 1),
-            np.nan,
-        )
+        ease = easiness(rest, known_means(rest))
+        thirds = terciles(np.where(np.isnan(run.values), np.nan, ease))
         names = ("hard", "middling", "easy", "")
-        return [names[third] for third in terciles(ease)]
+        return [names[third] for third in thirds]
 
     def arms(self) -> Iterator[ArmDrop]:
         """Every run in the threads' own words against each other run of its model that was asked the same way."""

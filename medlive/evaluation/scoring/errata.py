@@ -1,17 +1,17 @@
 """Errata of scored runs: find withdrawn cases and criteria, and remove them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from medlive.errors import BadInput, CheckFailed
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.log import read_bytes, read_found, some
-from medlive.snapshot.errata import ERRATA, Errata, Erratum, load_errata
+from medlive.snapshot.errata import ERRATA, Erratum, load_errata
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
@@ -55,23 +55,6 @@ class RunErrata:
         """Whether errata affect the run."""
         return bool(self.cases or self.criteria or self.unclear)
 
-    def row(self) -> dict[str, Any]:
-        """Return the JSON form; the file is given by name and digest, its path is private."""
-        criteria = []
-        for case_id, criterion_id in self.criteria:
-            criteria.append({"case_id": case_id, "criterion_id": criterion_id})
-        return {
-            "version": self.version,
-            "file": None if self.path is None else self.path.name,
-            "digest": self.digest,
-            "checked_with": self.key,
-            "problem": self.problem,
-            "withdrawn_cases": list(self.cases),
-            "withdrawn_criteria": criteria,
-            "cases_left_without_positive_criterion": list(self.emptied),
-            "cases_with_unclear_criteria": list(self.unclear),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class ErrataUse:
@@ -82,20 +65,15 @@ class ErrataUse:
 
     def warnings(
         self,
-        labels: Sequence[str],
-    ) -> list[str]:
-        """Return the warnings for each labelled run; none where errata are ignored."""
+        labels: Iterable[str],
+    ) -> Iterator[str]:
+        """The warnings for each labelled run; none where errata are ignored."""
         if self.mode is ErrataMode.IGNORE:
-            return []
+            return
         apply = self.mode is ErrataMode.APPLY
-        warnings = []
         for label, run in zip(labels, self.runs, strict=True):
-            warnings += _warnings(label, run, apply=apply)
-            if apply and not run.concerned and run.path is None:
-                warnings.append(
-                    f"{label}: no errata of {run.version} were found, none are applied"
-                )
-        return warnings
+            for warning in _warnings(run, apply=apply):
+                yield f"{label}: {warning}"
 
 
 def use_errata(
@@ -123,10 +101,10 @@ def use_errata(
         CheckFailed: If a file is not signed by the key.
     """
     about_runs = []
-    errata = []
+    entries: dict[Erratum, None] = {}
     for run in runs:
         path = file or _errata_beside(run, home)
-        about, own = RunErrata(run.info.cases.name, path), Errata()
+        about = RunErrata(run.info.cases.name, path)
         if path is not None:
             try:
                 own = load_errata(
@@ -141,14 +119,15 @@ def use_errata(
                     digest=digest_bytes(data),
                     key=key,
                 )
+                entries |= dict.fromkeys(own.standing)
             except (BadInput, CheckFailed) as exc:
                 if mode is not ErrataMode.IGNORE:
                     raise
                 problem = exc.message.replace(str(path), path.name)
-                about, own = replace(about, problem=problem), Errata()
+                about = replace(about, problem=problem)
         about_runs.append(about)
-        errata.append(own)
-    return ErrataUse(mode, affected_parts(runs, about_runs, errata))
+    parts = affected_parts(runs, about_runs, list(entries))
+    return ErrataUse(mode, tuple(parts))
 
 
 def _errata_beside(
@@ -167,62 +146,49 @@ def _errata_beside(
 def affected_parts(
     runs: Sequence[RunFolder],
     about_runs: Sequence[RunErrata],
-    errata: Sequence[Errata],
-) -> tuple[RunErrata, ...]:
+    entries: Sequence[Erratum],
+) -> Iterator[RunErrata]:
     """The errata of runs with the parts of each that all of them together withdraw."""
-    entries: dict[Erratum, None] = {}
-    for own in errata:
-        entries |= dict.fromkeys(own.standing)
-    withdrawn = set()
+    withdrawn: set[str] = set()
+    by_run: list[set[tuple[str, str]]] = []
     for run in runs:
+        named = set()
         for entry in entries:
-            if entry.criterion_id is None and _is_about(entry, run):
+            if not _is_about(entry, run):
+                continue
+            if entry.criterion_id is None:
                 withdrawn.add(entry.case_id)
-    affected = []
-    for run, about in zip(runs, about_runs, strict=True):
-        named: set[tuple[str, str]] = set()
-        for entry in entries:
-            if entry.criterion_id is not None and _is_about(entry, run):
+            else:
                 named.add((entry.case_id, entry.criterion_id))
-        affected.append(_affected(run, about, named, withdrawn))
-    return tuple(affected)
+        by_run.append(named)
+    for run, about, named in zip(runs, about_runs, by_run, strict=True):
+        gone: list[str] = []
+        unclear: list[str] = []
+        criteria: list[tuple[str, str]] = []
+        kept: list[EvaluationCase] = []
+        doubtful = dict(named)
+        for case in run.cases:
+            if case.case_id in withdrawn:
+                gone.append(case.case_id)
+                continue
+            kept.append(case)
+            if run.info.cases.origin == "snapshot":
+                places = ((case.case_id, criterion.id) for criterion in case.criteria)
+                criteria += filter(named.__contains__, places)
+            elif case.case_id in doubtful:
+                unclear.append(case.case_id)
+        yield replace(
+            about,
+            cases=tuple(gone),
+            criteria=tuple(criteria),
+            emptied=emptied_cases(kept, set(criteria)),
+            unclear=tuple(unclear),
+        )
 
 
 def _is_about(entry: Erratum, run: RunFolder) -> bool:
     """Whether an entry is about the run's snapshot; a file of cases has no version, so any entry may apply."""
     return run.info.cases.origin != "snapshot" or run.info.cases.name in entry.snapshots
-
-
-def _affected(
-    run: RunFolder,
-    about: RunErrata,
-    named: set[tuple[str, str]],
-    withdrawn: set[str],
-) -> RunErrata:
-    """What these criteria, as (case id, criterion id), and cases are of a run."""
-    gone: list[EvaluationCase] = []
-    kept: list[EvaluationCase] = []
-    for case in run.cases:
-        is_gone = case.case_id in withdrawn
-        (gone if is_gone else kept).append(case)
-    affected = replace(
-        about,
-        cases=tuple(case.case_id for case in gone),
-    )
-    if run.info.cases.origin != "snapshot":
-        doubtful = dict(named)
-        unclear = tuple(c.case_id for c in kept if c.case_id in doubtful)
-        return replace(affected, unclear=unclear)
-    criteria = []
-    for case in kept:
-        for criterion in case.criteria:
-            if (case.case_id, criterion.id) in named:
-                criteria.append((case.case_id, criterion.id))
-    return replace(
-        affected,
-        criteria=tuple(criteria),
-        emptied=emptied_cases(kept, set(criteria)),
-    )
 
 
 def emptied_cases(
@@ -260,12 +226,13 @@ def without(run: RunFolder, errata: RunErrata) -> RunFolder:
 
 
 def _warnings(
-    label: str,
     run: RunErrata,
     *,
     apply: bool,
-) -> list[str]:
+) -> Iterator[str]:
     """What errata mean for a run, whether they are applied or not; nothing where they do not affect it."""
+    if apply and not run.concerned and run.path is None:
+        yield f"no errata of {run.version} were found, none are applied"
     parts = []
     if run.cases:
         named = "" if apply else f" ({some(run.cases)})"
@@ -277,19 +244,13 @@ def _warnings(
         parts.append(f"{len(ids)} criteria of {others}{named}")
     if run.emptied and apply:
         parts.append(f"{len(run.emptied)} case(s) left without a positive criterion")
-    warnings = []
     if parts and apply:
-        warnings.append(
-            f"{label}: errata of {run.version} applied: without {', '.join(parts)}"
-        )
+        yield f"errata of {run.version} applied: without {', '.join(parts)}"
     elif parts:
         what = " and ".join(parts)
-        warnings.append(
-            f"{label}: withdrawn since {run.version} was frozen: {what}; --errata apply leaves them out"
-        )
+        yield f"withdrawn since {run.version} was frozen: {what}; --errata apply leaves them out"
     if run.unclear:
-        warnings.append(
-            f"{label}: {len(run.unclear)} case(s) ({some(run.unclear)}) have a withdrawn criterion "
+        yield (
+            f"{len(run.unclear)} case(s) ({some(run.unclear)}) have a withdrawn criterion "
             f"that cannot be identified in {run.version}; run on the snapshot's folder instead"
         )
-    return warnings

@@ -1,7 +1,7 @@
 """Means with intervals and bounds, overall and by slice, for all models at once."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Unpack
 
@@ -27,11 +27,13 @@ from medlive.statistics.bootstrap import (
     bootstrap_ratios,
     cluster_counts,
     cluster_sums,
+    compare,
     estimates_of,
     mean_estimates,
     spread_of,
     tie_groups,
 )
+from medlive.statistics.contamination import POST, PRE, Sides
 from medlive.statistics.intervals import mean_bounds, too_few
 
 FEW: Final = 30
@@ -66,6 +68,27 @@ KINDS: Final = (*SLICES, AXIS, CUTOFF)
 def slice_order(value: str) -> tuple[int, str]:
     """The key that puts the values of a kind of slice in order: tiers as they rise, a cutoff's sides, else by name."""
     return (_TIERS.index(value) if value in _TIERS else -1, value)
+
+
+def sides_of(
+    cutoff: Cutoff | None,
+    cases: Iterable[EvaluationCase],
+) -> Sides:
+    """`PRE` for a case up to the cutoff, `POST` for one after it, -1 where that is unknown."""
+    sides = []
+    for case in cases:
+        seen = cutoff.before(case.post_time, case.month) if cutoff else None
+        sides.append(-1 if seen is None else PRE if seen else POST)
+    return np.array(sides, dtype=np.int_)
+
+
+def rows_by(values: Iterable[str | None]) -> dict[str, Places]:
+    """The places of each value, in the order of slices."""
+    rows: dict[str, list[int]] = {}
+    for row, value in enumerate(values):
+        if value is not None:
+            rows.setdefault(value, []).append(row)
+    return {name: np.array(rows[name]) for name in sorted(rows, key=slice_order)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,18 +153,6 @@ def axis_rows(axes: Mapping[str, Estimate]) -> list[dict[str, Any]]:
     return rows
 
 
-def standings_of(
-    overall: Mapping[str, ScoreEstimate],
-    comparisons: Sequence[Comparison],
-) -> dict[str, Standing]:
-    """The standing of each model that has a mean."""
-    means: dict[str, float] = {}
-    for name, estimate in overall.items():
-        if estimate.value is not None:
-            means[name] = estimate.value
-    return {standing.name: standing for standing in tie_groups(means, comparisons)}
-
-
 def cases_by_id(
     scored: Scored,
 ) -> dict[str, EvaluationCase]:
@@ -152,7 +163,7 @@ def cases_by_id(
     """
     by_id: dict[str, EvaluationCase] = {}
     orders = set()
-    for cases in scored:
+    for cases in scored.values():
         orders.add(tuple(score.case_id for score in cases))
         for score in cases:
             by_id.setdefault(score.case_id, score.case)
@@ -166,73 +177,11 @@ def matrix(scored: Scored) -> Floats:
         (len(rows), len(scored)),
         np.nan,
     )
-    for column, own in enumerate(scored):
+    for column, own in enumerate(scored.values()):
         for case in own:
             if case.score is not None:
                 values[rows[case.case_id], column] = case.score
     return values
-
-
-def estimate_means(
-    points: Floats,
-    groups: Places | None = None,
-    count: int = 1,
-    *,
-    clips_mean: bool = False,
-    **how: Unpack[Resampling],
-) -> list[list[ScoreEstimate]]:
-    """The mean scores of items by group and model.
-
-    Args:
-        points: (3 x items x models): scores and their bounds, NaN for no score, and where the bounds are not over it.
-        groups: Each item's, from 0, or -1 for none; None: all are in one.
-        count: How many groups there are.
-        clips_mean: Whether means are clipped to [0, 1].
-        how: How items are drawn.
-    """
-    if groups is None:
-        groups = np.zeros(
-            points.shape[1],
-            dtype=np.int_,
-        )
-    unit = (0.0, 1.0) if clips_mean else (-np.inf, np.inf)
-    drawn = bootstrap_groups(
-        points[0],
-        groups,
-        count,
-        **how,
-    )
-    clusters = how.get("clusters")
-    estimates = []
-    for group in range(count):
-        rows = np.flatnonzero(groups == group)
-        own = points[:, rows]
-        counts = (~np.isnan(own)).sum(axis=1)
-        means = np.nansum(own, axis=1) / np.maximum(counts, 1)
-        mean, least, most = np.clip(means, *unit).tolist()
-        figures = mean_estimates(
-            own[0],
-            drawn[:, group],
-            None if clusters is None else clusters[rows],
-        )
-        of_models = []
-        for model, figure in enumerate(figures):
-            if clips_mean:
-                figure = figure.clipped()
-            of = int(counts[1, model])
-            estimate = ScoreEstimate(
-                value=mean[model] if figure.n else None,
-                low=figure.low,
-                high=figure.high,
-                n=figure.n,
-                why=figure.why,
-                least=least[model] if of else None,
-                most=most[model] if of else None,
-                of=of,
-            )
-            of_models.append(estimate)
-        estimates.append(of_models)
-    return estimates
 
 
 class ScoreGrid:
@@ -244,7 +193,6 @@ class ScoreGrid:
         metric: Metric,
         **draws: Unpack[Draws],
     ) -> None:
-        """`scored` holds each model's cases, no case twice."""
         self._scored = scored
         self._published = metric is Metric.PUBLISHED
         self._clips_mean = not metric.clips_cases
@@ -254,7 +202,8 @@ class ScoreGrid:
             "clusters": cluster_numbers(self._cases.values()),
         }
         self._places = {case_id: place for place, case_id in enumerate(self._cases)}
-        # Scores and their bounds, (3 x items x models): of unscorable cases none.
+        self._all = np.arange(len(self._cases))
+        # Scores and their bounds, (3 x items x models).
         self._points = np.full(
             (3, len(self._cases), len(scored)),
             np.nan,
@@ -263,18 +212,11 @@ class ScoreGrid:
             self._points.shape[1:],
             dtype=np.bool_,
         )
-        for column, own in enumerate(scored):
+        for column, own in enumerate(scored.values()):
             for case in own:
                 place = self._places[case.case_id]
                 self._has_case[place, column] = True
-                points = self._points[:, place, column]
-                if case.score is not None:
-                    points[0] = case.score
-                is_unbounded = case.unscorable
-                if self._published:
-                    is_unbounded = case.non_finite is not None
-                if not is_unbounded:
-                    points[1:] = case.low, case.high
+                self._points[:, place, column] = case.points
 
     @property
     def score(self) -> Floats:
@@ -286,98 +228,124 @@ class ScoreGrid:
         """The items that every model has a score for."""
         return int((~np.isnan(self.score)).all(axis=1).sum())
 
-    def overall(self) -> list[ScoreEstimate]:
+    def rank(
+        self,
+    ) -> tuple[dict[str, ScoreEstimate], list[Comparison], dict[str, Standing]]:
+        """`overall`, every pair of models on the cases that both have a score for, and who stands where."""
+        overall = self.overall()
+        comparisons = compare(list(self._scored), self.score, **self.how)
+        means = {}
+        for label, estimate in overall.items():
+            if estimate.value is not None:
+                means[label] = estimate.value
+        return overall, comparisons, tie_groups(means, comparisons)
+
+    def overall(self) -> dict[str, ScoreEstimate]:
         """Each model's estimate over all its cases."""
-        everything = np.zeros(
-            len(self._cases),
-            dtype=np.int_,
-        )
         models = range(len(self._scored))
-        return self._whole_cases(models, everything, 1)[0]
+        (estimates,) = self._whole_cases(models, [self._all])
+        return dict(zip(self._scored, estimates, strict=True))
+
+    def _means(
+        self,
+        points: Floats,
+        groups: Sequence[Places],
+    ) -> Iterator[list[ScoreEstimate]]:
+        """The mean scores of each group, by model.
+
+        Args:
+            points: (3 x items x models): scores and their bounds, NaN for no score, and where the bounds are not
+                over it.
+            groups: Rows of items.
+        """
+        unit = (0.0, 1.0) if self._clips_mean else (-np.inf, np.inf)
+        drawn = bootstrap_groups(points[0], groups, **self.how)
+        clusters = self.how.get("clusters")
+        for group, rows in enumerate(groups):
+            own = points[:, rows]
+            counts = (~np.isnan(own)).sum(axis=1)
+            means = np.nansum(own, axis=1) / np.maximum(counts, 1)
+            mean, least, most = np.clip(means, *unit).tolist()
+            figures = mean_estimates(
+                own[0],
+                drawn[:, group],
+                None if clusters is None else clusters[rows],
+            )
+            estimates = []
+            for model, figure in enumerate(figures):
+                fields = asdict(figure.clipped() if self._clips_mean else figure)
+                fields["value"] = mean[model] if figure.n else None
+                of = int(counts[1, model])
+                estimate = ScoreEstimate(
+                    **fields,
+                    least=least[model] if of else None,
+                    most=most[model] if of else None,
+                    of=of,
+                )
+                estimates.append(estimate)
+            yield estimates
 
     def _whole_cases(
         self,
         models: Sequence[int],
-        groups: Places,
-        count: int,
+        groups: Sequence[Places],
     ) -> list[list[ScoreEstimate]]:
         """By group and model."""
-        estimates = estimate_means(
-            self._points[:, :, models],
-            groups,
-            count,
-            clips_mean=self._clips_mean,
-            **self.how,
-        )
+        estimates = list(self._means(self._points[:, :, models], groups))
         if not self._published:
             return estimates
+        group_of: dict[int, int] = {}
+        for group, rows in enumerate(groups):
+            group_of |= dict.fromkeys(rows.tolist(), group)
+        scored = list(self._scored.values())
         for column, model in enumerate(models):
             # The published script sums in its own order and includes non-finite figures.
-            figures: list[list[float]] = [[] for _ in range(count)]
-            for score in self._scored[model]:
-                group = groups[self._places[score.case_id]]
-                if group >= 0 and score.figure is not None:
-                    figures[group].append(score.figure)
+            figures: list[list[float]] = [[] for _ in groups]
+            for score in scored[model]:
+                own_group = group_of.get(self._places[score.case_id])
+                if own_group is not None and score.figure is not None:
+                    figures[own_group].append(score.figure)
             for of_models, own in zip(estimates, figures, strict=True):
                 of_models[column] = _published(of_models[column], own)
         return estimates
 
     def slices(
         self,
-        cutoffs: Sequence[Cutoff | None],
-    ) -> list[list[Slice]]:
-        """Each model's slices, in the order of `KINDS` and of their values."""
+        cutoffs: Mapping[str, Cutoff | None],
+    ) -> dict[str, list[Slice]]:
+        """Each model's slices, in the order of `KINDS` and of their values; `cutoffs` are theirs."""
         slices: list[list[Slice]] = [[] for _ in self._scored]
         cases = self._cases.values()
-        models = list(range(len(self._scored)))
+        models: Sequence[int] = range(len(self._scored))
         for kind, value_of in SLICES.items():
-            self._add(
-                slices,
-                kind,
-                list(map(value_of, cases)),
-                models,
-            )
+            groups = rows_by(map(value_of, cases))
+            self._add(slices, kind, groups, models)
         for axis, criteria in self._axes.items():
-            (estimates,) = estimate_means(
-                self._axis_points(criteria),
-                clips_mean=self._clips_mean,
-                **self.how,
-            )
+            (estimates,) = self._means(self._axis_points(criteria), [self._all])
             for own, estimate in zip(slices, estimates, strict=True):
                 if estimate.of:
                     own.append(Slice(AXIS, axis, estimate))
-        for cutoff in dict.fromkeys(filter(None, cutoffs)):
-            sides: list[str | None] = []
-            for case in cases:
-                seen = cutoff.before(case.post_time, case.month)
-                sides.append(None if seen is None else UP_TO if seen else AFTER)
-            models = [place for place, own in enumerate(cutoffs) if own == cutoff]
-            self._add(slices, CUTOFF, sides, models)
-        return slices
+        for cutoff in dict.fromkeys(filter(None, cutoffs.values())):
+            names = [{PRE: UP_TO, POST: AFTER}.get(s) for s in sides_of(cutoff, cases)]
+            own_cutoffs = enumerate(cutoffs.values())
+            models = [place for place, own in own_cutoffs if own == cutoff]
+            self._add(slices, CUTOFF, rows_by(names), models)
+        return dict(zip(self._scored, slices, strict=True))
 
     def _add(
         self,
         slices: list[list[Slice]],
         kind: str,
-        values: Sequence[str | None],
+        groups: Mapping[str, Places],
         models: Sequence[int],
     ) -> None:
-        """Add a kind of slice to models, by its value of each case."""
-        names = sorted(
-            {v for v in values if v is not None},
-            key=slice_order,
-        )
-        places: dict[str | None, int] = {name: at for at, name in enumerate(names)}
-        groups = np.array(
-            [places.get(v, -1) for v in values],
-            dtype=np.int_,
-        )
-        estimates = self._whole_cases(models, groups, len(names))
-        for group, of_models in enumerate(estimates):
-            has_cases = self._has_case[groups == group].any(axis=0)
+        """Add a kind of slice to models, by the cases of each value."""
+        estimates = self._whole_cases(models, list(groups.values()))
+        for (value, rows), of_models in zip(groups.items(), estimates, strict=True):
+            has_cases = np.any(self._has_case[rows], axis=0)
             for model, estimate in zip(models, of_models, strict=True):
                 if has_cases[model]:
-                    slices[model].append(Slice(kind, names[group], estimate))
+                    slices[model].append(Slice(kind, value, estimate))
 
     @cached_property
     def _axes(self) -> dict[str, "_Criteria"]:
@@ -385,7 +353,7 @@ class ScoreGrid:
         starts: dict[int, int] = {}
         rows: list[int] = []
         criteria: list[EvaluationCriterion] = []
-        for own in self._scored:
+        for own in self._scored.values():
             for score in own:
                 if id(score.case) not in starts:
                     starts[id(score.case)] = len(criteria)
@@ -394,7 +362,7 @@ class ScoreGrid:
                     rows += [place] * len(score.case.criteria)
         weights = np.zeros((len(criteria), len(self._scored)))
         verdicts = np.full(weights.shape, np.nan)
-        for column, own in enumerate(self._scored):
+        for column, own in enumerate(self._scored.values()):
             for score in own:
                 start = starts[id(score.case)]
                 for row, criterion in enumerate(score.case.criteria, start):
@@ -441,12 +409,12 @@ class ScoreGrid:
         points[:, most <= 0] = np.nan
         return np.asarray(points)
 
-    def axis_errors(self) -> list[dict[str, Estimate]]:
+    def axis_errors(self) -> dict[str, dict[str, Estimate]]:
         """How often each axis's criteria went wrong, by model: a positive one unmet, or a negative one met.
 
         The share of the graded ones, which n counts; axes are in the order of their names.
         """
-        errors: list[dict[str, Estimate]] = [{} for _ in self._scored]
+        errors: dict[str, dict[str, Estimate]] = {label: {} for label in self._scored}
         for axis, criteria in self._axes.items():
             known = ~np.isnan(criteria.verdicts)
             # NaN equals neither, so ungraded criteria are not errors.
@@ -455,7 +423,7 @@ class ScoreGrid:
                 criteria.by_item(mistakes.astype(np.float64)),
                 criteria.by_item(known.astype(np.float64)),
             )
-            for of_model, rate in zip(errors, rates, strict=True):
+            for of_model, rate in zip(errors.values(), rates, strict=True):
                 if rate.n:
                     of_model[axis] = rate
         return errors
@@ -466,14 +434,7 @@ class ScoreGrid:
         trials: Floats,
     ) -> list[Estimate]:
         """Σ hits / Σ trials of each model, both (items x models); items are drawn with all their trials."""
-        everything = np.zeros(len(trials), dtype=np.int_)
-        drawn = bootstrap_ratios(
-            hits,
-            trials,
-            everything,
-            1,
-            **self.how,
-        )
+        drawn = bootstrap_ratios(hits, trials, **self.how)
         totals = trials.sum(axis=0)
         rates = hits.sum(axis=0) / np.maximum(totals, 1)
         clusters = self.how.get("clusters")
@@ -506,10 +467,9 @@ class _Criteria(NamedTuple):
 
     def by_item(self, values: Floats) -> Floats:
         """Sums of criteria by item: (items x models)."""
-        columns = []
-        for column in values.T:
-            columns.append(np.bincount(self.items, column, minlength=self.n))
-        return np.stack(columns, axis=1)
+        sums = np.zeros((self.n, values.shape[1]))
+        np.add.at(sums, self.items, values)
+        return sums
 
 
 def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstimate:
@@ -529,11 +489,9 @@ def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstima
             most=mean,
             of=n,
         )
-    if estimate.least is None or estimate.most is None:
-        return replace(estimate, value=mean)
     return replace(
         estimate,
         value=mean,
-        least=min(estimate.least, mean),
-        most=max(estimate.most, mean),
+        least=min(estimate.least or 0.0, mean),
+        most=max(estimate.most or 0.0, mean),
     )

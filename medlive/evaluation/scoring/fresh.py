@@ -1,11 +1,9 @@
 """The ranking on what was posted after every model's cutoff, and the models whose scores drop past their own."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final, Unpack
-
-import numpy as np
 
 from medlive.errors import UsageError
 from medlive.evaluation.cases.selection import day_of
@@ -16,7 +14,7 @@ from medlive.evaluation.scoring.estimates import (
     ScoreGrid,
     cases_by_id,
     matrix,
-    standings_of,
+    sides_of,
 )
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, Scored
@@ -26,10 +24,9 @@ from medlive.statistics.bootstrap import (
     Draws,
     Resampling,
     Standing,
-    compare,
     holm,
 )
-from medlive.statistics.contamination import POST, Drop, Sides, drop, permutation_p
+from medlive.statistics.contamination import Drop, drop, permutation_p
 
 PERMUTATIONS: Final = 4999
 ALPHA: Final = 0.05
@@ -104,28 +101,15 @@ class FreshRanking:
     """Cases that all of them are scored on."""
 
 
-def sides_of(
-    cutoff: Cutoff | None,
-    cases: Iterable[EvaluationCase],
-) -> Sides:
-    """0 for a case up to the cutoff, 1 for one after it, -1 where that is unknown."""
-    sides = []
-    for case in cases:
-        seen = cutoff.before(case.post_time, case.month) if cutoff else None
-        sides.append(-1 if seen is None else 1 - seen)
-    return np.array(sides, dtype=np.int_)
-
-
 def rank_fresh(
-    labels: Sequence[str],
     scored: Scored,
-    cutoffs: Sequence[Cutoff | None],
+    cutoffs: Mapping[str, Cutoff | None],
     metric: Metric,
     **draws: Unpack[Draws],
 ) -> FreshRanking | None:
     """The ranking on the cases after every model's cutoff; None where none is known."""
     last = max(
-        (cutoff for cutoff in cutoffs if cutoff is not None),
+        filter(None, cutoffs.values()),
         key=lambda cutoff: cutoff.day,
         default=None,
     )
@@ -134,30 +118,22 @@ def rank_fresh(
     latest = []
     unknown = []
     after: dict[str, list[CaseScore]] = {}
-    for label, own, cutoff in zip(labels, scored, cutoffs, strict=True):
+    for label, cutoff in cutoffs.items():
         if cutoff is None:
             unknown.append(label)
             continue
         if cutoff.day == last.day:
             latest.append(label)
-        sides = sides_of(last, [score.case for score in own])
-        after[label] = [own[place] for place in np.flatnonzero(sides == POST).tolist()]
+        after[label] = []
+        for score in scored[label]:
+            if last.before(score.case.post_time, score.case.month) is False:
+                after[label].append(score)
     models: list[FreshScore] = []
     comparisons: list[Comparison] = []
     common = 0
     if any(after.values()):
-        grid = ScoreGrid(
-            list(after.values()),
-            metric,
-            **draws,
-        )
-        comparisons = compare(
-            list(after),
-            grid.score,
-            **grid.how,
-        )
-        overall = dict(zip(after, grid.overall(), strict=True))
-        standings = standings_of(overall, comparisons)
+        grid = ScoreGrid(after, metric, **draws)
+        overall, comparisons, standings = grid.rank()
         for name in sorted(overall, key=lambda name: overall[name].rank(name)):
             models.append(FreshScore(name, overall[name], standings.get(name)))
         common = grid.common
@@ -172,9 +148,8 @@ def rank_fresh(
 
 
 def significant_drops(
-    labels: Sequence[str],
     scored: Scored,
-    cutoffs: Sequence[Cutoff | None],
+    cutoffs: Mapping[str, Cutoff | None],
     **draws: Unpack[Draws],
 ) -> Mapping[str, Drop]:
     """By label, the drops past a model's own cutoff that survive Holm's correction over all models that have one.
@@ -185,8 +160,8 @@ def significant_drops(
     drops: dict[str, Drop] = {}
     cases = list(cases_by_id(scored).values())
     how: Resampling = {**draws, "clusters": cluster_numbers(cases)}
-    for label, values, cutoff in zip(labels, matrix(scored).T, cutoffs, strict=True):
-        sides = sides_of(cutoff, cases)
+    for label, values in zip(scored, matrix(scored).T, strict=True):
+        sides = sides_of(cutoffs[label], cases)
         figures = drop(values, sides, **how)
         if min(figures.n_pre, figures.n_post) < FEW:
             continue

@@ -70,7 +70,7 @@ def named(judge: Grader | Grade) -> str:
     return f"{judge.model} ({judge.mode} mode, {judge.judge[:19]})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GradedRun:
     """A run with the verdicts of one grader, ready to be scored."""
 
@@ -78,9 +78,8 @@ class GradedRun:
     label: str
     """The model's name, made unique among the runs scored together."""
     answers: Mapping[str, Answer]
-    grades: Mapping[str, Mapping[str, Grade]]
-    """Case id → criterion id → the grade of the current answer and criterion; `load_graded` reads it on first
-    access."""
+    known_grades: Mapping[str, Mapping[str, Grade]] | None
+    """`grades` where they are at hand; None: read from the folder on first access."""
     grader: Grader | None
     notes: tuple[str, ...]
     met: Mapping[str, Verdicts] | None = None
@@ -94,6 +93,21 @@ class GradedRun:
     def info(self) -> RunInfo:
         """What the run folder says of the run."""
         return self.run.info
+
+    @cached_property
+    def grades(self) -> Mapping[str, Mapping[str, Grade]]:
+        """Case id → criterion id → the grade of the current answer and criterion.
+
+        Their texts would fill the memory when many runs are scored, so nothing reads them before they are asked for.
+        """
+        if self.known_grades is not None:
+            return self.known_grades
+        judge = self.known_grader.judge
+        latest: dict[str, Grade] = {}
+        for grade in grades_of(self.run.path / GRADES, []):
+            if grade.judge == judge:
+                latest[grade.key] = grade
+        return _current(open_run(self.run.path).cases, self.answers, judge, latest)
 
     @property
     def cases(self) -> tuple[EvaluationCase, ...]:
@@ -160,40 +174,6 @@ class GradedRun:
         return scores
 
 
-class _GradeBook(Mapping[str, Mapping[str, Grade]]):
-    """The grades of a run, read on first access: their texts would fill the memory when many runs are scored."""
-
-    def __init__(
-        self,
-        run: RunFolder,
-        answers: Mapping[str, Answer],
-        judge: str,
-    ) -> None:
-        self._run, self._answers, self._judge = run, answers, judge
-
-    @cached_property
-    def _grades(self) -> dict[str, dict[str, Grade]]:
-        latest: dict[str, Grade] = {}
-        for grade in grades_of(self._run.path / GRADES, []):
-            if grade.judge == self._judge:
-                latest[grade.key] = grade
-        return _current(
-            self._run.cases,
-            self._answers,
-            self._judge,
-            latest,
-        )
-
-    def __getitem__(self, case_id: str) -> Mapping[str, Grade]:
-        return self._grades[case_id]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._grades)
-
-    def __len__(self) -> int:
-        return len(self._grades)
-
-
 @dataclass(slots=True)
 class _JudgeLog:
     """What a log holds of one judge."""
@@ -243,7 +223,7 @@ def load_graded(
         run=run,
         label=run.info.model,
         answers=answers,
-        grades={},
+        known_grades={},
         grader=None,
         notes=tuple(notes),
         met={},
@@ -296,7 +276,7 @@ def load_graded(
         counts.clear()
     return replace(
         graded,
-        grades=_GradeBook(run, answers, chosen),
+        known_grades=None,
         grader=Grader(
             engine=log.last.engine,
             model=log.last.model,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import nan
 from typing import Final
 
 from medlive.evaluation.harm import HarmRow
@@ -106,6 +107,15 @@ class CaseScore:
         )
 
     @property
+    def points(self) -> tuple[float, float, float]:
+        """Score and bounds; NaN for no score, and where the bounds are not over it."""
+        if self.score is not None:
+            return self.score, self.low, self.high
+        if self.unscorable or self.non_finite is not None:
+            return nan, nan, nan
+        return nan, self.low, self.high
+
+    @property
     def figure(self) -> float | None:
         """The figure that counts in the published script's mean."""
         return self.score if self.non_finite is None else self.non_finite
@@ -116,8 +126,8 @@ class CaseScore:
         return sum(1 for met in self.met.values() if met is None)
 
 
-Scored = Sequence[Sequence[CaseScore]]
-"""Each model's cases, no case twice."""
+Scored = Mapping[str, Sequence[CaseScore]]
+"""Label of a model → its cases, no case twice."""
 
 
 def case_score(

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from medlive.evaluation.scoring.estimates import SLICES
+from medlive.evaluation.scoring.estimates import SLICES, rows_by
 from medlive.evaluation.scoring.score import (
     ScoreTable,
     score_matrix,
@@ -59,14 +59,10 @@ class WorstCases:
 def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
     """The models' profiles over a kind of slice of `SLICES`. Raises KeyError for another kind."""
     cases, scores = score_matrix(table)
-    rows: dict[str, list[int]] = {}
-    for row, case in enumerate(cases):
-        if (value := SLICES[kind](case)) is not None:
-            rows.setdefault(value, []).append(row)
     means: dict[str, Floats] = {}
     left_out: list[str] = []
-    for value in sorted(rows):
-        own = scores[rows[value]]
+    for value, rows in rows_by(map(SLICES[kind], cases)).items():
+        own = scores[rows]
         counts = (~np.isnan(own)).sum(axis=0)
         if (counts >= LEAST).all():
             means[value] = np.nanmean(own, axis=0)

@@ -1,8 +1,9 @@
 """LiveMedBench's published metric, figure for figure, quirks included (docs/builders/measurements/metric-parity.md)."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,59 +16,46 @@ from medlive.evaluation.scoring.metrics import CaseScore, CaseState, with_figure
 from medlive.integrity.log import some, writing
 
 _FOLDER: Final = "livemedbench"
-
-
-@dataclass(frozen=True, slots=True)
-class MonthTable:
-    """Scores by month and overall, as the published script prints them."""
-
-    models: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[float | None, ...], int], ...]
-    """(month, a score for each model, cases); None is printed as NA."""
-    overall: tuple[float | None, ...]
-    cases: int
-    """Cases with a readable month, of the first model given."""
-
-    def tsv(self) -> str:
-        """`Date`, the models, `# case`; a row a month, then `Overall`; four decimals."""
-        lines = [["Date", *self.models, "# case"]]
-        for month, scores, n in (*self.rows, ("Overall", self.overall, self.cases)):
-            cells = ["NA" if score is None else f"{score:.4f}" for score in scores]
-            lines.append([month, *cells, str(n)])
-        return "".join("\t".join(line) + "\n" for line in lines)
+_OVERALL: Final = "Overall"
 
 
 CaseFigure = tuple[str, str | None, float]
 """(case id, month, figure), of one graded case; the figure is not clipped and may be NaN or infinite."""
 
 
-def table_of_figures(
+def month_table(
     figures: Mapping[str, Sequence[tuple[str | None, float]]],
-) -> MonthTable:
-    """The published table of each model's (month, unclipped figure) by case.
+    counts: Mapping[str | None, int] | None = None,
+) -> str:
+    """Scores by month and overall as LiveMedBench prints them: TSV of `Date`, the models, `# case`; four decimals.
 
-    The first model is the one whose cases are counted (the published script takes the first file that the file
-    system lists). Scores are neither clipped by case nor marked where a model lacks a month.
+    Args:
+        figures: Each model's (month, unclipped figure) by case, the month None where it cannot be read.
+        counts: Month → cases; a month that a model lacks is then NA. None: as published, which counts the first
+            model's cases (those of the first file that the file system lists) and gives a model that lacks a month 0.
     """
-    models = tuple(sorted(figures))
-    by_month: dict[str, dict[str, list[float]]] = {}
-    overall: dict[str, list[float]] = {name: [] for name in models}
+    lacking = "NA"
+    if counts is None:
+        lacking = "0.0000"
+        first = next(iter(figures.values()), ())
+        counts = Counter(month for month, _ in first if month is not None)
+    rows: dict[str, dict[str, list[float]]] = {}
+    for row in (*filter(None, counts), _OVERALL):
+        rows[row] = {}
     for name, of_model in figures.items():
         for month, figure in of_model:
-            overall[name].append(figure)
-            if month is not None:
-                by_month.setdefault(month, {}).setdefault(name, []).append(figure)
-    counted = next(iter(figures), "")
-    rows = []
-    for month, own in sorted(by_month.items()):
-        means = tuple(published_mean(own.get(name, ())) for name in models)
-        rows.append((month, means, len(own.get(counted, ()))))
-    return MonthTable(
-        models=models,
-        rows=tuple(rows),
-        overall=tuple(published_mean(own) for own in overall.values()),
-        cases=sum(n for _, _, n in rows),
-    )
+            for row in filter(None, (month, _OVERALL)):
+                rows.setdefault(row, {}).setdefault(name, []).append(figure)
+    lines = [["Date", *sorted(figures), "# case"]]
+    # A month's digits come before the letters of the last row.
+    for row in sorted(rows):
+        cells = []
+        for name in sorted(figures):
+            own = rows[row].get(name)
+            cells.append(f"{published_mean(own):.4f}" if own else lacking)
+        n = sum(counts.values()) if row == _OVERALL else counts[row]
+        lines.append([row, *cells, str(n)])
+    return "".join("\t".join(line) + "\n" for line in lines)
 
 
 def published_mean(figures: Sequence[float]) -> float:
@@ -237,23 +225,24 @@ def scores_of_files(
 
 def as_published(
     runs: Sequence[GradedRun],
-    in_runs: Sequence[tuple[CaseScore, ...]],
-    whole_cases: Sequence[tuple[EvaluationCase, ...]],
-) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
+    in_runs: Mapping[str, tuple[CaseScore, ...]],
+    whole_cases: Mapping[str, tuple[EvaluationCase, ...]],
+) -> tuple[dict[str, tuple[CaseScore, ...]], list[str]]:
     """Return each run's cases as the published script scores them, and warnings where that is not possible.
 
     `whole_cases` has each run's cases as they were before any were left out.
     """
-    scored, warnings = [], []
-    for run, cases, before in zip(runs, in_runs, whole_cases, strict=True):
+    scored, warnings = {}, []
+    for run in runs:
+        own, before = in_runs[run.label], whole_cases[run.label]
         from_files = None
         why = "some of their cases are left out"
         # The imported files still contain what is left out here.
         if run.cases == before:
-            from_files = scores_of_files(run, cases)
+            from_files = scores_of_files(run, own)
             why = "its folder has no LiveMedBench files"
-        own = cases if from_files is None else from_files
-        scored.append(own)
+        own = own if from_files is None else from_files
+        scored[run.label] = own
         if from_files is None and run.imported:
             warnings.append(
                 f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"

@@ -1,19 +1,22 @@
 """Score runs in one table: every figure with its n, its 95 % interval and its bounds, and with warnings."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final, Literal
 
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
-from medlive.evaluation.model import AnswerState, EvaluationCase
+from medlive.evaluation.model import AnswerState, EvaluationCase, cluster_numbers
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.companions import (
     Companions,
+    HarmRates,
     LengthControl,
     beside,
     complete_scores,
+    harm_rates,
     narrow_runs,
     rest_on_advice,
 )
@@ -24,7 +27,6 @@ from medlive.evaluation.scoring.estimates import (
     Slice,
     cases_by_id,
     matrix,
-    standings_of,
 )
 from medlive.evaluation.scoring.fresh import (
     ALWAYS,
@@ -34,19 +36,15 @@ from medlive.evaluation.scoring.fresh import (
     significant_drops,
 )
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.harm_rates import HarmRates, harm_rates
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, Scored
 from medlive.evaluation.scoring.published import (
-    MonthTable,
     as_published,
-    table_of_figures,
+    month_table,
 )
 from medlive.evaluation.scoring.refusals import (
     Allow,
     Objection,
     check_figures,
-)
-from medlive.evaluation.scoring.warnings import (
     harm_warnings,
     pair_warnings,
     run_warnings,
@@ -58,8 +56,8 @@ from medlive.statistics.bootstrap import (
     Draws,
     Estimate,
     Floats,
+    Resampling,
     Standing,
-    compare,
 )
 from medlive.statistics.contamination import Drop
 
@@ -165,6 +163,18 @@ class ScoreTable:
     """What would mislead and was allowed, to be printed with every figure."""
 
     @property
+    def how(self) -> Resampling:
+        """How its cases are drawn."""
+        cases = cases_by_id(self.scored).values()
+        clusters = cluster_numbers(cases)
+        return {"draws": self.draws, "seed": self.seed, "clusters": clusters}
+
+    @property
+    def scored(self) -> Scored:
+        """Every model's cases."""
+        return {model.label: model.cases for model in self.models}
+
+    @property
     def companion_metrics(self) -> tuple[Metric, ...]:
         """The complete and the paper metric, where not the headline; where both are one, the complete alone beside
         safe."""
@@ -173,8 +183,22 @@ class ScoreTable:
         return tuple(m for m in (Metric.COMPLETE, Metric.PAPER) if m is not self.metric)
 
     def tsv(self) -> str:
-        """The table as LiveMedBench prints it: `Date`, models, `# case`; for the published metric to the digit."""
-        return month_table(self).tsv()
+        """The table as LiveMedBench prints it (`published.month_table`); for the published metric to the digit.
+
+        That is of the files that the runs were imported from, else of the runs as such files would hold them.
+        """
+        scored = self.scored
+        figures: dict[str, list[tuple[str | None, float]]] = {}
+        for label in self.labels:
+            own = figures[label] = []
+            for case in scored[label]:
+                if case.figure is not None:
+                    own.append((case.case.month, case.figure))
+        if self.metric is Metric.PUBLISHED:
+            return month_table(figures)
+        # Every model of a row could have had the month's cases.
+        months = Counter(case.month for case in cases_by_id(scored).values())
+        return month_table(figures, months)
 
 
 def score_runs(
@@ -215,7 +239,7 @@ def score_runs(
     metric = metric or headline(runs)
     runs = labelled(runs)
     overridden = tuple(check_figures(runs, allow))
-    whole_cases = [run.cases for run in runs]
+    whole_cases = {run.label: run.cases for run in runs}
     if errata is not None and errata.mode is ErrataMode.APPLY:
         runs = [
             replace(run, run=without(run.run, withdrawn))
@@ -223,28 +247,24 @@ def score_runs(
         ]
     if window != ALWAYS:
         runs = window.narrow(runs)
-    labels = [run.label for run in runs]
-    in_runs = [run.case_scores(metric) for run in narrow_runs(runs, metric.counted)]
+    in_runs = {}
+    for run in narrow_runs(runs, metric.counted):
+        in_runs[run.label] = run.case_scores(metric)
     scored = in_runs
     notes: list[str] = []
     if metric is Metric.PUBLISHED:
         scored, notes = as_published(runs, in_runs, whole_cases)
-    coverage = _coverage(labels, in_runs, scored)
+    coverage = tuple(_coverage(in_runs, scored))
     if basis == "common":
-        shared = _common_ids(labels, scored)
+        shared = _common_ids(scored)
         scored = _only(shared, scored)
         in_runs = _only(shared, in_runs)
     how: Draws = {"draws": draws, "seed": seed}
     grid = ScoreGrid(scored, metric, **how)
-    comparisons = compare(labels, grid.score, **grid.how)
-    cutoffs = [registry.cutoff(run.info.model) for run in runs]
-    overall = grid.overall()
+    overall, comparisons, standings = grid.rank()
+    cutoffs = {run.label: registry.cutoff(run.info.model) for run in runs}
     slices = grid.slices(cutoffs)
     axes = grid.axis_errors()
-    standings = standings_of(
-        dict(zip(labels, overall, strict=True)),
-        comparisons,
-    )
     complete = complete_scores(runs, scored)
     companions, lengths = beside(
         runs,
@@ -255,29 +275,30 @@ def score_runs(
     )
     harm = harm_rates(runs, complete, **how)
     models = []
-    for i, label in enumerate(labels):
+    for run in runs:
+        label = run.label
         model = ModelScore(
             label=label,
-            run=runs[i],
-            overall=overall[i],
+            run=run,
+            overall=overall[label],
             standing=standings.get(label),
-            rates=_rates(in_runs[i]),
-            slices=tuple(slices[i]),
-            axes=axes[i],
-            cases=scored[i],
-            companions=companions[i],
-            harm=harm[i],
-            cutoff=cutoffs[i],
+            rates=_rates(in_runs[label]),
+            slices=tuple(slices[label]),
+            axes=axes[label],
+            cases=scored[label],
+            companions=companions[label],
+            harm=harm[label],
+            cutoff=cutoffs[label],
         )
         models.append(model)
     models.sort(key=lambda model: model.overall.rank(model.label))
     warnings = [
         *run_warnings(runs, grid.common, len(grid.score)),
         *pair_warnings(comparisons),
-        *harm_warnings(dict(zip(labels, harm, strict=True)), metric),
+        *harm_warnings(harm, metric),
         *notes,
-        *unscorable_warnings(labels, in_runs, metric),
-        *(errata.warnings(labels) if errata else []),
+        *unscorable_warnings(in_runs, metric),
+        *(errata.warnings(scored) if errata else ()),
     ]
     return ScoreTable(
         metric=metric,
@@ -288,13 +309,13 @@ def score_runs(
         common=grid.common,
         advice_only=rest_on_advice(runs),
         lengths=lengths,
-        warnings=tuple(warnings),
+        warnings=tuple(dict.fromkeys(warnings)),
         errata=errata,
-        labels=tuple(labels),
+        labels=tuple(scored),
         basis=basis,
         coverage=coverage,
-        fresh=rank_fresh(labels, scored, cutoffs, metric, **how),
-        drops=significant_drops(labels, scored, cutoffs, **how),
+        fresh=rank_fresh(scored, cutoffs, metric, **how),
+        drops=significant_drops(scored, cutoffs, **how),
         window=window,
         overridden=overridden,
     )
@@ -322,12 +343,11 @@ def _check_engines(runs: Sequence[GradedRun]) -> None:
 def _only(
     shared: set[str],
     scored: Scored,
-) -> list[tuple[CaseScore, ...]]:
-    out = []
-    for cases in scored:
-        kept = [score for score in cases if score.case_id in shared]
-        out.append(tuple(kept))
-    return out
+) -> dict[str, tuple[CaseScore, ...]]:
+    kept = {}
+    for label, cases in scored.items():
+        kept[label] = tuple(score for score in cases if score.case_id in shared)
+    return kept
 
 
 def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
@@ -348,35 +368,23 @@ def _scored_ids(scored: Sequence[CaseScore]) -> dict[str, None]:
     return dict.fromkeys(s.case_id for s in scored if s.score is not None)
 
 
-def _coverage(
-    labels: Sequence[str],
-    in_runs: Scored,
-    scored: Scored,
-) -> tuple[ScoredCases, ...]:
-    anyone: dict[str, None] = {}
-    for own in scored:
-        anyone |= _scored_ids(own)
-    coverage = []
-    for label, cases, own in zip(labels, in_runs, scored, strict=True):
-        ids = _scored_ids(own)
-        covered = ScoredCases(
+def _coverage(in_runs: Scored, scored: Scored) -> Iterator[ScoredCases]:
+    ids = {label: _scored_ids(own) for label, own in scored.items()}
+    anyone = dict.fromkeys(chain.from_iterable(ids.values()))
+    for label, own in ids.items():
+        yield ScoredCases(
             label=label,
-            cases=len(cases),
-            scored=len(ids),
-            missing=tuple(case_id for case_id in anyone if case_id not in ids),
+            cases=len(in_runs[label]),
+            scored=len(own),
+            missing=tuple(case_id for case_id in anyone if case_id not in own),
         )
-        coverage.append(covered)
-    return tuple(coverage)
 
 
-def _common_ids(
-    labels: Sequence[str],
-    scored: Scored,
-) -> set[str]:
-    ids = [set(_scored_ids(own)) for own in scored]
-    shared = set.intersection(*ids)
+def _common_ids(scored: Scored) -> set[str]:
+    ids = {label: set(_scored_ids(own)) for label, own in scored.items()}
+    shared = set.intersection(*ids.values())
     if not shared:
-        empty = [label for label, own in zip(labels, ids, strict=True) if not own]
+        empty = [label for label, own in ids.items() if not own]
         without = f"without any scored case: {', '.join(empty)}; " if empty else ""
         raise UsageError(
             "no case is scored for every model",
@@ -400,42 +408,6 @@ def _rates(cases: Sequence[CaseScore]) -> Rates:
     )
 
 
-def month_table(table: ScoreTable) -> MonthTable:
-    """Scores by month and overall.
-
-    Under the published metric it is the published script's own, of the files that the runs were imported from,
-    else of the runs as such files would hold them; under the paper's a month that a model lacks is NA.
-    """
-    by_label = {model.label: model for model in table.models}
-    if table.metric is Metric.PUBLISHED:
-        # The script counts the cases of the first model given.
-        figures: dict[str, list[tuple[str | None, float]]] = {}
-        for label in table.labels:
-            own = figures[label] = []
-            for case in by_label[label].cases:
-                if case.figure is not None:
-                    own.append((case.case.month, case.figure))
-        return table_of_figures(figures)
-    models = [by_label[label] for label in sorted(by_label)]
-    # `# case` counts the month's cases that every model of the row could have, not one model's.
-    cases = cases_by_id([model.cases for model in models])
-    counts = Counter(case.month for case in cases.values() if case.month)
-    rows = []
-    for month in sorted(counts):
-        means: list[float | None] = []
-        for model in models:
-            estimate = model.slice("month", month)
-            means.append(estimate.value if estimate else None)
-        rows.append((month, tuple(means), counts[month]))
-    return MonthTable(
-        models=tuple(model.label for model in models),
-        rows=tuple(rows),
-        overall=tuple(model.overall.value for model in models),
-        cases=len(cases),
-    )
-
-
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
     """The cases of a table and their scores, (cases x models in the table's order), NaN where there is none."""
-    scored = [model.cases for model in table.models]
-    return tuple(cases_by_id(scored).values()), matrix(scored)
+    return tuple(cases_by_id(table.scored).values()), matrix(table.scored)

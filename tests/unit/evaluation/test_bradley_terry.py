@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from medlive.evaluation.protocols.pairwise.bradley_terry import (
+from medlive.evaluation.protocols.pairwise.protocol import (
     Match,
     elo,
     ratings,

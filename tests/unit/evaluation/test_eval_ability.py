@@ -59,7 +59,7 @@ def make_table(drop: float = 0.0) -> AbilityTable:
                         high=float(met.mean()),
                     )
                 )
-    return abilities([f"m{k}" for k in range(MODELS)], scored, draws=100)
+    return abilities({f"m{k}": own for k, own in enumerate(scored)}, draws=100)
 
 
 def test_weeks_become_harder_and_models_do_not() -> None:
@@ -102,5 +102,5 @@ def test_another_criterion_under_the_same_id_tells_nothing_of_a_criterion() -> N
             high=1.0,
         )
         scored.append([score])
-    table = abilities(["a", "b", "c"], scored, draws=10)
+    table = abilities(dict(zip("abc", scored, strict=True)), draws=10)
     assert [item.figures.models for item in table.criteria] == [2, 3, 3, 3, 3]

@@ -329,7 +329,7 @@ def test_a_bundle_says_nothing_of_the_machine(room: Room, tmp_path: Path) -> Non
         quote="",
     )
     run = replace(
-        run, grades={**run.grades, case_id: {**grades, one.criterion_id: failed}}
+        run, known_grades={**run.grades, case_id: {**grades, one.criterion_id: failed}}
     )
     files = make_bundle(run, draws=DRAWS)
     for private in (

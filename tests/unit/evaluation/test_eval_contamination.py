@@ -332,7 +332,10 @@ def test_open_book_against_closed_on_fresh_cases_alone() -> None:
         run_of("stranger", CASES, closed.tolist()),
         run_of("stranger", CASES, closed.tolist(), "open-book"),
     ]
-    arms = {arm.model: arm for arm in score_arms(score_runs(runs, draws=200), REGISTRY)}
+    arms = {
+        arm.model: arm
+        for arm in score_arms(score_runs(runs, draws=200, registry=REGISTRY))
+    }
     assert set(arms) == {"late", "stranger"}
     late = arms["late"]
     assert (late.cutoff is not None, late.pair.n, late.baseline.n) == (

@@ -590,7 +590,7 @@ async def test_the_published_table_of_an_export_is_that_of_what_was_imported(
     files = export_run(tmp_path / "run", tmp_path / "out")
     out = [json.loads(path.read_text("utf-8")) for path in files]
     table = published_table(json.loads(cases.read_text("utf-8")), {"m": gradings})
-    assert published_table(out[0], {"m": out[2]}).tsv() == table.tsv()
+    assert published_table(out[0], {"m": out[2]}) == table
     # What is asked anew has another answer than the one that was graded.
     use = ModelUse("m", parameters={"temperature": 0})
     await run_model(

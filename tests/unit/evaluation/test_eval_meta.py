@@ -28,7 +28,7 @@ from medlive.evaluation.model import (
 from medlive.grader.judge import Mode
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Reply, Request
-from medlive.report.meta import MetaFile
+from medlive.report.model import MetaFile
 from medlive.statistics import raters as panels
 from medlive.statistics.correlation import kendall, pearson, pearson_p, spearman
 from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1

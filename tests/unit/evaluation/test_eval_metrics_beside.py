@@ -192,7 +192,7 @@ def test_the_published_script_prints_the_same_on_exported_files(
     )
     assert {len(entry["rubric_items"]) for entry in benchmark} == {3}
     table = score_runs([run], metric=Metric.PUBLISHED, draws=30)
-    assert published_table(benchmark, {run.label: grades}).tsv() == table.tsv()
+    assert published_table(benchmark, {run.label: grades}) == table.tsv()
     assert left_out(run)[0].startswith("120 criteria do not rest on the advice")
 
 

@@ -15,7 +15,7 @@ from medlive.evaluation.asking.run import plan_run, run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.warnings import run_warnings
+from medlive.evaluation.scoring.refusals import run_warnings
 from medlive.instance.loading import load_settings
 from medlive.instance.opening import (
     choose_candidate,
@@ -448,7 +448,7 @@ async def test_answers_that_are_graded_with_their_thinking_are_counted(
     told = "2 answers begin with a thinking block, which is graded with them: let the endpoint separate it"
     assert done.notes == ((told,) if thinks else ())
     assert open_run(run_dir).answers()[0]["c001"].response == text
-    warnings = run_warnings([load_graded(run_dir)], 4, 4)
+    warnings = list(run_warnings([load_graded(run_dir)], 4, 4))
     assert (f"cand-1: {told}" in warnings) is thinks
 
 

@@ -25,6 +25,7 @@ from medlive.evaluation.model import (
     grade_keys,
 )
 from medlive.evaluation.runs.folder import RunInfo
+from medlive.evaluation.scoring.companions import RATES
 from medlive.evaluation.scoring.estimates import (
     AFTER,
     AXIS,
@@ -35,7 +36,6 @@ from medlive.evaluation.scoring.graded import (
     Grader,
     load_graded,
 )
-from medlive.evaluation.scoring.harm_rates import RATES
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import (

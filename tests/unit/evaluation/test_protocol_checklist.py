@@ -12,13 +12,13 @@ from medlive.errors import BadInput
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, select
-from medlive.evaluation.protocols.checklist.people import (
+from medlive.evaluation.protocols.checklist.protocol import (
+    Checklist,
     Judged,
     compare_with_people,
     mapped,
     read_people,
 )
-from medlive.evaluation.protocols.checklist.protocol import Checklist
 from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded

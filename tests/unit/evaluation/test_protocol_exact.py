@@ -26,7 +26,7 @@ from medlive.evaluation.protocols.portfolio import Portfolio, portfolio, ranks
 from medlive.evaluation.protocols.registry import fitting, make_protocol
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.llm.engine import EngineIdentity
-from medlive.report.portfolio import write_portfolio
+from medlive.report.render import write_portfolio
 from tests.support.runs import run_of
 from tests.unit.evaluation.conftest import make_cases
 

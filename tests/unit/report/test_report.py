@@ -30,8 +30,8 @@ from medlive.evaluation.scoring.score import (
 from medlive.llm.registry import load_registry
 from medlive.report.html import file_name
 from medlive.report.model import analyse
-from medlive.report.render import SECTIONS, write_report
-from medlive.report.sections.overlap import fisher_interval
+from medlive.report.render import write_report
+from medlive.report.sections import SECTIONS, fisher_interval
 from tests.support.reports import EVIL, hostile, table_of
 from tests.support.runs import made_cases, made_run, made_runs
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_shown_says_what_is_missing_and_how_to_have_it(
 
 def test_where_nothing_is_graded_the_ranking_says_so(tmp_path: Path) -> None:
     def ungraded(run: GradedRun) -> GradedRun:
-        return replace(run, grades={}, met={}, grader=None)
+        return replace(run, known_grades={}, met={}, grader=None)
 
     out = write_report(
         table_of(tmp_path, models=2, n=6, edit=ungraded), tmp_path / "out"

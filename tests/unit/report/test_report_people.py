@@ -11,7 +11,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.root_causes import RootCause, find_bottom
 from medlive.llm.engine import Request
 from medlive.report.html import file_name
-from medlive.report.meta import read_meta
+from medlive.report.model import read_meta
 from medlive.report.render import write_report
 from tests.support.judged import audit_run
 from tests.support.reports import EVIL, table_of

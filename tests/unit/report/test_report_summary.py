@@ -19,10 +19,13 @@ from medlive.llm.engine import Usage
 from medlive.llm.registry import load_registry
 from medlive.report.html import whole
 from medlive.report.model import analyse
-from medlive.report.sections.costs import costs, spent
-from medlive.report.sections.criteria import criteria, met_by_criterion
-from medlive.report.sections.ranking import ordered_pairs
-from medlive.report.summary import summarise, tied_with
+from medlive.report.render import summarise, tied_with
+from medlive.report.sections import (
+    costs,
+    criteria,
+    met_by_criterion,
+    spent,
+)
 from medlive.statistics.bootstrap import Comparison, tie_groups
 from tests.support.runs import made_cases, made_run
 
@@ -139,7 +142,7 @@ def test_one_model_and_no_score_are_said_in_words(tmp_path: Path) -> None:
     assert said["Who leads"].endswith("Fewer than 30 cases: no result.")
 
     def ungraded(run: GradedRun) -> GradedRun:
-        return replace(run, grades={}, met={}, grader=None)
+        return replace(run, known_grades={}, met={}, grader=None)
 
     table = score_runs([ungraded(model.run) for model in alone.models], draws=20)
     assert summarise(analyse(table))["Who leads"] == "Nobody: no model has a score."
@@ -153,7 +156,7 @@ def test_pairs_stand_in_the_order_of_the_ranking_and_keep_their_values(
     tmp_path: Path,
 ) -> None:
     table = table_of(tmp_path, {"worst": 0.2, "best": 0.8, "middle": 0.5})
-    found = ordered_pairs(analyse(table))
+    found = analyse(table).pairs
     assert [(c.first, c.second) for c in found] == [
         ("best", "middle"),
         ("best", "worst"),
@@ -246,5 +249,8 @@ def test_only_a_difference_that_survives_the_correction_ends_a_tie() -> None:
 
 def test_a_difference_without_an_interval_is_a_tie_as_in_the_ranking() -> None:
     pair = Comparison("a", "b", 50, 0.1, None, None, 0.001, 0.001, "too few to say")
-    assert [s.group for s in tie_groups({"a": 0.6, "b": 0.5}, [pair])] == [1, 1]
+    assert [s.group for s in tie_groups({"a": 0.6, "b": 0.5}, [pair]).values()] == [
+        1,
+        1,
+    ]
     assert tied_with("a", ["b"], [pair]) == ["b"]

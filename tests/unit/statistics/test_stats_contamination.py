@@ -232,7 +232,7 @@ def test_placebo_dates_stay_on_their_side_of_the_cutoff() -> None:
     days = np.arange(100)
     sides = np.where(days < 60, 0, 1)
     values = np.where(sides == 0, 0.8, 0.4)
-    found = placebos(values, sides, days, [5, 20, 40, 59, 75, 95], least=15)
+    found = list(placebos(values, sides, days, [5, 20, 40, 59, 75, 95], least=15))
     assert [(p.day, p.side, p.n_pre, p.n_post) for p in found] == [
         (20, 0, 21, 39),
         (40, 0, 41, 19),

@@ -96,7 +96,7 @@ def test_models_that_signs_alone_tell_apart_share_a_rank() -> None:
     (pair,) = compare(["a", "b"], values)
     assert pair.p == 2.0**-14
     assert (pair.low, bool(pair.why)) == (None, True)
-    groups = {s.group for s in tie_groups({"a": 0.51, "b": 0.5}, [pair])}
+    groups = {s.group for s in tie_groups({"a": 0.51, "b": 0.5}, [pair]).values()}
     assert groups == {1}
 
 
@@ -114,7 +114,7 @@ def test_cases_of_a_cluster_are_one_observation() -> None:
     np.testing.assert_allclose(many, each)
     some = np.arange(200)[:, None] % [[1, 7]] == 0
     assert cluster_counts(some, clusters).tolist() == [40, 29]
-    (weights,) = weight_chunks(clusters, 3, 0)
+    (weights,) = weight_chunks(len(clusters), 3, 0, clusters)
     assert (weights[:, ::5] == weights[:, 4::5]).all()
 
 

@@ -22,7 +22,8 @@ def test_a_group_is_a_column_with_the_rest_absent(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = np.where(rng.random((25, 3)) < 0.2, np.nan, rng.random((25, 3)))
     groups = rng.integers(-1, 3, 25)
-    found = bootstrap_groups(values, groups, 3, draws=30, seed=seed)
+    rows = [np.flatnonzero(groups == group) for group in range(3)]
+    found = bootstrap_groups(values, rows, draws=30, seed=seed)
     for group in range(3):
         alone = np.where((groups == group)[:, None], values, np.nan)
         expected = bootstrap_means(alone, draws=30, seed=seed)

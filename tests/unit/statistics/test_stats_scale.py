@@ -101,7 +101,7 @@ def test_models_that_share_no_cases_are_never_on_one_scale() -> None:
     for ability in result.abilities[models:]:
         assert ability.value is None
         assert "not linked" in ability.why
-    assert {standing.name for standing in result.standings} == set(names(scores))
+    assert set(result.standings) == set(names(scores))
     assert np.isnan(result.expected[cases:]).all()
     on_scale = [ability.value for ability in result.abilities[:models]]
     assert on_scale == pytest.approx(list(values(scores)))
@@ -170,7 +170,7 @@ def test_few_models_of_equal_ability_are_seldom_ranked_apart(models: int) -> Non
         scores[40:, 0] = np.nan
         scores[:20, 1] = np.nan
         result = scale(names(scores), scores, draws=200)
-        apart += len({standing.group for standing in result.standings}) > 1
+        apart += len({standing.group for standing in result.standings.values()}) > 1
         for ability in result.abilities:
             assert ability.wide_low is not None
             assert ability.wide_high is not None

@@ -5,10 +5,14 @@ comparison without a usable reply is no match (seed 004 §3, appendix A.3.10, A.
 that is first called equal is a draw already, so its second order is not asked.
 
 Every pair of models meets on every case that both answered, or on as many as `matches` allows, drawn by lot.
+
+Ratings are Bradley and Terry's: P(a beats b) = s_a / (s_a + s_b); a draw is half a win for each. An Elo of
+1000 + 400 log10(s / geometric mean) is the same strength: 400 points are odds of 10 to 1 (Elo 1978).
 """
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Final, Literal, NamedTuple
 
@@ -18,24 +22,118 @@ from pydantic import Field
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.protocols.model import (
-    Cell,
-    DrawsOption,
     Material,
-    Protocol,
+    Records,
     Results,
     Rows,
+    SampledProtocol,
     Table,
     has_reference,
 )
-from medlive.evaluation.protocols.pairwise.bradley_terry import (
-    Match,
-    points,
-    ratings,
-)
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.bootstrap import (
+    Estimate,
+    Floats,
+    interval,
+    known_or_none,
+    weight_chunks,
+)
 from medlive.statistics.correlation import spearman
+from medlive.statistics.intervals import quotient
+from medlive.statistics.scale import connected
+
+CENTRE: Final = 1000.0
+A_DECADE: Final = 400.0
+PRIOR: Final = 0.1
+"""Draws that every pair is given beforehand: a model that won or lost every match stays finite."""
+_STEPS: Final = 10_000
+_CLOSE: Final = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One match; places of models count from 0."""
+
+    first: int
+    second: int
+    score: float
+    """1: the first won, 0: the second, 0.5: a draw."""
+    cluster: int
+    """What was asked: matches of one cluster are drawn together."""
+
+
+def points(matches: Sequence[Match], models: int) -> Floats:
+    """(models x models): the points that each row's model took from each column's."""
+    won = np.zeros((models, models))
+    for match in matches:
+        won[match.first, match.second] += match.score
+        won[match.second, match.first] += 1 - match.score
+    return won
+
+
+def elo(won: Floats, prior: float = PRIOR) -> Floats:
+    """Elo ratings of models by their points against one another, with a mean of 1000.
+
+    `won` is (models x models), or (draws x models x models); the same without one dimension comes back. Newton's
+    method on the logarithms of the strengths.
+    """
+    won = np.asarray(won, dtype=np.float64)
+    models = won.shape[-1]
+    won = won + prior / 2 * (1 - np.eye(models))
+    played = won + np.swapaxes(won, -1, -2)
+    taken = won.sum(axis=-1)
+    theta = np.zeros(won.shape[:-1])
+    for _ in range(_STEPS):
+        expected = played / (1 + np.exp(theta[..., None, :] - theta[..., :, None]))
+        gap = taken - expected.sum(axis=-1)
+        share = expected / np.where(played > 0, played, 1)
+        information = played * share * (1 - share)
+        hessian = -information
+        hessian[..., range(models), range(models)] = information.sum(axis=-1)
+        # The sum of all strengths is free: pinned at nothing.
+        step = np.linalg.solve(hessian + 1.0 / models, gap[..., None])[..., 0]
+        theta = theta + np.clip(step, -2, 2)
+        if np.abs(step).max(initial=0.0) < _CLOSE:
+            break
+    theta = theta - theta.mean(
+        axis=-1,
+        keepdims=True,
+    )
+    return np.asarray(CENTRE + A_DECADE / np.log(10) * theta)
+
+
+def ratings(
+    matches: Sequence[Match],
+    models: int,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+) -> list[Estimate]:
+    """Each model's rating, in order; a model without a match has none, and moves no other's.
+
+    Intervals are of draws of whole clusters, with replacement; fewer than two give none.
+    """
+    places: set[int] = set()
+    by_cluster: dict[int, list[Match]] = {}
+    for match in matches:
+        places.update((match.first, match.second))
+        by_cluster.setdefault(match.cluster, []).append(match)
+    played = sorted(places)
+    won = np.stack([points(own, models) for own in by_cluster.values() or ([],)])
+    won = won[:, played][:, :, played]
+    values = elo(won.sum(axis=0))
+    drawn = np.full((0, len(played)), np.nan)
+    if len(by_cluster) > 1 and draws:
+        flat = won.reshape(len(won), -1)
+        chunks = [weights @ flat for weights in weight_chunks(len(won), draws, seed)]
+        drawn = elo(np.concatenate(chunks).reshape(-1, len(played), len(played)))
+    by_model = [Estimate(None)] * models
+    for place, model in enumerate(played):
+        low, high = interval(drawn[:, place])
+        by_model[model] = Estimate(float(values[place]), low, high)
+    return by_model
+
 
 CRITERIA: Final = ("relevance", "completeness", "safety", "ethics", "clarity")
 Side = Literal["first", "second", "equal"]
@@ -80,7 +178,7 @@ Comparison = tuple[Meeting, dict[bool, PairReply]]
 """A match that was compared: its usable replies, by whether the first model stood first."""
 
 
-class Pairwise(Protocol):
+class Pairwise(SampledProtocol):
     """See the module."""
 
     name = "pairwise"
@@ -91,12 +189,6 @@ class Pairwise(Protocol):
         default=None,
         ge=1,
         description="matches at most; none: every pair on every case",
-    )
-    draws: DrawsOption = 1000
-    seed: int = Field(
-        default=0,
-        ge=0,
-        description="where draws, orders and cases begin",
     )
 
     @classmethod
@@ -141,27 +233,40 @@ class Pairwise(Protocol):
             seed=self.seed,
         )
         won = points(matches, len(models))
+        games = won + won.T
         figures: dict[str, float | None] = {}
-        rows: Rows = []
-        for place, (name, elo) in enumerate(zip(models, rated, strict=True)):
+        rows: Records = []
+        for name, elo, met, share in zip(
+            models, rated, games.sum(axis=1), _shares(won), strict=True
+        ):
             figures[name] = elo.value
-            met = int(won[place].sum() + won[:, place].sum())
-            share = _share(won, place)
-            rows.append([name, elo.value, elo.low, elo.high, met, share])
-        rows.sort(key=lambda row: -(figures[str(row[0])] or -np.inf))
-        titles = ("model", "Elo", "low", "high", "matches", "share of points")
+            rows.append(
+                {
+                    "model": name,
+                    "Elo": elo.value,
+                    "low": elo.low,
+                    "high": elo.high,
+                    "matches": int(met),
+                    "share of points": share,
+                }
+            )
+        rows.sort(key=lambda row: -(figures[str(row["model"])] or -np.inf))
+        against: Rows = []
+        for name, shares in zip(models, quotient(won, games), strict=True):
+            against.append([name, *map(known_or_none, shares)])
+        of_row = "The share of the points that the row's model took from the column's; NA: they did not meet."
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
         several = len(judges) > 1
         if several:
             note += f" Pooled over {', '.join(judges)}."
         tables = [
-            Table("Ratings", titles, rows, note),
-            _against_one_another(models, won),
+            Table.of_rows("Ratings", rows, note),
+            Table("Against one another", ["model", *models], against, of_row),
             _by_criterion(models, pooled),
         ]
         if several:
             tables.append(_alike(judges, len(models)))
-        notes = apart_notes(models, won)
+        notes = list(apart_notes(models, games))
         for name, comparisons in judges.items():
             for order_note in order_notes(comparisons):
                 notes.append(f"{name}: {order_note}" if several else order_note)
@@ -244,7 +349,7 @@ def matches_of(
     return matches
 
 
-def order_notes(comparisons: Sequence[Comparison]) -> list[str]:
+def order_notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """How often place decided instead of content."""
     asked = by_place = 0
     for _, usable in comparisons:
@@ -252,33 +357,16 @@ def order_notes(comparisons: Sequence[Comparison]) -> list[str]:
         if len(sides) == 2:
             asked += 1
             by_place += sides[0] == sides[1] != "equal"
-    if not asked:
-        return []
-    return [
-        f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
-    ]
+    if asked:
+        yield f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
 
 
-def apart_notes(models: Sequence[str], won: Floats) -> list[str]:
-    """Which models never met the others, directly or through others, so that no match says who is better.
-
-    Args:
-        models: Their names.
-        won: The points that each took from each.
-    """
-    met = (won + won.T) > 0
-    linked = met | np.diag(met.any(axis=1))
-    for _ in models:
-        linked = linked | (linked @ linked)
-    groups = {tuple(np.flatnonzero(row).tolist()) for row in linked if row.any()}
-    if len(groups) < 2:
-        return []
-    names = []
-    for group in sorted(groups):
-        names.append(", ".join(models[place] for place in group))
-    return [
-        f"no match links these models, whose ratings cannot be compared: {' | '.join(names)}"
-    ]
+def apart_notes(models: Sequence[str], games: Floats) -> Iterator[str]:
+    """Which models no match links, directly or through others; `games` are those of each with each."""
+    groups = connected(games + np.diag(games.sum(axis=1)) > 0)
+    if len(groups) > 1:
+        apart = " | ".join(", ".join(models[at] for at in own) for own in groups)
+        yield f"no match links these models, whose ratings cannot be compared: {apart}"
 
 
 def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
@@ -298,29 +386,17 @@ def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
     return Table("How alike judges rank models", titles, rows, note)
 
 
-def _against_one_another(models: Sequence[str], won: Floats) -> Table:
-    rows: Rows = []
-    for first, name in enumerate(models):
-        row: list[Cell] = [name]
-        for second in range(len(models)):
-            games = won[first, second] + won[second, first]
-            row.append(float(won[first, second] / games) if games else None)
-        rows.append(row)
-    note = "The share of the points that the row's model took from the column's; NA: they did not meet."
-    return Table("Against one another", ["model", *models], rows, note)
-
-
 def _by_criterion(models: Sequence[str], pooled: Sequence[Comparison]) -> Table:
     """Each model's share of the points by criterion."""
-    won = [points(matches_of(pooled, name), len(models)) for name in CRITERIA]
-    rows: Rows = []
-    for place, name in enumerate(models):
-        rows.append([name, *(_share(by_name, place) for by_name in won)])
+    shares = []
+    for name in CRITERIA:
+        shares.append(_shares(points(matches_of(pooled, name), len(models))))
+    rows: Rows = [list(row) for row in zip(models, *shares, strict=True)]
     note = "The share of the points in all matches of a model; a criterion is won where both orders agree."
     return Table("By criterion", ["model", *CRITERIA], rows, note)
 
 
-def _share(won: Floats, place: int) -> float | None:
-    """A model's share of the points in all its matches."""
-    games = float(won[place].sum() + won[:, place].sum())
-    return float(won[place].sum()) / games if games else None
+def _shares(won: Floats) -> list[float | None]:
+    """Each model's share of the points in all its matches."""
+    taken = won.sum(axis=1)
+    return list(map(known_or_none, quotient(taken, taken + won.sum(axis=0))))

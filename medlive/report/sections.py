@@ -1,0 +1,478 @@
+"""The sections of the report, one in each function; `SECTIONS` has them in order."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from markupsafe import Markup
+
+from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
+from medlive.evaluation.root_causes import RootCause
+from medlive.evaluation.runs.folder import GRADES, grades_of
+from medlive.evaluation.scoring.ability import abilities_of
+from medlive.evaluation.scoring.estimates import (
+    AXIS,
+    SLICES,
+    ScoreEstimate,
+    slice_order,
+)
+from medlive.evaluation.scoring.overlap import Profiles, WorstCases
+from medlive.evaluation.scoring.score import ModelScore
+from medlive.integrity.log import some
+from medlive.report.html import Section, f, missing, picture, render, soft, upper_first
+from medlive.report.model import ONE_RUN, Report, in_parts, judged, unpublishable
+from medlive.report.tables import beside_rows
+
+_NO_CUTOFF: Final = (
+    "No score after the cutoff for {}: the model registry names no cutoff and no release date. Write a table "
+    '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --models.'
+)
+_NO_SCORE: Final = (
+    "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "
+    "grades what has an answer."
+)
+_RANKING: Final = (
+    "Mean score in per cent with its 95 % interval. Complete: over all criteria; paper: over those of the physician's "
+    "advice; core: over those of 7 points and more, either way. Harm: the share of answers in which two judges "
+    "confirm a severe harm, or any; omissions are in scores.json. Rank: the best and the worst place that the "
+    "significant differences leave open. Tie group: the models that do not differ from the group's first at 5 %, "
+    "after Holm's correction. Bounds: the least and the most that the ungraded and unanswered could make of the score."
+)
+MOST_SUSPECTS: Final = 30
+_SCALE_CAPTION: Final = (
+    "Ability: the score that a model would have on all cases here, its own where it has them and elsewhere what the "
+    "scores of the others lead to expect. On these cases: only what was not answered is in doubt; a model that "
+    "answered everything has its plain mean. Cases of the kind: what other cases could have given; ranks and tie "
+    "groups are made from it."
+)
+
+
+def ranking(report: Report) -> Section:
+    """The section."""
+    rows = []
+    for model in report.models:
+        overall = model.overall
+        if overall.value is not None:
+            rows.append((model.label, overall.value, overall.low, overall.high))
+    figure = missing(_NO_SCORE)
+    if rows:
+        note = f"{report.table.metric.value} score in %, with 95 % intervals"
+        figure = picture(report.marked("Overall score"), note, rows)
+    # What is the same for all is said above all sections.
+    further = {
+        "cases": list(map(report.case_name, report.models)),
+        "grader": list(map(judged, report.models)),
+    }
+    differing = {name: own for name, own in further.items() if len(set(own)) > 1}
+    lacking = [model.label for model in report.models if model.cutoff is None]
+    notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
+    fresh = report.render("fresh.html")
+    heads = [f"*{name}, %" for name, _ in beside_rows(report.table, report.models[0])]
+    drawn = report.render(
+        "ranking.html",
+        differing=differing,
+        unpublishable=unpublishable,
+        beside_heads=heads,
+        beside_rows=beside_rows,
+    )
+    return Section(
+        "ranking",
+        "Ranking",
+        [soft(_RANKING), fresh, figure, drawn, *notes],
+    )
+
+
+def pairs(report: Report) -> Section:
+    """The section: every pair on the cases that both are scored on."""
+    part = missing(ONE_RUN)
+    if report.pairs:
+        part = report.render("pairs.html", compared=report.pairs)
+    return Section("pairs", "Pairs", [part])
+
+
+def one_scale(report: Report) -> Section:
+    """The section."""
+    table = abilities_of(report.table)
+    parts = [soft(_SCALE_CAPTION)]
+    if table.scale.why:
+        parts.append(missing(table.scale.why.capitalize() + "."))
+    drawn = report.render(
+        "scale.html",
+        abilities=table,
+        standings=table.scale.standings,
+        plain={model.label: model.overall for model in report.models},
+        suspects=table.suspects[:MOST_SUSPECTS],
+    )
+    return Section("scale", "One scale", [*parts, drawn])
+
+
+_NO_SLICE: Final = {
+    "month": "No scored case has a date that can be read, so scores over time cannot be shown.",
+    "specialty": "No scored case names a specialty; medlive's snapshots do, LiveMedBench's files do not.",
+    "theme": "No scored case names a theme; medlive's snapshots do, LiveMedBench's files do not.",
+}
+
+
+def by_value(
+    report: Report,
+    kind: str,
+) -> dict[str, list[ScoreEstimate | None]]:
+    """Each value of a kind of slice, in order, with an estimate for each model, in the report's order.
+
+    Nothing where no model has a scored case with any of them.
+    """
+    values: dict[str, list[ScoreEstimate | None]] = {}
+    scored = False
+    for place, model in enumerate(report.models):
+        for part in model.slices:
+            if part.kind == kind:
+                row = values.setdefault(
+                    part.value,
+                    [None] * len(report.models),
+                )
+                row[place] = part.estimate
+                scored = scored or part.estimate.n > 0
+    if not scored:
+        return {}
+    return {value: values[value] for value in sorted(values, key=slice_order)}
+
+
+def others(report: Report) -> Iterator[Section]:
+    """The sections of the slices that have none of their own."""
+    for kind in (*SLICES, AXIS):
+        if kind not in _NO_SLICE and by_value(report, kind):
+            name = f"by-{kind.replace(' ', '-')}"
+            yield slices(report, kind, name, f"By {kind}")
+
+
+def slices(
+    report: Report,
+    kind: str,
+    name: str,
+    title: str,
+) -> Section:
+    """The section of a kind of slice: a heat map of specialties and themes."""
+    values = by_value(report, kind)
+    part = missing(_NO_SLICE.get(kind, ""))
+    if values:
+        shaded = kind in ("specialty", "theme")
+        part = report.render(
+            "slices.html",
+            kind=kind,
+            values=values,
+            shaded=shaded,
+        )
+    return Section(name, title, [part])
+
+
+_CONTAMINATION = "Contamination"
+_NO_CUTOFFS = (
+    "No cutoff of any of these models is known, so no drop is claimed. Write each model's cutoff and where it is "
+    'stated into config/models.toml ([candidates."MODEL"]: cutoff, cutoff_source, confidence, or released), or '
+    "give a file of the same form with --models."
+)
+
+_NO_DROP: Final = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
+_DROPS: Final = (
+    "Mean score up to each model's cutoff less that after it, on disjoint sets, in points of 100; above 0: "
+    "worse on what the model cannot have seen; n before / after."
+)
+_NO_ARMS: Final = "Whether rewriting hides memorisation is unknown: no model was also run on the threads' own words."
+
+
+def contamination(report: Report) -> Section:
+    """The section: drops, differences in differences, placebo dates, adjusted mixes, the paper's own figure."""
+    table = report.contamination
+    if table is None:
+        return Section("contamination", _CONTAMINATION, [missing(_NO_CUTOFFS)])
+    rows = []
+    for model in table.models:
+        if (drop := model.drop) is not None and drop.difference is not None:
+            rows.append((model.label, drop.difference, drop.low, drop.high))
+    figure = missing(_NO_DROP)
+    if rows:
+        title = report.marked("Drop past the cutoff")
+        drawn = picture(title, "points, with 95 % intervals", rows)
+        figure = soft(_DROPS) + drawn
+    by_note: dict[str, list[str]] = {}
+    for model in table.models:
+        for note in model.notes:
+            by_note.setdefault(note, []).append(model.label)
+    parts = [figure, report.render("contamination.html")]
+    for note, labels in by_note.items():
+        parts.append(soft(f"{upper_first(note)}: {some(labels)}."))
+    parts.append(soft(f"Cutoffs are from {Path(table.registry).name}."))
+    if not table.arms:
+        parts.append(soft(_NO_ARMS))
+    return Section("contamination", _CONTAMINATION, parts)
+
+
+MOST_LISTED: Final = 10
+"""Criteria that the table of each kind lists."""
+_NO_CRITERION: Final = "No criterion is graded: nothing is known of what is met."
+
+
+@dataclass(slots=True)
+class CriterionCount:
+    """A criterion and how many of the models that were graded on it met it."""
+
+    case: EvaluationCase
+    criterion: EvaluationCriterion
+    met: int = 0
+    graded: int = 0
+
+    @property
+    def share(self) -> float:
+        """met / graded."""
+        return self.met / self.graded
+
+
+def met_by_criterion(report: Report) -> list[CriterionCount]:
+    """Every criterion that any model was graded on."""
+    rated: dict[tuple[str, str], CriterionCount] = {}
+    for model in report.models:
+        for score in model.cases:
+            for criterion in score.case.criteria:
+                met = score.met.get(criterion.id)
+                if met is not None:
+                    key = (score.case_id, criterion.id)
+                    fresh = CriterionCount(score.case, criterion)
+                    count = rated.setdefault(key, fresh)
+                    count.met += met
+                    count.graded += 1
+    return list(rated.values())
+
+
+def criteria(report: Report) -> Section:
+    """The section: the positive criteria of the lowest share, and the negative ones of the highest that any met."""
+    rated = met_by_criterion(report)
+    if not rated:
+        return Section("criteria", "Criteria", [missing(_NO_CRITERION)])
+    # Of equals, those of the most points.
+    rated.sort(key=lambda row: (-abs(row.criterion.points), row.case.case_id))
+    positive = [row for row in rated if row.criterion.points > 0]
+    harms = [row for row in rated if row.criterion.points < 0 and row.met]
+    positive.sort(key=lambda row: row.share)
+    harms.sort(key=lambda row: -row.share)
+    lists = report.render(
+        "criteria.html",
+        least=positive[:MOST_LISTED],
+        harms=harms[:MOST_LISTED],
+        rated=rated,
+    )
+    return Section("criteria", "Criteria", [lists, report.render("axes.html")])
+
+
+_COSTS: Final = (
+    "Of the answers and verdicts that count; what an earlier try took is not among them. Unknown: the tokens or "
+    "price of a call are not on record, as of a model without a table under [prices], or of imported files."
+)
+_NO_TOKENS: Final = (
+    "No tokens are on record for any model: imported answers and verdicts have none."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallCosts:
+    """The sum over calls; None is unknown."""
+
+    calls: int
+    """Those whose tokens are on record."""
+    all_calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    usd: float | None
+
+
+def spent(usages: Iterable[Mapping[str, Any]]) -> CallCosts:
+    """The sum of `Usage.as_json` values: the tokens of those that have them, money where every call's is known."""
+    calls = known = input_tokens = output_tokens = 0
+    usd: float | None = 0.0
+    for usage in usages:
+        calls += 1
+        known += bool(usage.get("input_tokens") or usage.get("output_tokens"))
+        input_tokens += usage.get("input_tokens") or 0
+        output_tokens += usage.get("output_tokens") or 0
+        price = usage.get("cost_usd")
+        usd = None if usd is None or price is None else usd + price
+    return CallCosts(
+        calls=known,
+        all_calls=calls,
+        input_tokens=input_tokens if known else None,
+        output_tokens=output_tokens if known else None,
+        usd=usd if calls else None,
+    )
+
+
+def _spent_on_verdicts(model: ModelScore) -> CallCosts | None:
+    """What grading took, a verdict from the shared cache nothing; None: nothing is on record."""
+    if (grader := model.run.grader) is None:
+        return None
+    paid: list[Mapping[str, Any]] = []
+    unpaid = imported = 0
+    # Read as a stream: the texts of many runs would fill the memory.
+    for grade in grades_of(model.run.run.path / GRADES, []):
+        if grade.judge == grader.judge:
+            paid += [grade.usage] if grade.usage else []
+            imported += grade.origin == "import"
+            unpaid += not grade.usage and grade.origin != "cache"
+    if not paid:
+        return None if unpaid or imported else CallCosts(0, 0, 0, 0, 0.0)
+    return spent([*paid, {}] if imported else paid)
+
+
+def costs(report: Report) -> Section:
+    """The section."""
+    rows = []
+    any_calls = 0
+    for model in report.models:
+        answers = model.run.answers
+        cases = {score.case_id for score in model.cases}
+        spent_on_answers = spent(
+            answers[name].usage for name in answers if name in cases
+        )
+        verdicts = _spent_on_verdicts(model)
+        rows.append((model.label, spent_on_answers, verdicts))
+        any_calls += spent_on_answers.calls + (verdicts.calls if verdicts else 0)
+    parts = [missing(_NO_TOKENS)]
+    if any_calls:
+        parts = [soft(_COSTS), report.render("costs.html", rows=rows)]
+    return Section("costs", "Cost and tokens", parts)
+
+
+_ALIKE = "How alike the models are"
+
+
+def overlap(report: Report) -> Section:
+    """The section."""
+    if report.worst is None:
+        return Section("overlap", _ALIKE, [missing(ONE_RUN)])
+    parts = [_worst(report, report.worst)]
+    parts += [_profile(report, profiles) for profiles in report.profiles]
+    return Section("overlap", _ALIKE, parts)
+
+
+def _worst(report: Report, worst: WorstCases) -> Markup:
+    if not worst.k:
+        return missing(
+            "The models have too few scored cases in common for worst cases to be compared."
+        )
+    pairs = worst.jaccard[np.tril_indices(len(worst.jaccard), -1)]
+    mean = ""
+    if len(pairs) > 1:
+        mean = f"; the mean over {len(pairs)} pairs is {f(float(pairs.mean()))}"
+    caption = (
+        f"The {worst.k} lowest cases of each model among the {worst.common} that all are scored on; by chance two "
+        f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these."
+    )
+    return soft(caption) + report.render(
+        "matrix.html",
+        title=f"Jaccard overlap of the bottom {worst.k}",
+        labels=list(worst.cases),
+        rows=worst.jaccard,
+        least=0,
+        in_parts=in_parts,
+        tooltip=f,
+    )
+
+
+def _profile(report: Report, profiles: Profiles) -> Markup:
+    plural = {"theme": "themes", "specialty": "specialties"}[profiles.kind]
+    if len(profiles.values) < 2 or np.isnan(profiles.between_values).all():
+        least = "three models or more, and two "
+        return missing(
+            f"No correlation between {plural}: it needs {least}{plural} in which every model has at least 5 "
+            f"scored cases; here are {len(profiles.labels)} models and {len(profiles.values)} such {plural}."
+        )
+    n = len(profiles.labels)
+    few = "; so few say little" if n < 6 else ""
+    caption = soft(
+        f"Pearson's r over {n} models' mean scores{few}; the 95 % interval of each (Fisher's z, n = {n} models) "
+        "is in the tooltip."
+    )
+    if profiles.left_out:
+        names = ", ".join(profiles.left_out)
+        caption += soft(f"Left out, for too few scored cases: {names}.")
+    return caption + report.render(
+        "matrix.html",
+        title=f"Correlation between {plural}",
+        labels=profiles.values,
+        rows=profiles.between_values,
+        least=-1,
+        in_parts=in_parts,
+        tooltip=lambda r: f"{r:.3f}{fisher_interval(r, n)}",
+    )
+
+
+def fisher_interval(r: float, n: int) -> str:
+    """The 95 % interval of Pearson's r by Fisher's z; none for fewer than 4 pairs, or where r is 1 or -1."""
+    if n < 4 or abs(r) > 1 - 1e-12:
+        return f" (n={n})"
+    z, half = math.atanh(r), 1.959964 / math.sqrt(n - 3)
+    return f" ({math.tanh(z - half):.3f} to {math.tanh(z + half):.3f}, n={n})"
+
+
+_NO_META: Final = (
+    "The grader was not held against people. Run medlive eval meta RUN --human FILE --out DIR, and give "
+    "DIR/meta.json to this report with --meta."
+)
+_LENGTH: Final = (
+    "Characters of an answer against its score. Partial: Pearson's r given the model and the case, so that neither "
+    "long-winded models nor questions that need much count (ClinConsensus, Table 11). A score that pays for length "
+    "has a high one; the core score is there to be compared."
+)
+
+
+def _written(
+    name: str,
+    title: str,
+    template: str,
+    caption: str = "",
+) -> Callable[[Report], Section]:
+    """What makes a section that has no figure."""
+
+    def make(report: Report) -> Section:
+        drawn = report.render(template, causes=tuple(RootCause))
+        return Section(name, title, [soft(caption), drawn] if caption else [drawn])
+
+    return make
+
+
+def reliability(report: Report) -> Section:
+    """How far graders agree with people; each table says what its meta.json overrode too."""
+    parts = []
+    for meta in report.metas:
+        overridden = (*report.table.overridden, *meta.overridden)
+        parts.append(
+            render(
+                "reliability.html",
+                meta=meta,
+                overridden=overridden,
+            )
+        )
+    title = "Reliability of the grader"
+    return Section("reliability", title, parts or [missing(_NO_META)])
+
+
+SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
+    ranking,
+    pairs,
+    one_scale,
+    _written("length", "Length of answers", "length.html", _LENGTH),
+    _written("missing", "What is missing", "rates.html"),
+    partial(slices, kind="month", name="months", title="Over time"),
+    contamination,
+    _written("books", "Open and closed book", "books.html"),
+    partial(slices, kind="specialty", name="specialties", title="By specialty"),
+    partial(slices, kind="theme", name="themes", title="By theme"),
+    criteria,
+    costs,
+    _written("causes", "Root causes", "causes.html"),
+    reliability,
+    overlap,
+)
+"""What makes each part of the first page, in order; other slices come last, where there are any."""

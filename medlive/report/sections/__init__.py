@@ -1,1 +1,0 @@
-"""One section of the report in each file."""
