@@ -1,8 +1,8 @@
-"""An agent asks an engine for a typed reply and records each call."""
+"""An agent asks an engine for a typed reply and records each call; what names things in a reply is checked by id."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary, proxy
 
 from medlive.curation.model import Call, Reason
@@ -138,14 +138,36 @@ class Agent:
         )
 
 
-def check_ids(ids: Sequence[str], wanted: Sequence[str]) -> str | None:
-    """The fault of a reply that lacks, repeats or adds ids; None if there is one item for each."""
-    if sorted(ids) == sorted(wanted):
+class Identified(Protocol):
+    """Has an id, as parts of replies and decisions do."""
+
+    @property
+    def id(self) -> str:
+        """Unique among its kind."""
+        ...
+
+
+Item = TypeVar("Item", bound=Identified)
+
+
+def ids_of(items: Iterable[Identified]) -> list[str]:
+    """Return the ids in order."""
+    return [item.id for item in items]
+
+
+def by_id(items: Iterable[Item]) -> dict[str, Item]:
+    """Return the items by their ids, in order."""
+    return {item.id: item for item in items}
+
+
+def check_ids(items: Iterable[Identified], wanted: Iterable[str]) -> str | None:
+    """The fault of a reply that lacks, repeats or adds items; None if there is one for each id that is wanted."""
+    if sorted(ids_of(items)) == sorted(wanted):
         return None
     return "one item for each id that was given, no more, no fewer"
 
 
-def check_known(named: set[str], known: set[str], what: str) -> str | None:
+def check_known(named: Iterable[str], known: Iterable[str], what: str) -> str | None:
     """The fault of a reply that names an unknown id; None if all are known."""
-    invalid = sorted(named - known)
+    invalid = sorted(set(named).difference(known))
     return f"{invalid[0][:20]!r} is not the id of {what}" if invalid else None

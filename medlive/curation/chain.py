@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from medlive.curation import controller, screener, validator
-from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.agent import Agent, AgentFailure, by_id, ids_of
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine
 from medlive.curation.holds import (
@@ -17,7 +17,6 @@ from medlive.curation.holds import (
     join_details,
     with_holds,
 )
-from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Call,

@@ -11,13 +11,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from medlive.curation import controls
-from medlive.curation.agent import Agent, check_ids, check_known
+from medlive.curation.agent import Agent, by_id, check_ids, check_known, ids_of
 from medlive.curation.elements import (
     element_inputs,
     revise,
     thread_inputs,
 )
-from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     CaseText,
     Check,
@@ -107,7 +106,7 @@ class ElementControl:
         reply = await self._judge.ask(
             SupportReply,
             inputs,
-            lambda reply: check_ids(ids_of(reply.verdicts), wanted),
+            lambda reply: check_ids(reply.verdicts, wanted),
         )
         verdicts = by_id(reply.verdicts)
         findings: dict[str, str] = {}

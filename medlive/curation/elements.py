@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from medlive.curation.agent import Agent, check_ids
-from medlive.curation.identified import ids_of
+from medlive.curation.agent import Agent, check_ids, ids_of
 from medlive.curation.model import Element, Side
 from medlive.curation.tasks import RevisionReply
 from medlive.threads.model import Message, Role, Thread
@@ -89,7 +88,7 @@ async def revise(
     inputs = {**thread_inputs(thread), "elements": asked}
 
     def check(reply: RevisionReply) -> str | None:
-        if fault := check_ids(ids_of(reply.elements), list(findings)):
+        if fault := check_ids(reply.elements, list(findings)):
             return fault
         for item in reply.elements:
             side = elements[item.id].side

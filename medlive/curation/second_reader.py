@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
-from medlive.curation.agent import Agent, check_known
+from medlive.curation.agent import Agent, check_known, ids_of
 from medlive.curation.elements import element_inputs, thread_inputs
-from medlive.curation.identified import ids_of
 from medlive.curation.model import (
     CaseText,
     Element,

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from medlive.curation.agent import Agent, AgentFailure, check_ids
-from medlive.curation.identified import by_id, ids_of
+from medlive.curation.agent import Agent, AgentFailure, by_id, check_ids
 from medlive.curation.model import (
     AdviceFault,
     Alignment,
@@ -93,7 +92,7 @@ async def hear_voice(
     wanted = [item["id"] for item in items]
 
     def check(reply: SoundnessReply) -> str | None:
-        if fault := check_ids(ids_of(reply.verdicts), wanted):
+        if fault := check_ids(reply.verdicts, wanted):
             return fault
         for verdict in reply.verdicts:
             if verdict.verdict is Soundness.WRONG and not verdict.standard.strip():

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final, Self
 
-from medlive.curation.agent import Agent, check_ids
+from medlive.curation.agent import Agent, by_id, check_ids, ids_of
 from medlive.curation.elements import element_inputs
-from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Citation,
@@ -155,7 +154,7 @@ async def state_claims(brief: Brief, agent: Agent) -> list[Claim]:
         reply = await agent.ask(
             ClaimsReply,
             inputs | findings,
-            lambda r: check_ids(ids_of(r.claims), list(advice)),
+            lambda r: check_ids(r.claims, list(advice)),
         )
         faults: dict[str, str] = {}
         for claim in reply.claims:
@@ -228,7 +227,7 @@ async def judge_alignment(
     wanted = [c.element_id for c in claims]
 
     def check(reply: AlignmentReply) -> str | None:
-        if fault := check_ids(ids_of(reply.verdicts), wanted):
+        if fault := check_ids(reply.verdicts, wanted):
             return fault
         for item in reply.verdicts:
             needed = item.verdict in _DECIDED
@@ -329,7 +328,7 @@ async def _confirm(
     seen = evidence.against(against)
 
     def check(reply: VetoReply) -> str | None:
-        if fault := check_ids(ids_of(reply.verdicts), wanted):
+        if fault := check_ids(reply.verdicts, wanted):
             return fault
         for item in reply.verdicts:
             fault = seen.fault_of(

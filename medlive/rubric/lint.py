@@ -70,6 +70,11 @@ class Finding:
     criterion: str | None
     detail: str
 
+    @property
+    def words(self) -> str:
+        """Fault and detail in one line."""
+        return f"{self.fault.value}: {self.detail}"
+
 
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _HAN_RUN: Final = re.compile(r"[\u3400-\u9fff]+")

@@ -1,13 +1,18 @@
-"""A case's rubric in its steps: answers of known quality, written, completed by what the advice lacks, proved."""
+"""A case's rubric in its steps: answers of known quality, written, completed by what the advice lacks, proved; last,
+and nothing that the case depends on, its difficulty and dialogue register."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import asdict, replace
+from typing import ClassVar, Final
 
-from medlive.curation.agent import Agent
+from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Curation, Side
+from medlive.curation.tasks import Reason
 from medlive.curation.validator import Library, cited_passages
+from medlive.errors import CircuitOpen
+from medlive.llm.ask import Loose, ReplyModel
 from medlive.rubric.completion import Completing
-from medlive.rubric.model import Rubric
+from medlive.rubric.model import Difficulty, Register, Rubric
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import MISTAKEN, GradedProbe
 from medlive.rubric.prove import GradeProbes, Proving
@@ -84,3 +89,23 @@ async def make_rubric(
     )
     rubric, proof = await proving.prove(rubric, probes)
     return MadeRubric(rubric, drafting.lint(rubric), proof)
+
+
+class ClassifyReply(ReplyModel):
+    """Difficulty and dialogue register. Inputs: narrative, query, advice."""
+
+    task: ClassVar = "rubric.classify"
+    reason: Reason
+    difficulty: Loose[Difficulty]
+    dialogue_register: Loose[Register]
+
+
+async def classify(text: CaseText, rubric: Rubric, agent: Agent) -> Rubric:
+    """The rubric with its case's difficulty and register; both stay unknown where no usable reply came."""
+    try:
+        reply = await agent.ask(ClassifyReply, asdict(text))
+    except (AgentFailure, CircuitOpen):
+        return rubric
+    return replace(
+        rubric, difficulty=reply.difficulty, dialogue_register=reply.dialogue_register
+    )

@@ -206,6 +206,10 @@ class CompletedPoint:
     source: str  # As the criterion's; empty where it was not kept
     detail: str  # The passage's words, the second model's point, or why it was not kept
 
+    def without(self, outcome: PointOutcome, detail: str = "") -> "CompletedPoint":
+        """The point where its criterion goes after all."""
+        return replace(self, outcome=outcome, source="", detail=detail)
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:

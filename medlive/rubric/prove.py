@@ -5,15 +5,18 @@ Source: docs/method.md §1, Rubric, Proof. `proof` decides; here the engines are
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
-from medlive.curation.agent import Agent
+from pydantic import StringConstraints
+
+from medlive.curation.agent import Agent, by_id, check_ids, ids_of
 from medlive.curation.model import CaseText
+from medlive.curation.tasks import Reason
 from medlive.evidence.passage import Passage
 from medlive.harm.model import Material
-from medlive.harm.read import read_harm
-from medlive.rubric.defend import rule_on
-from medlive.rubric.model import Criterion, Rubric, Step
+from medlive.harm.read import read_harm, shown_passages
+from medlive.llm.ask import AtMost40, ReplyModel
+from medlive.rubric.model import Criterion, Origin, Rubric, Step, numbered
 from medlive.rubric.proof import (
     Examination,
     GradedProbe,
@@ -23,8 +26,8 @@ from medlive.rubric.proof import (
     ProofFault,
     ProofFinding,
     examine,
-    without_criteria,
 )
+from medlive.rubric.review import case_inputs
 from medlive.rubric.write import Drafting, omit
 
 MOST_REVISIONS: Final = 2
@@ -39,6 +42,32 @@ GradeProbes = Callable[
 
 Complete = Callable[[Rubric, Sequence[str]], Awaitable[Rubric]]
 """Adds what a rubric lacks, with what an ordinary answer lacked in view."""
+
+
+class RulingItem(ReplyModel):
+    """Whether one criterion is needed."""
+
+    criterion_id: str
+    needed: bool
+    basis: Annotated[str, StringConstraints(max_length=200)]
+    """The advice element or passage that makes it needed; empty where it is not."""
+    reason: Reason
+
+    @property
+    def id(self) -> str:
+        """The criterion's."""
+        return self.criterion_id
+
+
+class DefenceReply(ReplyModel):
+    """Whether criteria are needed that answers of known quality speak against.
+
+    Inputs: query, narrative, advice [{id, statement}], passages [{id, title, text}], criteria [{id, criterion,
+    points, advice_id, likely, doubt [str]}].
+    """
+
+    task: ClassVar = "rubric.defend"
+    rulings: AtMost40[RulingItem]
 
 
 @dataclass(slots=True)
@@ -71,12 +100,13 @@ class Proving:
         )
         for number in range(MOST_REVISIONS + 1):
             probes = await self._grade(rubric.criteria, probes)
+            doubts = await self._rule_on(examine(rubric.criteria, probes), rubric)
+            rubric = self._drop(rubric, doubts)
+            # The same verdicts, under the ids that are left
+            probes = await self._grade(rubric.criteria, probes)
             examination = examine(rubric.criteria, probes)
-            doubts = await self._rule_on(examination, rubric, number)
-            rubric, probes = self._drop(rubric, probes, doubts)
-            examination = examine(rubric.criteria, probes)
-            failures = _in_round(number, examination.failures)
-            self.findings += [*doubts, *failures]
+            for finding in (*doubts, *examination.failures):
+                self.findings.append(replace(finding, round=number))
             hopeless = examination.grader_meets_all or number == MOST_REVISIONS
             if examination.passed or hopeless:
                 break
@@ -111,9 +141,8 @@ class Proving:
         asked for that, and the writer where it is not all, or added nothing.
         """
         failing = examination.failing
-        notes = {probe.probe: probe.note for probe in probes}
-        lacks = [notes[Probe.ORDINARY]] if Probe.ORDINARY in failing else []
-        if lacks:
+        if Probe.ORDINARY in failing:
+            lacks = [p.note for p in probes if p.probe is Probe.ORDINARY]
             completed = await self.complete(rubric, lacks)
             is_all = failing == (Probe.ORDINARY,)
             if is_all and completed.criteria != rubric.criteria:
@@ -158,55 +187,85 @@ class Proving:
         return tuple(graded)
 
     async def _rule_on(
-        self, examination: Examination, rubric: Rubric, number: int
-    ) -> tuple[ProofFinding, ...]:
+        self, examination: Examination, rubric: Rubric
+    ) -> list[ProofFinding]:
+        """The doubts about criteria with the reviewer's rulings; one that was found needed is not doubted again."""
         earlier = {(f.fault, f.text): f for f in self.findings if f.needed}
-        known = []
-        new = []
+        known, new = list[ProofFinding](), list[ProofFinding]()
         for doubt in examination.doubts:
-            ruled_before = earlier.get((doubt.fault, doubt.text))
-            if ruled_before is None:
-                new.append(doubt)
-            else:
+            if ruled_before := earlier.get((doubt.fault, doubt.text)):
                 known.append(replace(ruled_before, criterion=doubt.criterion))
-        ruled = await rule_on(
-            new,
-            rubric.criteria,
-            self.drafting.text,
-            self.drafting.advice,
-            self.passages,
-            self.drafting.reviewer,
-        )
-        return tuple(_in_round(number, [*ruled, *known]))
+            else:
+                new.append(doubt)
+        rulings = await self._ask_reviewer(new, rubric.criteria) if new else {}
+        ruled = []
+        for doubt in new:
+            ruling = rulings[doubt.criterion or ""]
+            basis = ruling.basis if ruling.needed else ""
+            reason = ruling.reason.strip()
+            decided = replace(doubt, needed=ruling.needed, basis=basis, reason=reason)
+            ruled.append(decided)
+        return [*ruled, *known]
 
-    def _drop(
-        self,
-        rubric: Rubric,
-        probes: tuple[GradedProbe, ...],
-        doubts: Sequence[ProofFinding],
-    ) -> tuple[Rubric, tuple[GradedProbe, ...]]:
+    async def _ask_reviewer(
+        self, doubts: Sequence[ProofFinding], criteria: Sequence[Criterion]
+    ) -> dict[str, RulingItem]:
+        """The ruling on each doubted criterion, by its id."""
+        doubted: dict[str, list[str]] = {}
+        for doubt in doubts:
+            doubted.setdefault(doubt.criterion or "", []).append(doubt.fault.value)
+        bases = {*ids_of(self.drafting.advice), *ids_of(self.passages)}
+        inputs = case_inputs(self.drafting.text, self.drafting.advice)
+        inputs |= {"passages": shown_passages(self.passages), "criteria": []}
+        for criterion in criteria:
+            if criterion.id not in doubted:
+                continue
+            shown = {
+                "id": criterion.id,
+                "criterion": criterion.criterion,
+                "points": criterion.points,
+                "advice_id": criterion.advice_id or criterion.source,
+            }
+            if criterion.points < 0:
+                shown["likely"] = criterion.likely
+            inputs["criteria"].append(shown | {"doubt": doubted[criterion.id]})
+            if criterion.origin is Origin.EVIDENCE:
+                bases.add(criterion.source)
+
+        def check(reply: DefenceReply) -> str | None:
+            return check_ids(reply.rulings, doubted) or _fault_of(reply, bases)
+
+        reply = await self.drafting.reviewer.ask(DefenceReply, inputs, check)
+        return by_id(reply.rulings)
+
+    def _drop(self, rubric: Rubric, doubts: Sequence[ProofFinding]) -> Rubric:
         """The rubric without what the reviewer ruled out, but for what it cannot do without."""
+        lint = self.drafting.lint
         for doubt in doubts:
             by_text = {c.criterion: c for c in rubric.criteria}
             criterion = by_text.get(doubt.text)
             if doubt.needed is not False or criterion is None:
                 continue
+            kept = numbered(c for c in rubric.criteria if c != criterion)
             why = f"{doubt.fault.value}: {doubt.reason}"
-            kept, kept_probes = without_criteria(
-                rubric.criteria, probes, {criterion.id}
-            )
-            smaller = replace(
-                rubric,
-                criteria=kept,
-                omitted=(*rubric.omitted, omit(criterion, why, Step.PROOF)),
-            )
+            omitted = (*rubric.omitted, omit(criterion, why, Step.PROOF))
+            smaller = replace(rubric, criteria=kept, omitted=omitted)
             if all(c.points > 0 for c in kept) and doubt.fault is ProofFault.IDLE:
                 smaller = replace(smaller, no_negative=doubt.reason)
-            lint = self.drafting.lint
             if len(lint(smaller)) <= len(lint(rubric)):
                 rubric = smaller
-                probes = kept_probes
-        return rubric, probes
+        return rubric
+
+
+def _fault_of(reply: DefenceReply, bases: set[str]) -> str | None:
+    """Why the rulings cannot be used: one that keeps a criterion says why, and by what."""
+    for ruling in reply.rulings:
+        if ruling.needed and ruling.basis not in bases:
+            basis = f"basis {ruling.basis[:40]!r}"
+            return f"{ruling.id}: {basis} is not the id of an advice element or passage"
+        if not ruling.reason.strip():
+            return f"{ruling.id}: the reason is empty"
+    return None
 
 
 async def read_for_harm(
@@ -236,10 +295,6 @@ async def read_for_harm(
             probe = replace(probe, harm=harm)
         read.append(probe)
     return tuple(read)
-
-
-def _in_round(number: int, findings: Sequence[ProofFinding]) -> list[ProofFinding]:
-    return [replace(finding, round=number) for finding in findings]
 
 
 _ADVICE: Final = {

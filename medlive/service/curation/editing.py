@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from medlive.curation.identified import by_id
+from medlive.curation.agent import by_id
 from medlive.curation.model import CaseText, Side
 from medlive.db.curation.cases import (
     StoredCase,

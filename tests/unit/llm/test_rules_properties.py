@@ -15,8 +15,8 @@ from medlive.errors import UsageError
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.text import LONGEST, sentences
-from medlive.rubric.classify import ClassifyReply
 from medlive.rubric.completion import CompleteReply
+from medlive.rubric.make import ClassifyReply
 from medlive.rubric.review import ReviewReply
 from medlive.rubric.write import RubricReply
 

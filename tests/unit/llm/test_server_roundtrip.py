@@ -22,9 +22,9 @@ from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.llm.wire import JsonMode
-from medlive.rubric.classify import ClassifyReply
 from medlive.rubric.completion import CompleteReply, MatchReply
-from medlive.rubric.defend import DefenceReply
+from medlive.rubric.make import ClassifyReply
+from medlive.rubric.prove import DefenceReply
 from medlive.rubric.review import ReviewReply
 from medlive.rubric.write import RubricReply
 
