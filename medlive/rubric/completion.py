@@ -13,7 +13,6 @@ from pydantic import Field, StringConstraints
 from medlive.curation.agent import Agent, check_ids, check_known, ids_of
 from medlive.curation.model import (
     Alignment,
-    CaseText,
     ClaimVerdict,
     Curation,
     Element,
@@ -46,7 +45,7 @@ from medlive.rubric.review import (
     shown_asked,
     shown_omitted,
 )
-from medlive.rubric.write import omit
+from medlive.rubric.write import Drafting, omit
 
 MOST_ADDED: Final = 6
 """Points that are added in one round."""
@@ -104,20 +103,21 @@ class MatchReply(ReplyModel):
 class Completing:
     """A rubric of a case's advice, to which the criteria are added that the advice lacks."""
 
-    text: CaseText
+    drafting: Drafting
+    """Its reviewer names points; its writer names points without that list, and reviews what is added."""
     curation: Curation
-    rubric: Rubric
-    first: Agent  # Names points
-    second: Agent  # Names points without the first's list, reviews what is added
     judge: Agent  # Of claims, and of what two lists share
     library: Library
+    rubric: Rubric
     lacks: Sequence[str] = ()
     """What an ordinary answer lacked that the rubric scores too high."""
 
     @property
-    def has_two_voices(self) -> bool:
-        """Whether first and second are two models; the same one twice is no consensus."""
-        return self.first.identity.model != self.second.identity.model
+    def voices(self) -> list[str]:
+        """The models that name points; the same one twice is no consensus, and is asked once."""
+        drafting = self.drafting
+        models = (drafting.reviewer.identity.model, drafting.writer.identity.model)
+        return list(dict.fromkeys(models))
 
     async def run(self) -> Rubric:
         """The rubric with what was added, and what became of each point that was named.
@@ -126,10 +126,10 @@ class Completing:
             AgentFailure: If an engine gives no usable reply.
         """
         earlier = self.rubric.completion or Completion()
-        items = await self._ask(self.first, "p", earlier)
+        items = await self._ask(self.drafting.reviewer, "p", earlier)
         others = {}
-        if self.has_two_voices:
-            others = await self._ask(self.second, "o", earlier)
+        if len(self.voices) > 1:
+            others = await self._ask(self.drafting.writer, "o", earlier)
         shared = await self._shared(items, others)
         for name, item in others.items():
             if name not in shared.values():
@@ -175,7 +175,7 @@ class Completing:
             if not point.outcome.kept and point.outcome not in alone:
                 why = f"{Step.COMPLETION.value}: {point.outcome.value}: {point.detail}"
                 left_out.append({"point": point.point, "why": why})
-        inputs = case_inputs(self.text, self.curation.side(Side.ADVICE)) | {
+        inputs = case_inputs(self.drafting.text, self.drafting.advice) | {
             "asked": shown_asked(rubric.asked),
             "criteria": criteria,
             "left_out": left_out,
@@ -218,7 +218,7 @@ class Completing:
         """Return which points of the first list the second names too, each with its id there."""
         if not named or not others:
             return {}
-        inputs: dict[str, Any] = {"query": self.text.query}
+        inputs: dict[str, Any] = {"query": self.drafting.text.query}
         for side, items in (("points", named), ("others", others)):
             inputs[side] = [{"id": i, "point": x.point} for i, x in items.items()]
 
@@ -245,9 +245,9 @@ class Completing:
             detail = verdict.citations[0].quote
         elif shared is not None:
             outcome = PointOutcome.CONSENSUS
-            source = f"{self.first.identity.model}, {self.second.identity.model}"
+            source = ", ".join(self.voices)
             detail = shared
-        elif self.has_two_voices:
+        elif len(self.voices) > 1:
             outcome = PointOutcome.NOT_NAMED
         else:
             outcome = PointOutcome.ONE_MODEL
@@ -280,10 +280,10 @@ class Completing:
         reviewed, conflicts = list(own), list(self.rubric.conflicts)
         problems: dict[str | None, str] = {}
         if added:
-            advice = self.curation.side(Side.ADVICE)
+            drafting = self.drafting
             whole = replace(self.rubric, criteria=(*own, *added.values()))
             findings, weighed, contradictions = await review_rubric(
-                self.second, self.text, advice, whole
+                drafting.writer, drafting.text, drafting.advice, whole
             )
             for finding in findings:
                 if finding.fault is not Fault.NOT_DIRECT:

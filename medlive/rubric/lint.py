@@ -223,25 +223,18 @@ def find_unanswered(
             yield Finding(Fault.UNANSWERED, None, detail)
 
 
-def find_trivial(criteria: Sequence[Criterion]) -> Iterator[Finding]:
-    """The criteria that are too light to be asked for."""
-    for criterion in criteria:
-        if 0 < criterion.points <= TRIVIAL:
-            detail = f"{criterion.points} point: every answer has it"
-            yield Finding(Fault.MINOR, criterion.id, detail)
-
-
 def find_faulty(
     criteria: Sequence[Criterion], findings: Sequence[Finding]
 ) -> dict[str, Finding]:
-    """The criteria that go, each with the finding that decides; of more than 14, the lightest too.
+    """The criteria that go, each with the finding that decides; so do those too light to be asked for, and of more than
+    14 the lightest.
 
     What answers a part of the query does not go for being minor, nor a penalty where no other is left, since a
     rubric without one would hold its case.
     """
     faulty: dict[str, Finding] = {}
     minor: dict[str, Finding] = {}
-    for finding in findings:
+    for finding in (*findings, *_trivial(criteria)):
         # One that answers nothing asked stays.
         if finding.criterion and finding.fault is not Fault.NOT_DIRECT:
             is_minor = finding.fault is Fault.MINOR
@@ -257,6 +250,13 @@ def find_faulty(
         detail = "the lightest of too many"
         faulty[criterion.id] = Finding(Fault.MINOR, criterion.id, detail)
     return faulty
+
+
+def _trivial(criteria: Sequence[Criterion]) -> Iterator[Finding]:
+    for criterion in criteria:
+        if 0 < criterion.points <= TRIVIAL:
+            detail = f"{criterion.points} point: every answer has it"
+            yield Finding(Fault.MINOR, criterion.id, detail)
 
 
 def lightest(criteria: Sequence[Criterion], count: int) -> list[Criterion]:

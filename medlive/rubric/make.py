@@ -44,8 +44,6 @@ async def make_rubric(
     Raises:
         AgentFailure: If an engine gives no usable reply.
     """
-    writer = agents["rubric"]
-    reader = agents["reader"]
     probes: tuple[GradedProbe, ...] = ()
     errors: list[str] = []
     if grade is not None:
@@ -59,21 +57,14 @@ async def make_rubric(
                 written += await write_probes(text, agents[role], MISTAKEN)
                 break
         errors = [p.note for p in written if p.probe in MISTAKEN]
-    drafting = Drafting(text, curation.side(Side.ADVICE), writer, reader, errors)
+    advice = curation.side(Side.ADVICE)
+    drafting = Drafting(text, advice, agents["rubric"], agents["reader"], errors)
 
     async def complete(rubric: Rubric, lacks: Sequence[str]) -> Rubric:
         if library is None:
             return rubric
-        completing = Completing(
-            text=text,
-            curation=curation,
-            rubric=rubric,
-            first=reader,
-            second=writer,
-            judge=agents["validator"],
-            library=library,
-            lacks=lacks,
-        )
+        judge = agents["validator"]
+        completing = Completing(drafting, curation, judge, library, rubric, lacks)
         return await completing.run()
 
     rubric = await complete(await drafting.write(), ())

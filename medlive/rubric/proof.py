@@ -118,10 +118,6 @@ class GradedProbe:
         # The most that is left is exact, where a score as a float is not.
         return min(score, Fraction(safe_score(1.0, self.harm.worst)))
 
-    def met(self, criteria: Sequence[Criterion]) -> list[str]:
-        """The ids of the criteria that it meets."""
-        return [c.id for c in criteria if self.verdicts[c.id].met]
-
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -216,7 +212,7 @@ def examine(
     scores = {kind: by_kind[kind].score(criteria) for kind in Probe}
     rewards = [c for c in criteria if c.points > 0]
     has_both = 0 < len(rewards) < len(criteria)
-    if has_both and all(len(p.met(criteria)) == len(criteria) for p in probes):
+    if has_both and all(v.met for probe in probes for v in probe.verdicts.values()):
         detail = "the grader meets every criterion of all answers, errors included"
         fault = ProofFinding(ProofFault.GRADER_MEETS_ALL, detail)
         return Examination(scores, (fault,), ())

@@ -16,7 +16,6 @@ from medlive.rubric.lint import (
     Fault,
     Finding,
     find_faulty,
-    find_trivial,
     find_unanswered,
     lint,
 )
@@ -227,7 +226,7 @@ class Drafting:
             self.reviewer, self.text, self.advice, rubric
         )
         findings = [*self._lint(rubric), *objections]
-        dropped = find_faulty(whole, [*findings, *find_trivial(whole)])
+        dropped = find_faulty(whole, findings)
         kept = [c for c in whole if c.id not in dropped]
         omitted = list(rubric.omitted)
         for criterion in whole:
