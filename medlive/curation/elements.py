@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from medlive.curation.agent import Agent, check_ids, ids_of
+from medlive.curation.agent import Agent, Identified, check_ids, ids_of
 from medlive.curation.model import Element, Side
 from medlive.curation.tasks import RevisionReply
 from medlive.threads.model import Message, Role, Thread
@@ -46,8 +46,10 @@ def visible_texts(thread: Thread) -> list[str]:
     return [thread.title, *(m.text for m in visible_messages(thread))]
 
 
-def element_inputs(elements: Iterable[Element], *fields: str) -> list[dict[str, Any]]:
-    """Elements as a task's inputs: `id` and the named fields (default: `statement`)."""
+def element_inputs(
+    elements: Iterable[Identified], *fields: str
+) -> list[dict[str, Any]]:
+    """Elements or claims as a task's inputs: `id` and the named fields (default: `statement`)."""
     names = ("id", *(fields or ("statement",)))
     inputs = []
     for element in elements:

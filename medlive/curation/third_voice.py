@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from medlive.curation.agent import Agent, AgentFailure, by_id, check_ids
+from medlive.curation.holds import hold_on
 from medlive.curation.model import (
     AdviceFault,
     Alignment,
@@ -142,47 +143,34 @@ def _items(
     return items
 
 
-Rejected = list[tuple[Objection, Voice]]
+def settle(reading: SecondReading) -> tuple[list[Reason], str, list[Hold]]:
+    """Decide each objection by reader and voice: it rejects the case, is cleared, or holds the case for a person.
 
-
-def settle(reading: SecondReading) -> tuple[Rejected, list[Hold]]:
-    """Decide each objection by reader and voice: it rejects the case, is cleared, or holds the case for a person."""
+    Returns:
+        The reasons to reject the case, the gravest first; both sides' words on these; and the holds.
+    """
     voices = {(voice.reason, voice.element_id): voice for voice in reading.voices}
-    rejected: Rejected = []
+    rejected, lines = list[Reason](), list[str]()
     open_details: dict[Reason, dict[str, str]] = {}
     for objection in objections(reading):
-        voice = voices.get((objection.reason, objection.element_id))
-        if voice and voice.sure:
-            if voice.verdict is Soundness.WRONG and objection.sure:
-                rejected.append((objection, voice))
-                continue
-            if voice.verdict is Soundness.SOUND and not objection.sure:
-                continue
-        words = objection.words
+        reason, name, words = objection.reason, objection.element_id, objection.words
+        voice = voices.get((reason, name))
         if voice:
-            words += f"; third voice: {voice.verdict.value}: {_reason_of(voice)}"
-        details = open_details.setdefault(objection.reason, {})
+            against = f"{voice.case_against} {voice.standard}".strip()
+            is_sound = voice.verdict is Soundness.SOUND
+            says = voice.case_for if is_sound else against
+            if voice.sure and voice.verdict is Soundness.WRONG and objection.sure:
+                rejected.append(reason)
+                line = f"{words}; third voice: {says}"
+                lines.append(f"{name}: {line}" if name else line)
+                continue
+            if voice.sure and is_sound and not objection.sure:
+                continue
+            words += f"; third voice: {voice.verdict.value}: {says}"
+        details = open_details.setdefault(reason, {})
         # A reader may object to one element for two reasons.
-        earlier = details.get(objection.element_id)
-        details[objection.element_id] = f"{earlier}; {words}" if earlier else words
+        details[name] = f"{details[name]}; {words}" if name in details else words
     holds = []
     for reason, details in open_details.items():
-        lines = [f"{name}: {why}" if name else why for name, why in details.items()]
-        elements = tuple(filter(None, details))
-        holds.append(Hold(reason, "; ".join(lines)[:2000], elements))
-    return rejected, holds
-
-
-def _reason_of(voice: Voice) -> str:
-    if voice.verdict is Soundness.SOUND:
-        return voice.case_for
-    return f"{voice.case_against} {voice.standard}".strip()
-
-
-def words_of(rejected: Rejected) -> str:
-    """Why a case is rejected, with both reasons of each objection."""
-    lines = []
-    for objection, voice in rejected:
-        name = f"{objection.element_id}: " if objection.element_id else ""
-        lines.append(f"{name}{objection.words}; third voice: {_reason_of(voice)}")
-    return "; ".join(lines)
+        holds += hold_on(reason, details)
+    return rejected, "; ".join(lines), holds

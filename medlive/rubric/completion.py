@@ -207,7 +207,7 @@ class Completing:
             )
             elements.append(element)
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
-        claims = await state_claims(brief, self.judge)
+        claims, _ = await state_claims(brief, self.judge)
         return await judge_alignment(
             brief, claims, self.library, self.judge, confirm_veto=False
         )
