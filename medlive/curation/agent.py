@@ -1,6 +1,6 @@
 """An agent asks an engine for a typed reply and records each call; what names things in a reply is checked by id."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary, proxy
@@ -21,6 +21,18 @@ from medlive.llm.engine import Engine, Prompt, Reply, Request
 
 R = TypeVar("R", bound=ReplyModel)
 T = TypeVar("T")
+
+
+class Identified(Protocol):
+    """Has an id, as parts of replies and decisions do."""
+
+    @property
+    def id(self) -> str:
+        """Unique among its kind."""
+        ...
+
+
+Item = TypeVar("Item", bound=Identified)
 
 _ASKERS: WeakKeyDictionary[Engine, Asker] = WeakKeyDictionary()
 """One for each engine, so that replies by another model than the configured one are counted over all threads."""
@@ -87,6 +99,34 @@ class Agent:
         request = request_of(reply_type, shown, prompt)
         return await self.send(request, read_as(reply_type, request, check))
 
+    async def ask_each(
+        self,
+        reply_type: type[R],
+        inputs: Mapping[str, Any],
+        items: Callable[[R], Sequence[Item]],
+        wanted: Iterable[str],
+        fault_of: Callable[[Item], str | None] = lambda _: None,
+    ) -> dict[str, Item]:
+        """Ask a task whose reply holds one item for each thing that was given, and return these by id.
+
+        Args:
+            reply_type: Names the task.
+            inputs: Follow the language.
+            items: The items of a reply.
+            wanted: The ids of what was given.
+            fault_of: Returns a fault of an item, None if it is valid.
+
+        Raises:
+            AgentFailure, ConfigError: As `ask`.
+        """
+        ids = list(wanted)
+
+        def check(reply: R) -> str | None:
+            faults = map(fault_of, items(reply))
+            return check_ids(items(reply), ids) or next(filter(None, faults), None)
+
+        return by_id(items(await self.ask(reply_type, inputs, check)))
+
     async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
         """Send a request until `read` accepts a reply, and return what it made of it.
 
@@ -136,18 +176,6 @@ class Agent:
         raise AgentFailure(
             Reason.INVALID_REPLY, f"{task}: {MAX_ROUNDS} stored replies are unusable"
         )
-
-
-class Identified(Protocol):
-    """Has an id, as parts of replies and decisions do."""
-
-    @property
-    def id(self) -> str:
-        """Unique among its kind."""
-        ...
-
-
-Item = TypeVar("Item", bound=Identified)
 
 
 def ids_of(items: Iterable[Identified]) -> list[str]:

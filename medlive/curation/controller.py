@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from medlive.curation.agent import Agent, by_id, check_ids, check_known, ids_of
+from medlive.curation.agent import Agent, by_id, check_known, ids_of
 from medlive.curation.elements import (
     element_inputs,
     message_text,
@@ -118,18 +118,16 @@ class ElementControl:
         inputs["elements"] = element_inputs(
             elements, "message_id", "quote", "statement"
         )
-        wanted = ids_of(elements)
-        reply = await self._judge.ask(
-            SupportReply, inputs, lambda reply: check_ids(reply.verdicts, wanted)
+        verdicts = await self._judge.ask_each(
+            SupportReply, inputs, lambda reply: reply.verdicts, ids_of(elements)
         )
-        verdicts = by_id(reply.verdicts)
         findings: dict[str, str] = {}
-        for identity in wanted:
-            verdict = verdicts[identity]
+        for element in elements:
+            verdict = verdicts[element.id]
             passed, reason = verdict.supported, verdict.reason
-            self._note(Check.SUPPORTED, identity, reason, passed=passed)
+            self._note(Check.SUPPORTED, element.id, reason, passed=passed)
             if not passed:
-                findings[identity] = reason
+                findings[element.id] = reason
         return findings
 
     async def _revise(self, findings: Mapping[str, str]) -> list[Element]:

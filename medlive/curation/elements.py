@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from medlive.curation.agent import Agent, Identified, check_ids, ids_of
+from medlive.curation.agent import Agent, Identified, ids_of
 from medlive.curation.model import Element, Side
-from medlive.curation.tasks import RevisionReply
+from medlive.curation.tasks import RevisedItem, RevisionReply
 from medlive.threads.model import Message, Role, Thread
 
 TITLE: Final = "title"  # Stands for a message id where the title is quoted
@@ -89,19 +89,16 @@ async def revise(
         element["finding"] = findings[element["id"]]
     inputs = {**thread_inputs(thread), "elements": asked}
 
-    def check(reply: RevisionReply) -> str | None:
-        if fault := check_ids(reply.elements, list(findings)):
-            return fault
-        for item in reply.elements:
-            side = elements[item.id].side
-            fault = check_message_ids(thread, side, [item.message_id])
-            if item.keep and fault:
-                return f"{item.id}: {fault}"
-        return None
+    def fault_of(item: RevisedItem) -> str | None:
+        side = elements[item.id].side
+        fault = check_message_ids(thread, side, [item.message_id])
+        return f"{item.id}: {fault}" if item.keep and fault else None
 
-    reply = await screener.ask(RevisionReply, inputs, check)
+    items = await screener.ask_each(
+        RevisionReply, inputs, lambda reply: reply.elements, findings, fault_of
+    )
     revised: dict[str, Element | None] = {}
-    for item in reply.elements:
+    for identity, item in items.items():
         mended = item.model_dump(include={"message_id", "quote", "statement"})
-        revised[item.id] = replace(elements[item.id], **mended) if item.keep else None
+        revised[identity] = replace(elements[identity], **mended) if item.keep else None
     return revised

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from medlive.curation.agent import Agent, AgentFailure, by_id, check_ids
+from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.holds import hold_on
 from medlive.curation.model import (
     AdviceFault,
@@ -21,7 +21,7 @@ from medlive.curation.model import (
     Soundness,
     Voice,
 )
-from medlive.curation.tasks import SoundnessReply
+from medlive.curation.tasks import SoundnessItem, SoundnessReply
 from medlive.curation.validator import Brief
 
 _ADVICE: Final = {
@@ -92,21 +92,19 @@ async def hear_voice(
     inputs = {**brief.inputs(), "passages": list(passages), "items": items}
     wanted = [item["id"] for item in items]
 
-    def check(reply: SoundnessReply) -> str | None:
-        if fault := check_ids(reply.verdicts, wanted):
-            return fault
-        for verdict in reply.verdicts:
-            if verdict.verdict is Soundness.WRONG and not verdict.standard.strip():
-                return f"{verdict.id}: `standard` does not name what it offends"
+    def fault_of(item: SoundnessItem) -> str | None:
+        if item.verdict is Soundness.WRONG and not item.standard.strip():
+            return f"{item.id}: `standard` does not name what it offends"
         return None
 
     try:
-        reply = await agent.ask(SoundnessReply, inputs, check)
+        verdicts = await agent.ask_each(
+            SoundnessReply, inputs, lambda reply: reply.verdicts, wanted, fault_of
+        )
     except AgentFailure as failure:
         if failure.is_outage:
             raise
         return replace(reading, voices_note=f"no third voice: {failure.detail}"[:2000])
-    verdicts = by_id(reply.verdicts)
     controls = set(wanted) - {objection.id for objection in objected}
     if any(verdicts[name].verdict is Soundness.WRONG for name in controls):
         note = "the third voice does not count: it also rejects an advice that literature supports"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final, Self
 
-from medlive.curation.agent import Agent, by_id, check_ids, ids_of
+from medlive.curation.agent import Agent, by_id, ids_of
 from medlive.curation.elements import element_inputs
 from medlive.curation.model import (
     Alignment,
@@ -140,24 +140,23 @@ async def state_claims(
     inputs = brief.inputs()
     inputs["advice"] = element_inputs(brief.advice, "kind", "statement")
     for _ in range(2):
-        reply = await agent.ask(
-            ClaimsReply, inputs, lambda reply: check_ids(reply.claims, advice)
+        stated = await agent.ask_each(
+            ClaimsReply, inputs, lambda reply: reply.claims, advice
         )
         flags: dict[str, str] = {}
-        for claim in reply.claims:
+        for name, claim in stated.items():
             added = numbers_missing(_NAME.sub(" ", claim.statement), case)
-            lost = numbers_missing(advice[claim.id].statement, claim.statement)
+            lost = numbers_missing(advice[name].statement, claim.statement)
             own = [f"the case does not state {', '.join(added)}"] if added else []
             own += [f"the claim leaves out {', '.join(lost)}"] if lost else []
             if own:
-                flags[claim.id] = "; ".join(own)
+                flags[name] = "; ".join(own)
         if not flags:
             break
         inputs["findings"] = [f"{name}: {flag}" for name, flag in flags.items()]
-    stated = by_id(reply.claims)
     claims = []
-    for identity in advice:
-        claim = stated[identity]
+    for name in advice:
+        claim = stated[name]
         if agent.language != "en":
             queries = (*claim.queries, claim.statement)
             claim = claim.model_copy(update={"queries": queries})
@@ -204,20 +203,18 @@ async def judge_alignment(
     inputs["claims"] = element_inputs(claims)
     inputs["passages"] = list(map(evidence.shown, evidence.passages))
 
-    def check(reply: AlignmentReply) -> str | None:
-        if fault := check_ids(reply.verdicts, wanted):
+    def fault_of(item: AlignmentItem) -> str | None:
+        needed = item.verdict in _DECIDED
+        if fault := evidence.fault_of(item.id, item.evidence, needed=needed):
             return fault
-        for item in reply.verdicts:
-            needed = item.verdict in _DECIDED
-            if fault := evidence.fault_of(item.id, item.evidence, needed=needed):
-                return fault
-            if item.nearest is not None and item.nearest not in evidence.passages:
-                return f"{item.id}: passage {item.nearest[:80]!r} was not given"
+        if item.nearest is not None and item.nearest not in evidence.passages:
+            return f"{item.id}: passage {item.nearest[:80]!r} was not given"
         return None
 
-    reply = await agent.ask(AlignmentReply, inputs, check)
-    first = by_id(reply.verdicts)
-    against = [v for v in reply.verdicts if v.verdict is Alignment.CONTRADICTED]
+    first = await agent.ask_each(
+        AlignmentReply, inputs, lambda reply: reply.verdicts, wanted, fault_of
+    )
+    against = [v for v in first.values() if v.verdict is Alignment.CONTRADICTED]
     second: dict[str, VetoItem] = {}
     if against and confirm_veto:
         second = await _confirm(
@@ -344,22 +341,17 @@ async def _confirm(
 ) -> dict[str, VetoItem]:
     """Check contradicted claims a second time, on the passages cited against them and their best hits."""
 
-    def check(reply: VetoReply) -> str | None:
-        if fault := check_ids(reply.verdicts, wanted):
-            return fault
-        for item in reply.verdicts:
-            for evidence, needed in (
-                (item.evidence, item.false_by_passage),
-                (item.harm_evidence, item.could_hurt),
-            ):
-                if fault := seen.fault_of(item.id, evidence, needed=needed):
-                    return fault
-        return None
+    def fault_of(item: VetoItem) -> str | None:
+        return seen.fault_of(
+            item.id, item.evidence, needed=item.false_by_passage
+        ) or seen.fault_of(item.id, item.harm_evidence, needed=item.could_hurt)
 
     asked = dict(inputs)
     for name, kept in (("claims", wanted), ("passages", seen.passages)):
         asked[name] = [each for each in inputs[name] if each["id"] in kept]
-    return by_id((await agent.ask(VetoReply, asked, check)).verdicts)
+    return await agent.ask_each(
+        VetoReply, asked, lambda reply: reply.verdicts, wanted, fault_of
+    )
 
 
 def _passages_of(citations: Iterable[Citation | CitationItem]) -> set[str]:

@@ -276,7 +276,6 @@ def _usage(value: object, price: Price | None, latency_ms: float) -> Usage | Non
 _LEFT_OUT = frozenset(
     {"title", "description", "default", "examples", "minLength", "maxLength"}
 )
-_BY_NAME = frozenset({"properties", "$defs"})
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,24 +284,20 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         return {"$ref": schema["$ref"]}
     strict: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _LEFT_OUT:
-            continue
-        if key in _BY_NAME and isinstance(value, Mapping):
+        if key in ("properties", "$defs"):
             strict[key] = {name: strict_schema(part) for name, part in value.items()}
-        elif isinstance(value, Mapping):
-            strict[key] = strict_schema(value)
-        elif isinstance(value, list):
-            parts = []
-            for part in value:
-                is_schema = isinstance(part, Mapping)
-                parts.append(strict_schema(part) if is_schema else part)
-            strict[key] = parts
-        else:
-            strict[key] = value
+        elif key not in _LEFT_OUT:
+            strict[key] = _strict_part(value)
     if strict.get("type") == "object":
         strict["additionalProperties"] = False
         strict["required"] = list(strict.get("properties", {}))
     return strict
+
+
+def _strict_part(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_strict_part, value))
+    return strict_schema(value) if isinstance(value, Mapping) else value
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from medlive.curation.agent import Agent, check_ids, check_known, ids_of
+from medlive.curation.agent import Agent, check_known, ids_of
 from medlive.curation.model import (
     Alignment,
     ClaimVerdict,
@@ -222,14 +222,15 @@ class Completing:
         for side, items in (("points", named), ("others", others)):
             inputs[side] = [{"id": i, "point": x.point} for i, x in items.items()]
 
-        def check(reply: MatchReply) -> str | None:
-            matched = [match.other for match in reply.matches]
-            return check_ids(reply.matches, named) or check_known(
-                matched, ["", *others], "a point of the other list"
+        def fault_of(match: MatchItem) -> str | None:
+            return check_known(
+                [match.other], ["", *others], "a point of the other list"
             )
 
-        reply = await self.judge.ask(MatchReply, inputs, check)
-        return {match.id: match.other for match in reply.matches if match.other}
+        matches = await self.judge.ask_each(
+            MatchReply, inputs, lambda reply: reply.matches, named, fault_of
+        )
+        return {name: match.other for name, match in matches.items() if match.other}
 
     def _decide(
         self, item: PointItem, verdict: ClaimVerdict, shared: str | None

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import StringConstraints
 
-from medlive.curation.agent import Agent, by_id, check_ids, ids_of
+from medlive.curation.agent import Agent, ids_of
 from medlive.curation.model import CaseText
 from medlive.curation.tasks import Reason
 from medlive.evidence.passage import Passage
@@ -232,11 +232,17 @@ class Proving:
             if criterion.origin is Origin.EVIDENCE:
                 bases.add(criterion.source)
 
-        def check(reply: DefenceReply) -> str | None:
-            return check_ids(reply.rulings, doubted) or _fault_of(reply, bases)
+        def fault_of(ruling: RulingItem) -> str | None:
+            if ruling.needed and ruling.basis not in bases:
+                basis = f"basis {ruling.basis[:40]!r}"
+                return f"{ruling.id}: {basis} is not the id of an advice element or passage"
+            empty = f"{ruling.id}: the reason is empty"
+            return None if ruling.reason.strip() else empty
 
-        reply = await self.drafting.reviewer.ask(DefenceReply, inputs, check)
-        return by_id(reply.rulings)
+        reviewer = self.drafting.reviewer
+        return await reviewer.ask_each(
+            DefenceReply, inputs, lambda reply: reply.rulings, doubted, fault_of
+        )
 
     def _drop(self, rubric: Rubric, doubts: Sequence[ProofFinding]) -> Rubric:
         """The rubric without what the reviewer ruled out, but for what it cannot do without."""
@@ -255,17 +261,6 @@ class Proving:
             if len(lint(smaller)) <= len(lint(rubric)):
                 rubric = smaller
         return rubric
-
-
-def _fault_of(reply: DefenceReply, bases: set[str]) -> str | None:
-    """Why the rulings cannot be used: one that keeps a criterion says why, and by what."""
-    for ruling in reply.rulings:
-        if ruling.needed and ruling.basis not in bases:
-            basis = f"basis {ruling.basis[:40]!r}"
-            return f"{ruling.id}: {basis} is not the id of an advice element or passage"
-        if not ruling.reason.strip():
-            return f"{ruling.id}: the reason is empty"
-    return None
 
 
 async def read_for_harm(

@@ -21,9 +21,9 @@ from medlive.db.curation.funnel import save_chain_results
 from medlive.db.session import Database
 from medlive.db.threads import bands
 from medlive.db.threads.threads import save_threads
-from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings, FilterVerdict
+from medlive.filters.rules import FilterChain
 from medlive.service.curation import filtering
 from medlive.service.work.jobs import open_app
 from medlive.threads.model import Message, Role, Thread
