@@ -47,45 +47,14 @@ _PLAN: Final = re.compile(
 _OBJECTIVE: Final = re.compile(
     r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断"
 )
-_NONCLINICAL: Final = re.compile(
-    r"\b(?:residency|exam|salary|interview|fee|price|appointment|certificate|sick note|career|tuition|license)\b"
-    r"|学费|考试|预约|挂号|请假|开证明|价格|多少钱|招聘|面试",
-    re.IGNORECASE,
-)
-_CHECKLIST: Final = (
-    (
-        "Who the patient is",
-        "患者的年龄或性别",
-        r"\b(?:\d+[\s-]?(?:year|yr|month)|male|female|man|woman|boy|girl)|岁|男|女|孩子|宝宝",
-    ),
-    (
-        "How long it has lasted",
-        "持续时间",
-        r"\b(?:day|week|month|year|since|hour|ago|today|yesterday)|天|周|月|年|小时|昨|今",
-    ),
-    ("What is complained of", "主要症状或问题", r"[a-z\u3400-\u9fff]"),
-)
 _LIKE: Final = 0.6  # The share of a claim's words that one sentence of a passage must hold to support it
 _NOT: Final = re.compile(
     r"\b(?:not|no|never|avoid|without|cannot)\b|n't\b|[不没无未勿忌]|避免|禁"
 )
-_FUNCTION_TEXT: Final = (
-    "a an the is are was were be been to of in on at for and or that this it"
-)
-_FUNCTION: Final = frozenset(_FUNCTION_TEXT.split())
-_NOTHING: Final = re.compile(r"(?!)")
 _MOST_TEXT: Final = 9_500
 _ASKED: Final = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
 _SAID: Final = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTALL)
 _MOST_CRITERIA: Final = 7
-_EMERGENCY: Final = re.compile(
-    r"\b(?:emergency|ambulance|at once|immediately|urgent)|急诊|急救|立即|马上|120",
-    re.IGNORECASE,
-)
-_PROFESSIONAL: Final = re.compile(
-    r"\b(?:(?:my|our) patients?|my colleagues?|medical students?|residency)\b|我的病人|我科|住院医师|规培",
-    re.IGNORECASE,
-)
 
 
 def extract(inputs: Inputs) -> Values:
@@ -122,31 +91,6 @@ def _pieces(inputs: Inputs, role: str) -> Iterator[tuple[str, str]]:
 def _element(message_id: str, text: str, kind: str) -> Values:
     values = {"message_id": message_id, "quote": text, "kind": kind}
     return values | {"statement": statement(text)}
-
-
-def judge_query(inputs: Inputs) -> Values:
-    """{category, meaningful, of_its_time, reason}: clinical where a clinical word is in it."""
-    text = inputs["query"][:4000]
-    meaningful = not _NONCLINICAL.search(text) and is_clinical(text)
-    return {
-        "category": "management" if meaningful else "nonclinical",
-        "meaningful": meaningful,
-        "of_its_time": False,
-        "reason": f"Names {'a clinical matter' if meaningful else 'nothing clinical'}.",
-    }
-
-
-def judge_sufficiency(inputs: Inputs) -> Values:
-    """{consult, answers_now, required, prudent}: three items that any question has, found by their words."""
-    stated = [(e["id"], plain(e["statement"])) for e in inputs["narrative"]]
-    stated.append(("q", plain(inputs["query"])))
-    is_chinese = language_of(inputs["language"], stated[-1][1]) == "zh"
-    required = []
-    for english, chinese, pattern in _CHECKLIST:
-        ids = [i for i, text in stated if re.search(pattern, text)][:20]
-        named = {"requirement": chinese if is_chinese else english}
-        required.append({**named, "present": bool(ids), "element_ids": ids})
-    return {"consult": "", "answers_now": False, "required": required, "prudent": []}
 
 
 def state_claims(inputs: Inputs) -> Values:
@@ -210,56 +154,30 @@ def _terms(text: str) -> set[str]:
     return own | bigrams(text, STOP_ZH) | set(map(stem, glosses(text)))
 
 
-def support(inputs: Inputs) -> Values:
-    """{verdicts}: supported where every word of the statement stands in the title or a message."""
-    source = " ".join([inputs["title"], *(m["text"] for m in inputs["messages"])])
-    known = set(words(source))
-    known |= set(map(stem, known)) | _FUNCTION | bigrams(source, _NOTHING)
-    verdicts = []
-    for element in inputs["elements"]:
-        text = element["statement"]
-        new = [w for w in words(text) if stem(w) not in known and w not in _FUNCTION]
-        new += sorted(bigrams(text, _NOTHING) - known)
-        reason = f"New words: {', '.join(new[:5])}." if new else ""
-        verdicts.append({"id": element["id"], "supported": not new, "reason": reason})
-    return {"verdicts": verdicts}
-
-
 def write(inputs: Inputs) -> Values:
     """{narrative, advice}: the statements one after the other, assessments before plans."""
     ordered = sorted(inputs["advice"], key=lambda e: e["kind"] != "assessment")
     stated = " ".join(e["statement"] for e in inputs["narrative"])[:4000]
     is_chinese = language_of(inputs["language"], stated) == "zh"
+    stop, space = ("。", "") if is_chinese else (".", " ")
     written = {}
     for name, elements in (("narrative", inputs["narrative"]), ("advice", ordered)):
-        parts, length = [], 0
+        parts = []
         for element in elements:
             part = element["statement"]
-            if part[-1:] not in tuple("。！？!?.…"):
-                part += "。" if is_chinese else "."
-            if length + len(part) < _MOST_TEXT:
-                parts.append(part)
-                length += len(part) + 1
-        written[name] = ("" if is_chinese else " ").join(parts)
+            parts.append(part if part[-1:] in "。！？!?.…" else part + stop)
+        written[name] = space.join(parts)[:_MOST_TEXT]
     return written
 
 
 def ask_questions(inputs: Inputs) -> Values:
-    """{questions}: sentences of the text, evenly spread, each asked about."""
+    """{questions}: the first sentences of the text, each asked about."""
     text = inputs["text"][:24_000]
-    language = language_of(inputs.get("language"), text[:4000])
-    seen: dict[str, None] = {}
-    for sentence in sentences(text):
-        if _terms(sentence):
-            seen[sentence.rstrip(".。?？!！")] = None
-    parts = list(seen) or [text.strip()[:100] or "-"]
-    count = max(1, min(inputs["count"], 20, len(parts)))
-    step = len(parts) / count
-    asked: dict[str, None] = {}
-    for number in range(count):
-        part = parts[int(number * step)][:400]
-        asked[_ASKED[language].format(part)] = None
-    return {"questions": list(asked)}
+    asked = _ASKED[language_of(inputs.get("language"), text[:4000])]
+    stated = [part.rstrip(".。?？!！") for part in sentences(text) if _terms(part)]
+    parts = stated or [text.strip()[:100] or "-"]
+    questions = dict.fromkeys(asked.format(part[:400]) for part in parts)
+    return {"questions": list(questions)[: min(inputs["count"], 20)]}
 
 
 def answer_questions(inputs: Inputs) -> Values:
@@ -279,16 +197,6 @@ def answer_questions(inputs: Inputs) -> Values:
     return {"answers": answers}
 
 
-def classify(inputs: Inputs) -> Values:
-    """{reason, difficulty, dialogue_register}: the register where words say so; a difficulty would take a judgement."""
-    is_professional = _PROFESSIONAL.search(f"{inputs['query']}\n{inputs['narrative']}")
-    return {
-        "reason": "By words alone; the rules engine makes no clinical judgement.",
-        "difficulty": "unknown",
-        "dialogue_register": "professional" if is_professional else "unknown",
-    }
-
-
 def write_rubric(inputs: Inputs) -> Values:
     """{asked, theme, specialty, facts, left_out, criteria, no_negative}: each advice becomes a criterion, the first one
     answers the query and is turned round into a penalty."""
@@ -300,16 +208,12 @@ def write_rubric(inputs: Inputs) -> Values:
     for n, advice in enumerate(inputs["advice"][:_MOST_CRITERIA], 1):
         text = advice["statement"].rstrip(".。 ")[:900]
         facts.append({"id": f"f{n}", "fact": text, "advice_id": advice["id"]})
-        axis = "Accuracy" if advice["kind"] == "assessment" else "Completeness"
-        points = 7 if n == 1 else 5
-        if _EMERGENCY.search(text):
-            axis, points = "Safety", 8
         criterion = {
             "criterion": f"{states}{text}{stop}",
             "fact_id": f"f{n}",
             "asked": "q1" if n == 1 else "",
-            "axis": axis,
-            "points": points,
+            "axis": "Completeness",
+            "points": 7 if n == 1 else 5,
         }
         criteria.append(criterion)
     if facts:
@@ -321,27 +225,11 @@ def write_rubric(inputs: Inputs) -> Values:
             "likely": "By words alone: the contrary of the first advice.",
         }
         criteria.append(penalty)
-    left_out = []
-    for advice in inputs["advice"][_MOST_CRITERIA:]:
-        omitted = {"fact": advice["statement"][:900], "advice_id": advice["id"]}
-        left_out.append({**omitted, "reason": "trivial"})
-    is_urgent = any(criterion["points"] == 8 for criterion in criteria)
     return {
         "asked": [{"id": "q1", "text": inputs["query"][:500]}],
-        "theme": "Emergency Referrals" if is_urgent else "Response Depth",
+        "theme": "Response Depth",
         "specialty": "unknown",
         "facts": facts,
         "criteria": criteria,
         "no_negative": "" if facts else "There is no advice.",
-        "left_out": left_out,
     }
-
-
-def match(inputs: Inputs) -> Values:
-    """{matches}: points of equal words."""
-    others = {item["point"]: item["id"] for item in inputs["others"]}
-    matches = []
-    for point in inputs["points"]:
-        other = others.get(point["point"], "")
-        matches.append({"id": point["id"], "other": other, "reason": "words"})
-    return {"matches": matches}

@@ -40,25 +40,14 @@ def _for_each(name: str, items: str, **fixed: Any) -> Rule:
     }
 
 
-def audit_cause(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """{cause, quote, criteria, reasoning}: no cause, and as many errors as the verdicts given say."""
-    errors = sum(1 for criterion in inputs["criteria"] if criterion["error"])
-    counted = f"{errors} {'error is' if errors == 1 else 'errors are'} on record"
-    reasoning = (
-        f"{counted}; the rules engine makes no clinical judgement about their cause."
-    )
-    return {"cause": "unclear", "quote": "", "criteria": [], "reasoning": reasoning}
-
-
 def defend(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{rulings}: a criterion is needed where it comes from an advice or a passage that is given."""
     known = {item["id"] for item in (*inputs["advice"], *inputs["passages"])}
     rulings = []
     for criterion in inputs["criteria"]:
-        basis = criterion["advice_id"]
-        ruling = {"needed": basis in known, "basis": basis if basis in known else ""}
-        named = {"criterion_id": criterion["id"], "reason": _NO_JUDGEMENT}
-        rulings.append(named | ruling)
+        basis = criterion["advice_id"] if criterion["advice_id"] in known else ""
+        ruling = {"criterion_id": criterion["id"], "reason": _NO_JUDGEMENT}
+        rulings.append({**ruling, "needed": bool(basis), "basis": basis})
     return {"rulings": rulings}
 
 
@@ -67,8 +56,15 @@ ANSWERS: Mapping[str, Rule] = {
     "screener.revise": _for_each(
         "elements", "elements", keep=False, message_id="", quote="", statement=""
     ),
-    "validator.query": curation.judge_query,
-    "validator.sufficiency": curation.judge_sufficiency,
+    "validator.query": _fixed(
+        category="management",
+        meaningful=True,
+        of_its_time=False,
+        reason=_NO_JUDGEMENT,
+    ),
+    "validator.sufficiency": _fixed(
+        consult="", answers_now=True, required=[], prudent=[]
+    ),
     "validator.claims": curation.state_claims,
     "validator.alignment": curation.align,
     "validator.veto": _for_each(
@@ -89,14 +85,18 @@ ANSWERS: Mapping[str, Rule] = {
         sure=False,
         standard="",
     ),
-    "controller.support": curation.support,
+    "controller.support": _for_each(
+        "verdicts", "elements", supported=True, reason=_NO_JUDGEMENT
+    ),
     "controller.write": curation.write,
     "controller.questions": curation.ask_questions,
     "controller.answers": curation.answer_questions,
     "rubric.write": curation.write_rubric,
     "rubric.complete": _fixed(points=[]),
-    "rubric.match": curation.match,
-    "rubric.classify": curation.classify,
+    "rubric.match": _for_each("matches", "points", other="", reason=_NO_JUDGEMENT),
+    "rubric.classify": _fixed(
+        reason=_NO_JUDGEMENT, difficulty="unknown", dialogue_register="unknown"
+    ),
     "rubric.defend": defend,
     # An objection would take a judgement.
     "reader.text": _fixed(problems=[], missing=[]),
@@ -127,7 +127,9 @@ ANSWERS: Mapping[str, Rule] = {
     "grader.criterion": grader.grade_criterion,
     "grader.rubric": grader.grade_rubric,
     "grader.answers": grader.grade_answers,
-    "audit.cause": audit_cause,
+    "audit.cause": _fixed(
+        cause="unclear", quote="", criteria=[], reasoning=_NO_JUDGEMENT
+    ),
 }
 """Task name → what answers it."""
 
