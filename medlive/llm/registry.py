@@ -18,12 +18,13 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
     field_validator,
     model_validator,
 )
 
-from medlive.errors import BadInput, ConfigError
+from medlive.errors import BadInput, ConfigError, first_fault
 from medlive.integrity.log import read_bytes
 
 _SENT: Final = (
@@ -172,8 +173,6 @@ class Registry:
     """The candidates by name."""
 
     candidates: Mapping[str, Candidate]
-    origin: str
-    """Where they are written, for messages."""
 
     def find(self, model: str) -> Candidate | None:
         """The candidate of that name, else the only one asked under that id; names are never guessed at."""
@@ -194,32 +193,18 @@ class Registry:
         return None if candidate is None else candidate.known_cutoff()
 
 
-EMPTY: Final = Registry({}, "no registry")
+EMPTY: Final = Registry({})
 
 
 def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Registry:
     """The registry of `[candidates]`'s tables. Raises ConfigError, naming the candidate and the field."""
-    candidates = {}
-    for name, table in tables.items():
-        if isinstance(table, Candidate):
-            candidates[name] = table
-            continue
-        try:
-            candidates[name] = Candidate.model_validate(table)
-        except ValidationError as exc:
-            first = exc.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            message = first["msg"].removeprefix("Value error, ")
-            is_table = place and isinstance(table.get(first["loc"][0]), dict)
-            if first["type"] == "extra_forbidden" and is_table:
-                message += (
-                    f'; a name with a dot needs quotes: [candidates."{name}.{place}"]'
-                )
-            dotted = f".{place}" if place else ""
-            raise ConfigError(
-                f'{origin}: candidates."{name}"{dotted}: {message}'
-            ) from exc
-    return Registry(candidates, origin)
+    try:
+        candidates = TypeAdapter(dict[str, Candidate]).validate_python(dict(tables))
+    except ValidationError as exc:
+        name = exc.errors()[0]["loc"][0]
+        fault = first_fault(exc)
+        raise ConfigError(f'{origin}: candidates."{name}": {fault}') from exc
+    return Registry(candidates)
 
 
 def read_registry(path: Path) -> Registry:
