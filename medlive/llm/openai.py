@@ -24,7 +24,6 @@ from medlive.guard.http import reply_client
 from medlive.guard.redaction import hide_known, hide_secrets, remember
 from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import BudgetSpent, pay_again
-from medlive.llm.circuit import Circuit
 from medlive.llm.engine import (
     RULES_MODEL,
     EngineIdentity,
@@ -34,7 +33,7 @@ from medlive.llm.engine import (
     Usage,
     endpoint_engine,
 )
-from medlive.llm.limiter import Limiter
+from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import render
 from medlive.llm.wire import (
     Ended,
@@ -89,8 +88,7 @@ class OpenAIEngine:
         price: Price | None = None,
         key_variable: str | None = None,
         backoff_s: float = 0.5,
-        limiter: Limiter | None = None,
-        circuit: Circuit | None = None,
+        limiters: Limiters | None = None,
         pinned: bool = True,
     ) -> None:
         """Raises ConfigError for a URL, a parameter or a key that cannot be.
@@ -106,8 +104,7 @@ class OpenAIEngine:
             concurrency: Most attempts under way.
             json_mode: Where to start: an endpoint that refuses it is asked the looser way from then on.
             key_variable: The environment variable's name, for hints.
-            limiter: Shared by engines at one endpoint; None for one of its own.
-            circuit: Shared by engines of one model there; None for one of its own.
+            limiters: Of all engines that share a limit at one endpoint, and a circuit for one model there.
             pinned: Whether replies must name `model`.
         """
         self._parameters = _checked_parameters(model, parameters or {})
@@ -149,8 +146,9 @@ class OpenAIEngine:
         self._timeout_s, self._backoff_s = timeout_s, backoff_s
         self._max_retries = max_retries
         self._mode, self._key_variable = JsonMode(json_mode), key_variable
-        self._limiter = limiter or Limiter(self._endpoint, concurrency)
-        self.circuit = circuit or Circuit("", f"{self._endpoint} ({model})")
+        limiters = limiters or Limiters()
+        self._limiter = limiters.limiter(base_url, self._secret, concurrency)
+        self.circuit = limiters.circuit(base_url, self._secret, model)
         """Closed as long as the endpoint answers."""
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, RequestRefused
 from medlive.grader.reply import GradeReply, RubricGradeReply
 from medlive.llm.engine import Prompt, Request
-from medlive.llm.limiter import Limiter
+from medlive.llm.limiter import Limiters
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.wire import JsonMode, strict_schema
 from medlive.rubric.write import RubricReply
@@ -104,13 +104,13 @@ LLAMA_CPP = (
 async def test_a_refused_format_is_no_outage_whatever_its_status(
     status: int, said: str
 ) -> None:
-    limiter = Limiter("here", 4)
+    limiters = Limiters()
     async with bad_endpoint([picky({"json_object"}, status, said)]) as endpoint:
-        asker = engine(endpoint.url, limiter=limiter)
+        asker = engine(endpoint.url, limiters=limiters)
         assert (await asker.answer(REQUEST)).text == GOOD
         assert endpoint.asked == 2
         assert await asker.circuit.opening() is None
-        another = engine(endpoint.url, limiter=limiter)
+        another = engine(endpoint.url, limiters=limiters)
         assert (await another.answer(REQUEST)).text == GOOD
         assert endpoint.asked == 3
         await asker.aclose()
