@@ -71,7 +71,7 @@ class Agent:
         self._engine = engine
         # By a proxy: an asker that held its engine would keep its own entry for good.
         self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(
-            engine, Asker(proxy(engine), allow_unpinned=False)
+            engine, Asker(proxy(engine))
         )
         self._journal = journal
 

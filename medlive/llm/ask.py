@@ -236,16 +236,14 @@ class Asker(Caller):
         *,
         repairs: int = 1,
         concurrency: int | None = None,
-        allow_unpinned: bool = True,
         budget: Budget | None = None,
     ) -> None:
-        """`role` for messages: "grader". `allow_unpinned` takes replies of every model."""
+        """`role` for messages: "grader"."""
         super().__init__(concurrency, budget)
         self.role = role
         self._engine, self._repairs, self._circuit = engine, repairs, circuit_of(engine)
-        self._pinned: str | None = None
-        if engine.identity.pinned and not allow_unpinned:
-            self._pinned = engine.identity.model
+        identity = engine.identity
+        self._pinned = identity.model if identity.pinned else None
         self._strangers = 0
         """Replies by others than the pinned model."""
         self._trusted = False

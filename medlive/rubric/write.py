@@ -165,7 +165,12 @@ class Drafting:
 
     def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
         """The certain faults of a rubric of this case, a part of the query that nothing answers included."""
-        return self._lint(rubric, rubric.asked)
+        language = self.writer.language
+        return lint_case(language, rubric, self.text, self.advice, is_written=True)
+
+    def _lint_criteria(self, rubric: Rubric) -> tuple[Finding, ...]:
+        """The same without the parts of the query: what answers none of them is lost, not at fault."""
+        return self.lint(replace(rubric, asked=()))
 
     async def _draft(
         self,
@@ -225,7 +230,7 @@ class Drafting:
         objections, whole, conflicts = await review_rubric(
             self.reviewer, self.text, self.advice, rubric
         )
-        findings = [*self._lint(rubric), *objections]
+        findings = [*self._lint_criteria(rubric), *objections]
         dropped = find_faulty(whole, findings)
         kept = [c for c in whole if c.id not in dropped]
         omitted = list(rubric.omitted)
@@ -244,24 +249,11 @@ class Drafting:
             conflicts=tuple(conflicts),
         )
         is_fine = not (
-            self._lint(reviewed) or conflicts or _loses(whole, kept, dropped)
+            self._lint_criteria(reviewed) or conflicts or _loses(whole, kept, dropped)
         )
         if is_fine or earlier is not None:
             return reviewed, whole, None
         return reviewed, whole, _shown_findings(findings, conflicts, whole)
-
-    def _lint(
-        self, rubric: Rubric, asked: Sequence[AskedPart] = ()
-    ) -> tuple[Finding, ...]:
-        return lint_case(
-            self.writer.language,
-            rubric.criteria,
-            self.text,
-            self.advice,
-            rubric.no_negative,
-            asked=asked,
-            is_written=True,
-        )
 
 
 def _shown_findings(
@@ -389,30 +381,30 @@ def _fault_of(reply: RubricReply, asked: Sequence[str]) -> str | None:
 
 def lint_case(
     language: str,
-    criteria: Sequence[Criterion],
+    rubric: Rubric,
     text: CaseText,
     advice: Sequence[Element],
-    no_negative: str,
     *,
-    asked: Sequence[AskedPart] = (),
     is_written: bool = False,
 ) -> tuple[Finding, ...]:
     """The faults that the linter finds in the rubric of a case with these texts and advice elements.
 
     Args:
         language: "en" or "zh".
-        criteria: The criteria.
+        rubric: Its criteria, each part of the query that one must answer, and why no criterion costs points.
         text: The case's texts.
         advice: The advice elements, whose numbers a criterion may ask for.
-        no_negative: Why no criterion costs points.
-        asked: The parts of the query, each of which a criterion must answer.
         is_written: Whether it is a rubric as it is written today.
     """
     words = {}
     for element in advice:
         words[element.id] = f"{element.statement}\n{element.quote}"
-    case = f"{text.narrative}\n{text.query}\n{text.advice}"
     findings = lint(
-        language, criteria, words, case, no_negative=no_negative, is_written=is_written
+        language,
+        rubric.criteria,
+        words,
+        f"{text.narrative}\n{text.query}\n{text.advice}",
+        no_negative=rubric.no_negative,
+        is_written=is_written,
     )
-    return (*findings, *find_unanswered(criteria, asked))
+    return (*findings, *find_unanswered(rubric.criteria, rubric.asked))

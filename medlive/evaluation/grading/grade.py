@@ -296,6 +296,5 @@ def open_asker(
         "grader",
         repairs=repairs,
         concurrency=concurrency,
-        allow_unpinned=False,
         budget=budget,
     )

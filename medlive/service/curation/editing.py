@@ -226,14 +226,7 @@ async def edit_case(
         decided = await load_curation(session, case.curation_id)
         advice = decided.side(Side.ADVICE)
         faults = []
-        for fault in lint_case(
-            case.language,
-            rubric.criteria,
-            text,
-            advice,
-            rubric.no_negative,
-            asked=rubric.asked,
-        ):
+        for fault in lint_case(case.language, rubric, text, advice):
             faults.append(f"{fault.criterion or 'rubric'}: {fault.detail}")
         gone = await withdrawn_criteria(session, case_id)
         for criterion in rubric.criteria:
