@@ -196,10 +196,8 @@ class OpenAIEngine:
 
     def estimate_chat(self, messages: Sequence[Mapping[str, str]]) -> Usage:
         """The same for plain messages."""
-        sent = 0
-        for message in messages:
-            sent += len(message["content"].encode("utf-8", "replace"))
-        asked = -(-sent // BYTES_A_TOKEN)
+        text = "".join(message["content"] for message in messages)
+        asked = -(-len(text.encode("utf-8", "replace")) // BYTES_A_TOKEN)
         most = ASSUMED_OUTPUT
         for name in ("max_tokens", "max_completion_tokens"):
             limit = self._parameters.get(name)
