@@ -166,8 +166,7 @@ class Agent:
             if asked.value is not None:
                 return asked.value
             last = asked.attempts[-1].fault
-            replies = [attempt.reply for attempt in asked.attempts]
-            if last and not all(reply and reply.replayed for reply in replies):
+            if last and not all(a.reply and a.reply.replayed for a in asked.attempts):
                 reason = _REASONS[last.outcome]
                 if last.by_another_model:
                     # The endpoint's fault: tried again within the day
