@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -25,11 +25,11 @@ class FilterSettings(BaseModel):
 
     posted_before: date = date(2023, 1, 1)
     """Threads posted before this day are rejected."""
-    future_tolerance_hours: int = Field(24, ge=0, le=72)
+    future_tolerance_hours: Annotated[int, Field(ge=0, le=72)] = 24
     """How far ahead a site's clock may be."""
-    max_characters: int = Field(200_000, ge=1_000)
+    max_characters: Annotated[int, Field(ge=1_000)] = 200_000
     """Longest thread: title and all messages."""
-    non_alphanumeric_share: float = Field(0.5, gt=0, le=1)
+    non_alphanumeric_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the non-space characters that rejects a thread."""
     languages: tuple[Literal["en", "zh"], ...] = ("en", "zh")
     """What a thread may be written in."""
@@ -37,9 +37,9 @@ class FilterSettings(BaseModel):
         read_lines("non_clinical_sections.txt")
     )
     """Tags, boards and URL sections that hold no clinical questions."""
-    identifier_kinds: int = Field(2, ge=1, le=8)
+    identifier_kinds: Annotated[int, Field(ge=1, le=8)] = 2
     """Kinds of direct identifiers in the patient's text that make a risk."""
-    duplicate_similarity: float = Field(0.8, gt=0, le=1)
+    duplicate_similarity: Annotated[float, Field(gt=0, le=1)] = 0.8
     """Jaccard similarity of near duplicates."""
 
 

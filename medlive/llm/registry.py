@@ -173,6 +173,8 @@ class Registry:
     """The candidates by name."""
 
     candidates: Mapping[str, Candidate]
+    origin: str
+    """Where they are written, for messages."""
 
     def find(self, model: str) -> Candidate | None:
         """The candidate of that name, else the only one asked under that id; names are never guessed at."""
@@ -193,7 +195,7 @@ class Registry:
         return None if candidate is None else candidate.known_cutoff()
 
 
-EMPTY: Final = Registry({})
+EMPTY: Final = Registry({}, "no registry")
 
 
 def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Registry:
@@ -204,7 +206,7 @@ def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Reg
         name = exc.errors()[0]["loc"][0]
         fault = first_fault(exc)
         raise ConfigError(f'{origin}: candidates."{name}": {fault}') from exc
-    return Registry(candidates)
+    return Registry(candidates, origin)
 
 
 def read_registry(path: Path) -> Registry:

@@ -104,8 +104,8 @@ async def review_rubric(
     }
 
     def check(reply: ReviewReply) -> str | None:
-        named = {item.criterion_id for item in (*reply.problems, *reply.conflicts)}
-        named.update(reply.life_critical)
+        named = {p.criterion_id for p in reply.problems} | set(reply.life_critical)
+        named |= {c.criterion_id for c in reply.conflicts}
         return check_known(named, texts, "a criterion") or check_known(
             {c.other for c in reply.conflicts},
             others,
