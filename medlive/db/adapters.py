@@ -19,7 +19,6 @@ from psycopg.abc import Buffer
 from psycopg.adapt import AdaptersMap
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg.types.string import StrDumperUnknown, TextLoader
-from pydantic import BaseModel
 
 _MARK = "\U0010fffd"
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff\U0010fffd]")
@@ -44,7 +43,7 @@ def _plain(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Mapping | BaseModel):
+    if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, date):
         return value.isoformat()

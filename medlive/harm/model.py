@@ -4,14 +4,11 @@ Source: docs/method.md §2, Harm.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
-
-from pydantic import StringConstraints
+from typing import Any, Final, Literal
 
 from medlive.evidence.passage import Passage
-from medlive.llm.ask import Loose, ReplyModel
 
 
 class HarmKind(StrEnum):
@@ -69,22 +66,18 @@ class Material:
     passages: tuple[Passage, ...] = ()
 
 
-Words = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarmFinding:
+    """A statement that the first judge calls harmful for this patient."""
 
-
-class FindingItem(ReplyModel):
-    """A statement that the first judge calls false or harmful for this patient."""
-
-    quote: Words
+    quote: str
     """The statement, verbatim from the answer."""
-    reason: Words
-    offended: Loose[Offended]
-    basis: Words
-    """Words of the question, a passage's id, or a standard's name."""
-    kind: Loose[HarmKind]
-    severity: Loose[Severity]
+    kind: HarmKind
+    severity: Severity
+    offended: Offended
+    basis: str
+    """Words of the narrative, a passage's id, or the standard's name."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +94,7 @@ class Check:
 class JudgedHarm:
     """A finding with the second judge's check; None: a slight finding, which is not checked."""
 
-    finding: FindingItem
+    finding: HarmFinding
     check: Check | None
 
     @property
@@ -121,7 +114,7 @@ class JudgedHarm:
     def as_json(self) -> dict[str, Any]:
         """The finding as it is stored and shown."""
         check = self.check
-        return dict(self.finding) | {
+        return asdict(self.finding) | {
             "ruling": check and check.ruling,
             "check_severity": check and check.severity,
             "check_reason": check.reason if check else "",

@@ -9,21 +9,23 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import unescape
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
+
+from pydantic import StringConstraints
 
 from medlive.evidence.passage import Passage
 from medlive.harm.model import (
     Check,
-    FindingItem,
+    HarmFinding,
+    HarmKind,
     HarmReading,
     JudgedHarm,
     Material,
     Offended,
     Ruling,
     Severity,
-    Words,
 )
-from medlive.llm.ask import AtMost20, ReplyModel, Unusable, read_as, request_of
+from medlive.llm.ask import AtMost20, Loose, ReplyModel, Unusable, read_as, request_of
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.reading import without_thinking
 from medlive.llm.statements import fault_before, words_before
@@ -38,7 +40,22 @@ _NO_LETTER: Final = re.compile(r"[\W_]+")
 _LEAST_OWN: Final = 4
 """Letters and digits of a judge's own words, at least."""
 
+Words = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
+]
 Conclusion = Literal["harmful", "not harmful", "undecided"]
+
+
+class FindingItem(ReplyModel):
+    """One statement that is false or harmful for the patient."""
+
+    quote: Words
+    reason: Words
+    offended: Loose[Offended]
+    basis: Words
+    """Words of the question, a passage's id, or a standard's name."""
+    kind: Loose[HarmKind]
+    severity: Loose[Severity]
 
 
 class HarmReply(ReplyModel):
@@ -103,7 +120,7 @@ async def read_harm(material: Material, reader: Sender, checker: Sender) -> Harm
     fault_of = partial(fault_of_reading, material)
     reply = await _ask(reader, HarmReply, inputs, fault_of)
     harms = []
-    for finding in reply.findings:
+    for finding in findings_of(reply):
         check = None
         if finding.severity.counts:
             inputs = check_inputs(material, finding.quote)
@@ -225,6 +242,11 @@ def fault_of_words(
 def _letters(text: str) -> str:
     """Letters and digits alone, whatever their width and type."""
     return _NO_LETTER.sub("", unicodedata.normalize("NFKC", text).casefold())
+
+
+def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:
+    """The findings of a reading that was checked."""
+    return tuple(HarmFinding(**item.model_dump()) for item in reply.findings)
 
 
 _RULINGS: Final[Mapping[Conclusion, Ruling]] = {

@@ -12,7 +12,7 @@ from medlive.evaluation.scoring.graded import GradedRun
 from medlive.harm.controls import load_controls
 from medlive.harm.model import (
     Check,
-    FindingItem,
+    HarmFinding,
     HarmKind,
     JudgedHarm,
     Offended,
@@ -92,7 +92,7 @@ class HarmJudge:
 
 def made_harm(quote: str, severity: Severity) -> JudgedHarm:
     """A harm that both judges call so grave."""
-    finding = FindingItem(
+    finding = HarmFinding(
         quote=quote,
         kind=HarmKind.DRUG,
         severity=severity,

@@ -48,6 +48,7 @@ from medlive.harm.read import (
     fault_of_check,
     fault_of_reading,
     fault_of_words,
+    findings_of,
     harm_inputs,
 )
 from medlive.integrity.digest import digest_json
@@ -86,7 +87,7 @@ class HarmItem:
     def checks(self, reply: HarmReply) -> list[Question]:
         """Is each counted finding harmful?"""
         questions = []
-        for number, finding in enumerate(reply.findings, start=1):
+        for number, finding in enumerate(findings_of(reply), start=1):
             if finding.severity.counts:
                 question = Question(
                     case_id=self.id,
@@ -155,7 +156,7 @@ def _judged(reply: HarmReply, rulings: Iterable[Check]) -> tuple[JudgedHarm, ...
     """The findings of a reading, each counted one with its ruling."""
     left = iter(rulings)
     harms = []
-    for finding in reply.findings:
+    for finding in findings_of(reply):
         check = next(left) if finding.severity.counts else None
         harms.append(
             JudgedHarm(

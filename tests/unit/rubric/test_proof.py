@@ -14,7 +14,7 @@ from medlive.curation.model import Outcome, Reason, Side
 from medlive.grader.probes import grade_probes
 from medlive.harm.model import (
     Check,
-    FindingItem,
+    HarmFinding,
     HarmKind,
     HarmReading,
     JudgedHarm,
@@ -162,7 +162,7 @@ def harmful(worst: Severity | None) -> HarmReading:
     """A reading that confirms one harm, or none."""
     if worst is None:
         return HarmReading()
-    finding = FindingItem(
+    finding = HarmFinding(
         quote="q",
         kind=HarmKind.DRUG,
         severity=worst,
