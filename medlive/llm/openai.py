@@ -44,6 +44,7 @@ from medlive.llm.wire import (
     Trouble,
     chat_body,
     encoded,
+    priced,
     read_completion,
     read_error,
     response_format,
@@ -203,8 +204,7 @@ class OpenAIEngine:
             limit = self._parameters.get(name)
             if isinstance(limit, int) and limit > 0:
                 most = limit
-        cost = self.price.cost(asked, 0, most) if self.price else None
-        return Usage(asked, 0, most, cost)
+        return priced(Usage(asked, 0, most), self.price)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         """The endpoint's plain reply to chat messages, for models under evaluation; raises as `answer` does."""
@@ -319,17 +319,21 @@ class OpenAIEngine:
             problem = read_error(error, shaped=shaped)
             if isinstance(problem, Trouble) or not problem.is_by_filter:
                 raise problem from None
-            latency_ms = (time.perf_counter() - started) * 1000
-            usage = usage_bound(content, "", self.price, latency_ms)
+            usage = self._priced(usage_bound(content, ""), started)
             return Reply(_clean(problem.message), Finish.REFUSAL, usage, self._model)
-        latency_ms = (time.perf_counter() - started) * 1000
         text = hide_known(response.content.decode("utf-8", "surrogateescape"))
         raw = text.encode("utf-8", "surrogateescape")
         try:
-            return read_completion(raw, content, self.price, latency_ms)
+            reply = read_completion(raw, content)
         except NotACompletion as fault:
             page = raw.lstrip()[:1] == b"<"
-            raise Trouble(_PAGE if page else str(fault), usage=fault.usage) from None
+            lost = fault.usage and self._priced(fault.usage, started)
+            raise Trouble(_PAGE if page else str(fault), usage=lost) from None
+        return replace(reply, usage=self._priced(reply.usage, started))
+
+    def _priced(self, usage: Usage, started: float) -> Usage:
+        latency_ms = (time.perf_counter() - started) * 1000
+        return priced(usage, self.price, latency_ms)
 
     def _refused(self, refusal: Refusal) -> EndpointUnavailable | ConfigError:
         message = _clean(refusal.message)

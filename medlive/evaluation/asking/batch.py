@@ -7,7 +7,7 @@ read in any order, in parts, and twice. Grading by batch is in `grading.batch`.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from medlive.evaluation.runs.templates import load_template
 from medlive.integrity.digest import canonical_json, digest_bytes, digest_json
 from medlive.integrity.log import LogWriter, open_log, read_bytes, values_of, writing
 from medlive.llm.engine import Reply
-from medlive.llm.wire import NotACompletion, Price, chat_body, completion
+from medlive.llm.wire import NotACompletion, Price, chat_body, completion, priced
 
 BATCHES: Final = "batches.jsonl"
 _URL: Final = "/v1/chat/completions"
@@ -151,7 +151,8 @@ def reply_of(result: Row, price: Price | None) -> Reply:
         error = body.get("error") if isinstance(body, dict) else None
         why = f": {_message(error)}" if error else ""
         raise NotACompletion(f"status {status}{why}")
-    return completion(body, price)
+    reply = completion(body)
+    return replace(reply, usage=priced(reply.usage, price))
 
 
 def _message(error: object) -> str:
