@@ -9,16 +9,13 @@ from medlive.llm.rules.text import (
     STOP_ZH,
     bigrams,
     can_be_quoted,
-    glosses,
     is_clinical,
     language_of,
     plain,
     sentences,
     statement,
-    stem,
     stems,
     unmarked,
-    words,
 )
 
 Inputs = Mapping[str, Any]
@@ -94,24 +91,14 @@ def _element(message_id: str, text: str, kind: str) -> Values:
 
 
 def state_claims(inputs: Inputs) -> Values:
-    """{claims}: each advice as it stands, and what to search for: its own words and the question's."""
+    """{claims}: each advice as it stands, searched for by its own words, alone and with the question's."""
     claims = []
     for advice in inputs["advice"][:_MOST]:
-        own, asked = _searched(advice["statement"]), _searched(inputs["query"])
-        phrases = (f"{own} advice", f"medical {own} {asked}")
-        claim = {"id": advice["id"], "statement": advice["statement"][:1900]}
-        claims.append(
-            {**claim, "queries": [phrase[:120].strip() for phrase in phrases]}
-        )
+        text = advice["statement"][:1900]
+        phrases = (f"advice {text}", f"medical {text[:60]} {inputs['query']}")
+        queries = [plain(phrase)[:120].strip() for phrase in phrases]
+        claims.append({"id": advice["id"], "statement": text, "queries": queries})
     return {"claims": claims}
-
-
-def _searched(text: str) -> str:
-    named = []
-    for word in dict.fromkeys(words(text)):
-        if stem(word) not in CONTENT_STOP and not word[0].isdigit():
-            named.append(word)
-    return " ".join([*named[:12], *glosses(text)])
 
 
 def align(inputs: Inputs) -> Values:
@@ -149,9 +136,8 @@ def _denies(text: str) -> bool:
 
 
 def _terms(text: str) -> set[str]:
-    """What a text is about: English stems, pairs of Chinese characters, the glossary's words for them."""
-    own = stems(text) - CONTENT_STOP
-    return own | bigrams(text, STOP_ZH) | set(map(stem, glosses(text)))
+    """What a text is about: English stems and pairs of Chinese characters."""
+    return (stems(text) - CONTENT_STOP) | bigrams(text, STOP_ZH)
 
 
 def write(inputs: Inputs) -> Values:
