@@ -36,6 +36,9 @@ _SENT: Final = (
 """Fields that are sent under their own names."""
 _TABLES: Final = {"candidates", "prices", "roles"}
 """What a `models.toml` may hold."""
+_HINT: Final = (
+    'a model\'s table is called [candidates."MODEL"], in quotes, since names hold dots'
+)
 _CUTOFF: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
@@ -205,7 +208,9 @@ def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Reg
     except ValidationError as exc:
         name = exc.errors()[0]["loc"][0]
         fault = first_fault(exc)
-        raise ConfigError(f'{origin}: candidates."{name}": {fault}') from exc
+        raise ConfigError(
+            f'{origin}: candidates."{name}": {fault}', hint=_HINT
+        ) from exc
     return Registry(candidates, origin)
 
 
@@ -222,7 +227,7 @@ def read_registry(path: Path) -> Registry:
     if strange := sorted(content.keys() - _TABLES):
         raise ConfigError(
             f"{path}: nothing reads {', '.join(strange)}",
-            hint='a model\'s table is called [candidates."MODEL"]',
+            hint=_HINT,
         )
     tables = content.get("candidates", {})
     if not isinstance(tables, dict) or not tables:
