@@ -11,8 +11,10 @@ from medlive.llm.ask import (
     Asker,
     Attempt,
     CallOutcome,
+    EachItem,
     ReplyModel,
     Unusable,
+    each_reply,
     read_as,
     request_of,
 )
@@ -20,6 +22,7 @@ from medlive.llm.budget import BudgetSpent
 from medlive.llm.engine import Engine, Prompt, Reply, Request
 
 R = TypeVar("R", bound=ReplyModel)
+E = TypeVar("E", bound=EachItem)
 T = TypeVar("T")
 
 
@@ -101,18 +104,16 @@ class Agent:
 
     async def ask_each(
         self,
-        reply_type: type[R],
+        item: type[E],
         inputs: Mapping[str, Any],
-        items: Callable[[R], Sequence[Item]],
         wanted: Iterable[str],
-        fault_of: Callable[[Item], str | None] = lambda _: None,
-    ) -> dict[str, Item]:
+        fault_of: Callable[[E], str | None] = lambda _: None,
+    ) -> dict[str, E]:
         """Ask a task whose reply holds one item for each thing that was given, and return these by id.
 
         Args:
-            reply_type: Names the task.
+            item: Names the task.
             inputs: Follow the language.
-            items: The items of a reply.
             wanted: The ids of what was given.
             fault_of: Returns a fault of an item, None if it is valid.
 
@@ -121,11 +122,13 @@ class Agent:
         """
         ids = list(wanted)
 
-        def check(reply: R) -> str | None:
-            faults = map(fault_of, items(reply))
-            return check_ids(items(reply), ids) or next(filter(None, faults), None)
+        def check(reply: ReplyModel) -> str | None:
+            items: Sequence[E] = getattr(reply, item.each)
+            faults = map(fault_of, items)
+            return check_ids(items, ids) or next(filter(None, faults), None)
 
-        return by_id(items(await self.ask(reply_type, inputs, check)))
+        reply = await self.ask(each_reply(item), inputs, check)
+        return by_id(getattr(reply, item.each))
 
     async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
         """Send a request until `read` accepts a reply, and return what it made of it.

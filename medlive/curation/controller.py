@@ -26,7 +26,7 @@ from medlive.curation.model import (
     ElementStatus,
     Side,
 )
-from medlive.curation.tasks import SupportReply, TextReply, WriteReply
+from medlive.curation.tasks import SupportItem, TextReply, WriteReply
 from medlive.text.normalise import contains_quote
 from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
@@ -118,9 +118,7 @@ class ElementControl:
         inputs["elements"] = element_inputs(
             elements, "message_id", "quote", "statement"
         )
-        verdicts = await self._judge.ask_each(
-            SupportReply, inputs, lambda reply: reply.verdicts, ids_of(elements)
-        )
+        verdicts = await self._judge.ask_each(SupportItem, inputs, ids_of(elements))
         findings: dict[str, str] = {}
         for element in elements:
             verdict = verdicts[element.id]

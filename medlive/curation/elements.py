@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from medlive.curation.agent import Agent, Identified, ids_of
 from medlive.curation.model import Element, Side
-from medlive.curation.tasks import RevisedItem, RevisionReply
+from medlive.curation.tasks import RevisedItem
 from medlive.threads.model import Message, Role, Thread
 
 TITLE: Final = "title"  # Stands for a message id where the title is quoted
@@ -94,9 +94,7 @@ async def revise(
         fault = check_message_ids(thread, side, [item.message_id])
         return f"{item.id}: {fault}" if item.keep and fault else None
 
-    items = await screener.ask_each(
-        RevisionReply, inputs, lambda reply: reply.elements, findings, fault_of
-    )
+    items = await screener.ask_each(RevisedItem, inputs, findings, fault_of)
     revised: dict[str, Element | None] = {}
     for identity, item in items.items():
         mended = item.model_dump(include={"message_id", "quote", "statement"})

@@ -21,7 +21,7 @@ from medlive.curation.model import (
     Soundness,
     Voice,
 )
-from medlive.curation.tasks import SoundnessItem, SoundnessReply
+from medlive.curation.tasks import SoundnessItem
 from medlive.curation.validator import Brief
 
 _ADVICE: Final = {
@@ -98,9 +98,7 @@ async def hear_voice(
         return None
 
     try:
-        verdicts = await agent.ask_each(
-            SoundnessReply, inputs, lambda reply: reply.verdicts, wanted, fault_of
-        )
+        verdicts = await agent.ask_each(SoundnessItem, inputs, wanted, fault_of)
     except AgentFailure as failure:
         if failure.is_outage:
             raise

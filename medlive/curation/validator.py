@@ -23,13 +23,10 @@ from medlive.curation.model import (
 )
 from medlive.curation.tasks import (
     AlignmentItem,
-    AlignmentReply,
     CitationItem,
     ClaimItem,
-    ClaimsReply,
     SufficiencyReply,
     VetoItem,
-    VetoReply,
 )
 from medlive.evidence.excerpts.selection import SEARCHED, ShownPassage, select
 from medlive.evidence.passage import Hit, Passage, Query, Retriever
@@ -140,9 +137,7 @@ async def state_claims(
     inputs = brief.inputs()
     inputs["advice"] = element_inputs(brief.advice, "kind", "statement")
     for _ in range(2):
-        stated = await agent.ask_each(
-            ClaimsReply, inputs, lambda reply: reply.claims, advice
-        )
+        stated = await agent.ask_each(ClaimItem, inputs, advice)
         flags: dict[str, str] = {}
         for name, claim in stated.items():
             added = numbers_missing(_NAME.sub(" ", claim.statement), case)
@@ -211,9 +206,7 @@ async def judge_alignment(
             return f"{item.id}: passage {item.nearest[:80]!r} was not given"
         return None
 
-    first = await agent.ask_each(
-        AlignmentReply, inputs, lambda reply: reply.verdicts, wanted, fault_of
-    )
+    first = await agent.ask_each(AlignmentItem, inputs, wanted, fault_of)
     against = [v for v in first.values() if v.verdict is Alignment.CONTRADICTED]
     second: dict[str, VetoItem] = {}
     if against and confirm_veto:
@@ -349,9 +342,7 @@ async def _confirm(
     asked = dict(inputs)
     for name, kept in (("claims", wanted), ("passages", seen.passages)):
         asked[name] = [each for each in inputs[name] if each["id"] in kept]
-    return await agent.ask_each(
-        VetoReply, asked, lambda reply: reply.verdicts, wanted, fault_of
-    )
+    return await agent.ask_each(VetoItem, asked, wanted, fault_of)
 
 
 def _passages_of(citations: Iterable[Citation | CitationItem]) -> set[str]:

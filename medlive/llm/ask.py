@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from medlive.errors import (
     CallerRefused,
@@ -68,6 +68,27 @@ class ReplyModel(BaseModel):
 
     task: ClassVar[str] = ""  # The task that it answers; "" for a part of a reply
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class EachItem(ReplyModel):
+    """What a reply to `task` holds one of for each thing that was given, in its list `each` of at most `most`."""
+
+    each: ClassVar[str] = "verdicts"
+    most: ClassVar[int] = 40
+    id: str
+
+
+@cache
+def each_reply(item: type[EachItem]) -> type[ReplyModel]:
+    """The reply that holds such items and nothing else."""
+    items: Any = tuple[item, ...]  # type: ignore[valid-type]
+    items = Annotated[items, Field(max_length=item.most, strict=False)]
+    fields: Any = {item.each: (items, ...)}
+    reply = create_model(
+        "EachReply", __base__=ReplyModel, __module__=item.__module__, **fields
+    )
+    reply.task = item.task
+    return reply
 
 
 class CallOutcome(StrEnum):

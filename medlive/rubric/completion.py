@@ -26,7 +26,7 @@ from medlive.curation.validator import (
     judge_alignment,
     state_claims,
 )
-from medlive.llm.ask import AtMost6, AtMost10, AtMost20, Loose, ReplyModel
+from medlive.llm.ask import AtMost6, AtMost20, EachItem, Loose, ReplyModel
 from medlive.rubric.lint import MOST_WRITTEN, Fault, lightest
 from medlive.rubric.model import (
     Axis,
@@ -84,19 +84,17 @@ class CompleteReply(ReplyModel):
     points: AtMost6[PointItem]
 
 
-class MatchItem(ReplyModel):
-    """Which point of the other list says what this one says; "" for none."""
+class MatchItem(EachItem):
+    """Which point of the other list says what this one says; "" for none.
 
-    id: str
-    other: str
-    reason: Reason
-
-
-class MatchReply(ReplyModel):
-    """Which points two lists share. Inputs: query, points [{id, point}], others [{id, point}]."""
+    Inputs: query, points [{id, point}], others [{id, point}].
+    """
 
     task: ClassVar = "rubric.match"
-    matches: AtMost10[MatchItem]
+    each: ClassVar = "matches"
+    most: ClassVar = 10
+    other: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +225,7 @@ class Completing:
                 [match.other], ["", *others], "a point of the other list"
             )
 
-        matches = await self.judge.ask_each(
-            MatchReply, inputs, lambda reply: reply.matches, named, fault_of
-        )
+        matches = await self.judge.ask_each(MatchItem, inputs, named, fault_of)
         return {name: match.other for name, match in matches.items() if match.other}
 
     def _decide(

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import StringConstraints
 
-from medlive.curation.agent import Agent, ids_of
+from medlive.curation.agent import Agent, by_id, check_ids, ids_of
 from medlive.curation.model import CaseText
 from medlive.curation.tasks import Reason
 from medlive.evidence.passage import Passage
@@ -239,10 +239,12 @@ class Proving:
             empty = f"{ruling.id}: the reason is empty"
             return None if ruling.reason.strip() else empty
 
-        reviewer = self.drafting.reviewer
-        return await reviewer.ask_each(
-            DefenceReply, inputs, lambda reply: reply.rulings, doubted, fault_of
-        )
+        def check(reply: DefenceReply) -> str | None:
+            faults = map(fault_of, reply.rulings)
+            return check_ids(reply.rulings, doubted) or next(filter(None, faults), None)
+
+        reply = await self.drafting.reviewer.ask(DefenceReply, inputs, check)
+        return by_id(reply.rulings)
 
     def _drop(self, rubric: Rubric, doubts: Sequence[ProofFinding]) -> Rubric:
         """The rubric without what the reviewer ruled out, but for what it cannot do without."""

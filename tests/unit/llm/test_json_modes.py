@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, RequestRefused
 from medlive.grader.reply import GradeReply, RubricGradeReply
+from medlive.llm.ask import each_reply
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import OpenAIEngine
@@ -155,9 +156,9 @@ REPLIES: list[type[BaseModel]] = [
     tasks.ExtractReply,
     tasks.ComplaintReply,
     tasks.SufficiencyReply,
-    tasks.AlignmentReply,
-    tasks.VetoReply,
-    tasks.SupportReply,
+    each_reply(tasks.AlignmentItem),
+    each_reply(tasks.VetoItem),
+    each_reply(tasks.SupportItem),
     tasks.WriteReply,
     RubricReply,
     GradeReply,
