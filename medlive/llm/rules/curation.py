@@ -4,17 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from medlive.llm.rules.grader import grade_criterion
 from medlive.llm.rules.text import (
-    CONTENT_STOP,
-    STOP_ZH,
-    bigrams,
     can_be_quoted,
     is_clinical,
     language_of,
     plain,
     sentences,
     statement,
-    stems,
     unmarked,
 )
 
@@ -44,10 +41,8 @@ _PLAN: Final = re.compile(
 _OBJECTIVE: Final = re.compile(
     r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断"
 )
-_LIKE: Final = 0.6  # The share of a claim's words that one sentence of a passage must hold to support it
-_NOT: Final = re.compile(
-    r"\b(?:not|no|never|avoid|without|cannot)\b|n't\b|[不没无未勿忌]|避免|禁"
-)
+_WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
+_LEAST_QUOTE: Final = 4  # Words of a quote that shows something
 _MOST_TEXT: Final = 9_500
 _ASKED: Final = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
 _SAID: Final = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTALL)
@@ -102,42 +97,31 @@ def state_claims(inputs: Inputs) -> Values:
 
 
 def align(inputs: Inputs) -> Values:
-    """{verdicts}: supported where a sentence of a passage shares most words and denies as much, else neutral."""
-    passages = []
-    for passage in inputs["passages"]:
-        for part in passage["text"].split(" … "):
-            for sentence in filter(can_be_quoted, sentences(part)):
-                passages.append((passage["id"], sentence))
+    """{verdicts}: supported where a sentence of a passage would meet the claim as a criterion, else neutral."""
     verdicts = []
     for claim in inputs["claims"]:
-        text = claim["statement"][:2000]
-        wanted = _terms(text)
-        best, evidence = 0.0, list[Values]()
-        for passage_id, sentence in passages:
-            own = _terms(sentence)
-            share = len(wanted & own) / max(4, len(wanted))
-            if share > best and len(own) >= 4 and _denies(text) == _denies(sentence):
-                best = share
-                evidence = [{"passage_id": passage_id, "quotes": [sentence[:1900]]}]
-        supported = best >= _LIKE
+        evidence: list[Values] = []
+        for passage in inputs["passages"]:
+            # What stands between two gaps
+            for part in passage["text"].split(" … "):
+                quote = _quote_for(claim["statement"][:2000], part)[:1900]
+                if not evidence and len(_WORD.findall(quote)) >= _LEAST_QUOTE:
+                    evidence = [{"passage_id": passage["id"], "quotes": [quote]}]
         verdict = {
             "id": claim["id"],
-            "verdict": "supported" if supported else "neutral",
-            "evidence": evidence if supported else [],
+            "verdict": "supported" if evidence else "neutral",
+            "evidence": evidence,
             "lacks": [],
-            "reason": f"The nearest sentence shares {best:.0%} of the claim's words.",
+            "reason": "By words alone.",
         }
         verdicts.append(verdict)
     return {"verdicts": verdicts}
 
 
-def _denies(text: str) -> bool:
-    return _NOT.search(plain(text)) is not None
-
-
-def _terms(text: str) -> set[str]:
-    """What a text is about: English stems and pairs of Chinese characters."""
-    return (stems(text) - CONTENT_STOP) | bigrams(text, STOP_ZH)
+def _quote_for(text: str, source: str) -> str:
+    """The sentence of a source that shares most words with a text and denies as much; "" for none."""
+    quote: str = grade_criterion({"criterion": text, "answer": source})["quote"]
+    return quote
 
 
 def write(inputs: Inputs) -> Values:
@@ -157,29 +141,26 @@ def write(inputs: Inputs) -> Values:
 
 
 def ask_questions(inputs: Inputs) -> Values:
-    """{questions}: the first sentences of the text, each asked about."""
+    """{questions}: the first sentences of the text that it says by these rules, each asked about."""
     text = inputs["text"][:24_000]
     asked = _ASKED[language_of(inputs.get("language"), text[:4000])]
-    stated = [part.rstrip(".。?？!！") for part in sentences(text) if _terms(part)]
-    parts = stated or [text.strip()[:100] or "-"]
-    questions = dict.fromkeys(asked.format(part[:400]) for part in parts)
-    return {"questions": list(questions)[: min(inputs["count"], 20)]}
+    questions: dict[str, None] = {}
+    for sentence in sentences(text):
+        part = sentence.rstrip(".。?？!！")[:400]
+        if len(questions) < min(inputs["count"], 20) and _quote_for(part, text):
+            questions[asked.format(part)] = None
+    return {"questions": list(questions) or [asked.format(text.strip()[:100] or "-")]}
 
 
 def answer_questions(inputs: Inputs) -> Values:
     """{answers}: yes where a sentence shares most words and denies as much, else unknown."""
-    stated = [(_terms(s), _denies(s)) for s in sentences(inputs["text"][:24_000])]
+    text = inputs["text"][:24_000]
     answers = []
     for asked in inputs["questions"][:_MOST]:
         question = asked["question"][:1000]
         match = _SAID.fullmatch(question)
-        text = match[1] if match else question
-        wanted, answer = _terms(text), "unknown"
-        for own, denied in stated:
-            is_like = wanted and len(wanted & own) >= _LIKE * len(wanted)
-            if is_like and denied == _denies(text):
-                answer = "yes"
-        answers.append({"id": asked["id"], "answer": answer})
+        is_said = _quote_for(match[1] if match else question, text)
+        answers.append({"id": asked["id"], "answer": "yes" if is_said else "unknown"})
     return {"answers": answers}
 
 
