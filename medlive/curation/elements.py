@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from medlive.curation.agent import Agent, Identified, ids_of
+from medlive.curation.agent import Agent, Identified, check_known, ids_of
 from medlive.curation.model import Element, Side
 from medlive.curation.tasks import RevisedItem
 from medlive.threads.model import Message, Role, Thread
@@ -60,16 +60,14 @@ def element_inputs(
 def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | None:
     """What is wrong with the message ids that elements of a side cite; None if nothing."""
     if side is Side.ADVICE:
-        allowed = set(ids_of(thread.advice_messages()))
+        allowed = ids_of(thread.advice_messages())
         what = "a verified physician's message"
     else:
         patients = [m for m in thread.messages if m.role is Role.PATIENT]
-        allowed = {*ids_of(patients), TITLE}
-        what = 'a patient\'s message or "title"'
-    invalid = sorted(set(ids) - allowed)
-    if not invalid:
-        return None
-    return f"{side.value}: message_id {invalid[0][:40]!r} is not {what}"
+        allowed = [*ids_of(patients), TITLE]
+        what = 'a patient\'s message, nor "title"'
+    fault = check_known(ids, allowed, what)
+    return fault and f"{side.value}: {fault}"
 
 
 async def revise(

@@ -94,14 +94,13 @@ async def read_case(
 
 def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     """The reasons to hold a case that a second reading gives and no third voice takes up."""
-    reasons = []
-    if not reading.enough:
-        reasons.append(Reason.HISTORY_DOUBTED)
-    if not (reading.asked and reading.clinical):
-        reasons.append(Reason.QUESTION_DOUBTED)
-    if not reading.understandable:
-        reasons.append(Reason.NOT_UNDERSTANDABLE)
-    return tuple(Hold(reason, reading.reason) for reason in reasons)
+    confirmed = {
+        Reason.HISTORY_DOUBTED: reading.enough,
+        Reason.QUESTION_DOUBTED: reading.asked and reading.clinical,
+        Reason.NOT_UNDERSTANDABLE: reading.understandable,
+    }
+    doubts = [reason for reason, is_so in confirmed.items() if not is_so]
+    return tuple(Hold(reason, reading.reason) for reason in doubts)
 
 
 class Redacted(NamedTuple):

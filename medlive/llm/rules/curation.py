@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from medlive.llm.rules.grader import grade_criterion
+from medlive.llm.rules.grader import nearest
 from medlive.llm.rules.text import (
     can_be_quoted,
     is_clinical,
@@ -40,6 +40,9 @@ _PLAN: Final = re.compile(
 )
 _OBJECTIVE: Final = re.compile(
     r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断"
+)
+_LIKE: Final = (
+    0.6  # The share of a text's words that one sentence must hold to say the same
 )
 _WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _LEAST_QUOTE: Final = 4  # Words of a quote that shows something
@@ -97,7 +100,7 @@ def state_claims(inputs: Inputs) -> Values:
 
 
 def align(inputs: Inputs) -> Values:
-    """{verdicts}: supported where a sentence of a passage would meet the claim as a criterion, else neutral."""
+    """{verdicts}: supported where a sentence of a passage shares most words and denies as much, else neutral."""
     verdicts = []
     for claim in inputs["claims"]:
         evidence: list[Values] = []
@@ -120,8 +123,8 @@ def align(inputs: Inputs) -> Values:
 
 def _quote_for(text: str, source: str) -> str:
     """The sentence of a source that shares most words with a text and denies as much; "" for none."""
-    quote: str = grade_criterion({"criterion": text, "answer": source})["quote"]
-    return quote
+    share, quote, agrees = nearest(text, language_of(None, text), source)
+    return quote if agrees and share >= _LIKE else ""
 
 
 def write(inputs: Inputs) -> Values:
