@@ -1,7 +1,7 @@
 """A case's rubric in its steps: answers of known quality, written, completed by what the advice lacks, proved; last,
 and nothing that the case depends on, its difficulty and dialogue register."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import ClassVar, Final
 
@@ -60,20 +60,18 @@ async def make_rubric(
     advice = curation.side(Side.ADVICE)
     drafting = Drafting(text, advice, agents["rubric"], agents["reader"], errors)
 
-    async def complete(rubric: Rubric, lacks: Sequence[str]) -> Rubric:
-        if library is None:
-            return rubric
+    rubric = await drafting.write()
+    completing = None
+    if library is not None:
         judge = agents["validator"]
-        completing = Completing(drafting, curation, judge, library, rubric, lacks)
-        return await completing.run()
-
-    rubric = await complete(await drafting.write(), ())
+        completing = Completing(drafting, curation, judge, library, rubric)
+        rubric = await completing.run()
     if grade is None:
         return MadeRubric(rubric, drafting.lint(rubric))
     proving = Proving(
         drafting=drafting,
         passages=cited_passages(curation.claims)[:MOST_PASSAGES],
-        complete=complete,
+        completing=completing,
         prober=agents["prober"],
         grader=agents["grader"],
         grade=grade,

@@ -16,6 +16,7 @@ from medlive.evidence.passage import Passage
 from medlive.harm.model import Material
 from medlive.harm.read import read_harm, shown_passages
 from medlive.llm.ask import AtMost40, ReplyModel
+from medlive.rubric.completion import Completing
 from medlive.rubric.model import Criterion, Origin, Rubric, Step, numbered
 from medlive.rubric.proof import (
     Examination,
@@ -38,10 +39,6 @@ GradeProbes = Callable[
     Awaitable[Sequence[Mapping[str, ProbeVerdict]]],
 ]
 """Grades answers by every criterion, each by the criterion's id. Raises AgentFailure where one stays ungraded."""
-
-
-Complete = Callable[[Rubric, Sequence[str]], Awaitable[Rubric]]
-"""Adds what a rubric lacks, with what an ordinary answer lacked in view."""
 
 
 class RulingItem(ReplyModel):
@@ -76,7 +73,7 @@ class Proving:
 
     drafting: Drafting
     passages: Sequence[Passage]  # Those that the claims' verdicts cite
-    complete: Complete
+    completing: Completing | None  # None: what the advice lacks is not asked for
     prober: Agent
     grader: Agent
     grade: GradeProbes
@@ -141,9 +138,10 @@ class Proving:
         asked for that, and the writer where it is not all, or added nothing.
         """
         failing = examination.failing
-        if Probe.ORDINARY in failing:
+        if Probe.ORDINARY in failing and self.completing is not None:
             lacks = [p.note for p in probes if p.probe is Probe.ORDINARY]
-            completed = await self.complete(rubric, lacks)
+            completing = replace(self.completing, rubric=rubric, lacks=lacks)
+            completed = await completing.run()
             is_all = failing == (Probe.ORDINARY,)
             if is_all and completed.criteria != rubric.criteria:
                 return completed
