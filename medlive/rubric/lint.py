@@ -12,7 +12,6 @@ from typing import Final
 
 from medlive.rubric.model import (
     LEAST_DECISIVE,
-    AskedPart,
     Criterion,
     Origin,
 )
@@ -210,17 +209,6 @@ def alike(text: str, other: str) -> bool:
     if not words or not others:
         return False
     return len(words & others) >= SIMILAR * len(words | others)
-
-
-def find_unanswered(
-    criteria: Sequence[Criterion], asked: Sequence[AskedPart]
-) -> Iterator[Finding]:
-    """The parts of the query that no criterion answers directly."""
-    answered = {criterion.asked for criterion in criteria if criterion.points > 0}
-    for part in asked:
-        if part.id not in answered:
-            detail = f"no criterion answers {part.id} directly: {part.text}"
-            yield Finding(Fault.UNANSWERED, None, detail)
 
 
 def find_faulty(

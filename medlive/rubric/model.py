@@ -255,8 +255,8 @@ class Rubric:
 
     @property
     def unanswered(self) -> tuple[AskedPart, ...]:
-        """The parts of the query that no criterion answers directly."""
-        answered = {criterion.asked for criterion in self.criteria}
+        """The parts of the query that no criterion which earns points answers directly."""
+        answered = {c.asked for c in self.criteria if c.points > 0}
         return tuple(part for part in self.asked if part.id not in answered)
 
 

@@ -16,7 +16,6 @@ from medlive.rubric.lint import (
     Fault,
     Finding,
     find_faulty,
-    find_unanswered,
     lint,
 )
 from medlive.rubric.model import (
@@ -399,12 +398,17 @@ def lint_case(
     words = {}
     for element in advice:
         words[element.id] = f"{element.statement}\n{element.quote}"
+    case = f"{text.narrative}\n{text.query}\n{text.advice}"
     findings = lint(
         language,
         rubric.criteria,
         words,
-        f"{text.narrative}\n{text.query}\n{text.advice}",
+        case,
         no_negative=rubric.no_negative,
         is_written=is_written,
     )
-    return (*findings, *find_unanswered(rubric.criteria, rubric.asked))
+    unanswered = []
+    for part in rubric.unanswered:
+        detail = f"no criterion answers {part.id} directly: {part.text}"
+        unanswered.append(Finding(Fault.UNANSWERED, None, detail))
+    return (*findings, *unanswered)
