@@ -108,15 +108,9 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
     An item is present while a kept element or the query states it.
     """
     known = {*ids_of(kept), QUERY_ID}
-    required = 0
-    present = 0
-    for requirement in requirements:
-        if requirement.prudent:
-            continue
-        required += 1
-        if requirement.present and not known.isdisjoint(requirement.element_ids):
-            present += 1
-    return present / required if required else 1.0
+    required = [item for item in requirements if not item.prudent]
+    present = [item for item in required if not known.isdisjoint(item.element_ids)]
+    return len(present) / len(required) if required else 1.0
 
 
 async def state_claims(

@@ -276,30 +276,19 @@ def _doubts(
     """The criteria on which answers of known quality speak against the rubric."""
     for criterion in criteria:
         met = {kind: p.verdicts[criterion.id].met for kind, p in probes.items()}
-        good = [met[kind] for kind in GOOD]
-        earns = criterion.points > 0
-        for fault, is_doubted, detail in (
-            (
-                ProofFault.PENALISES_GOOD,
-                not earns and all(good),
-                "both excellent answers commit this error",
-            ),
-            (
-                ProofFault.IDLE,
-                not earns and not any(met.values()),
-                "no answer commits this error",
-            ),
-            (
-                ProofFault.MISSED,
-                earns and not any(good),
-                "both excellent answers miss it",
-            ),
+        by_good = [met[kind] for kind in GOOD]
+        faults = {}
+        if criterion.points > 0:
+            if not any(by_good):
+                faults[ProofFault.MISSED] = "both excellent answers miss it"
             # A wrong answer may well say one true thing: penalties are for what is wrong.
-            (
-                ProofFault.REWARDS_WRONG,
-                earns and met[Probe.WRONG] and not criterion.asked,
-                "the plausibly wrong answer meets it",
-            ),
-        ):
-            if is_doubted:
-                yield ProofFinding(fault, detail, criterion.id, criterion.criterion)
+            if met[Probe.WRONG] and not criterion.asked:
+                faults[ProofFault.REWARDS_WRONG] = "the plausibly wrong answer meets it"
+        elif all(by_good):
+            faults[ProofFault.PENALISES_GOOD] = (
+                "both excellent answers commit this error"
+            )
+        elif not any(met.values()):
+            faults[ProofFault.IDLE] = "no answer commits this error"
+        for fault, detail in faults.items():
+            yield ProofFinding(fault, detail, criterion.id, criterion.criterion)
