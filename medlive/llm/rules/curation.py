@@ -41,6 +41,19 @@ _PLAN: Final = re.compile(
 _OBJECTIVE: Final = re.compile(
     r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断"
 )
+_CHECKLIST: Final = (
+    (
+        "Who the patient is",
+        "患者的年龄或性别",
+        r"\b(?:\d+[\s-]?(?:year|yr|month)|male|female|man|woman|boy|girl)|岁|男|女|孩子|宝宝",
+    ),
+    (
+        "How long it has lasted",
+        "持续时间",
+        r"\b(?:day|week|month|year|since|hour|ago|today|yesterday)|天|周|月|年|小时|昨|今",
+    ),
+    ("What is complained of", "主要症状或问题", r"[a-z\u3400-\u9fff]"),
+)
 _LIKE: Final = (
     0.6  # The share of a text's words that one sentence must hold to say the same
 )
@@ -86,6 +99,19 @@ def _pieces(inputs: Inputs, role: str) -> Iterator[tuple[str, str]]:
 def _element(message_id: str, text: str, kind: str) -> Values:
     values = {"message_id": message_id, "quote": text, "kind": kind}
     return values | {"statement": statement(text)}
+
+
+def judge_sufficiency(inputs: Inputs) -> Values:
+    """{consult, answers_now, required, prudent}: three items that any question has, found by their words."""
+    stated = [(e["id"], plain(e["statement"])) for e in inputs["narrative"]]
+    stated.append(("q", plain(inputs["query"])))
+    is_chinese = language_of(inputs["language"], stated[-1][1]) == "zh"
+    required = []
+    for english, chinese, pattern in _CHECKLIST:
+        ids = [i for i, text in stated if re.search(pattern, text)][:20]
+        named = {"requirement": chinese if is_chinese else english}
+        required.append({**named, "present": bool(ids), "element_ids": ids})
+    return {"consult": "", "answers_now": False, "required": required, "prudent": []}
 
 
 def state_claims(inputs: Inputs) -> Values:

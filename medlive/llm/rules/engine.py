@@ -62,9 +62,7 @@ ANSWERS: Mapping[str, Rule] = {
         of_its_time=False,
         reason=_NO_JUDGEMENT,
     ),
-    "validator.sufficiency": _fixed(
-        consult="", answers_now=True, required=[], prudent=[]
-    ),
+    "validator.sufficiency": curation.judge_sufficiency,
     "validator.claims": curation.state_claims,
     "validator.alignment": curation.align,
     "validator.veto": _for_each(
