@@ -31,10 +31,9 @@ from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.errors import LiteratureUnavailable
 from medlive.llm.engine import Engine
-from medlive.rubric.make import classify, make_rubric
+from medlive.rubric.make import GradeProbes, classify, make_rubric
 from medlive.rubric.model import AskedPart, Criterion, Rubric
 from medlive.rubric.proof import Proof
-from medlive.rubric.prove import GradeProbes
 from medlive.rubric.write import MadeRubric
 
 _DETAIL = 2000

@@ -12,9 +12,9 @@ from medlive.db.curation.proofs import save_proof
 from medlive.db.session import Database
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.grader.probes import grade_probes
+from medlive.rubric.make import read_for_harm
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
-from medlive.rubric.prove import read_for_harm
 from medlive.service.release.withdraw import load_latest_case
 from medlive.service.wiring import Pipeline, proof_roles
 from medlive.service.work.jobs import defer_proof, open_app

@@ -24,8 +24,7 @@ from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.llm.wire import JsonMode
 from medlive.rubric.completion import CompleteReply, MatchItem
-from medlive.rubric.make import ClassifyReply
-from medlive.rubric.prove import DefenceReply
+from medlive.rubric.make import ClassifyReply, DefenceReply
 from medlive.rubric.review import ReviewReply
 from medlive.rubric.write import RubricReply
 
