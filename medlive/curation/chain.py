@@ -32,9 +32,8 @@ from medlive.curation.model import (
     Stage,
 )
 from medlive.curation.model import Thresholds as Thresholds
-from medlive.curation.second_reader import read_case, reading_holds
+from medlive.curation.second_reading import hear_voice, read_case, reading_holds, settle
 from medlive.curation.tasks import ComplaintReply
-from medlive.curation.third_voice import hear_voice, settle
 from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
 from medlive.harm.model import Material

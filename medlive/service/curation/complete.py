@@ -8,7 +8,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import ROLES
 from medlive.curation.holds import with_holds
 from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
-from medlive.curation.second_reader import Redacted, redact_texts
+from medlive.curation.second_reading import Redacted, redact_texts
 from medlive.curation.validator import Library
 from medlive.db.curation.cases import (
     CaseContent,
