@@ -106,8 +106,8 @@ class ElementControl:
             missing = missing or doses_exchanged(statement, element.quote, source)
             if missing:
                 unstated = f"the message does not state {', '.join(missing)[:200]}"
-            self._note(Check.QUOTE_IN_MESSAGE, element.id, absent)
-            self._note(Check.NUMBERS_AGREE, element.id, unstated)
+            self._note(Check.QUOTE_IN_MESSAGE, element.id, not absent, absent)
+            self._note(Check.NUMBERS_AGREE, element.id, not unstated, unstated)
             if absent or unstated:
                 findings[element.id] = "; ".join(filter(None, (absent, unstated)))
         return findings
@@ -122,10 +122,9 @@ class ElementControl:
         findings: dict[str, str] = {}
         for element in elements:
             verdict = verdicts[element.id]
-            passed, reason = verdict.supported, verdict.reason
-            self._note(Check.SUPPORTED, element.id, reason, passed=passed)
-            if not passed:
-                findings[element.id] = reason
+            self._note(Check.SUPPORTED, element.id, verdict.supported, verdict.reason)
+            if not verdict.supported:
+                findings[element.id] = verdict.reason
         return findings
 
     async def _revise(self, findings: Mapping[str, str]) -> list[Element]:
@@ -135,7 +134,7 @@ class ElementControl:
         for identity, element in revised.items():
             self._revisions[identity] += 1
             if element is None:
-                self._note(Check.WITHDRAWN, identity, findings[identity], passed=False)
+                self._note(Check.WITHDRAWN, identity, False, findings[identity])
                 self._mark(identity, ElementStatus.DROPPED)
             else:
                 self._elements[identity] = element
@@ -146,12 +145,7 @@ class ElementControl:
     def _mark(self, identity: str, status: ElementStatus) -> None:
         self._elements[identity] = replace(self._elements[identity], status=status)
 
-    def _note(
-        self, check: Check, subject: str, detail: str, *, passed: bool | None = None
-    ) -> None:
-        """Record a check; an exact one passed where there is no detail."""
-        if passed is None:
-            passed = not detail
+    def _note(self, check: Check, subject: str, passed: bool, detail: str) -> None:
         number = self._revisions[subject]
         noted = ControllerCheck(check, subject, passed, detail[:2000], number)
         self.checks.append(noted)

@@ -69,9 +69,8 @@ _CHECKLIST: Final = (
     ),
     ("What is complained of", "主要症状或问题", r"[a-z\u3400-\u9fff]"),
 )
-_LIKE: Final = (
-    0.6  # The share of a text's words that one sentence must hold to say the same
-)
+_LIKE: Final = 0.6
+"""The share of a text's words that one sentence must hold to say the same."""
 _WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _LEAST_QUOTE: Final = 4  # Words of a quote that shows something
 _MOST_TEXT: Final = 9_500
