@@ -230,7 +230,7 @@ async def _read_texts(
         for element in sides[side]:
             if element.id in reply.missing:
                 problems[side].append(f"leaves out: {element.statement}")
-    return {side: "; ".join(found) for side, found in problems.items()}
+    return {side: "; ".join(faults) for side, faults in problems.items()}
 
 
 def dated(text: CaseText, month: str, language: str) -> CaseText:
