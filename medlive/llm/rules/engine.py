@@ -224,8 +224,8 @@ def answer_questions(inputs: Inputs) -> Values:
     for asked in inputs["questions"][:_MOST]:
         question = asked["question"][:1000]
         match = _SAID.fullmatch(question)
-        is_said = _quote_for(match[1] if match else question, text)
-        answers.append({"id": asked["id"], "answer": "yes" if is_said else "unknown"})
+        quote = _quote_for(match[1] if match else question, text)
+        answers.append({"id": asked["id"], "answer": "yes" if quote else "unknown"})
     return {"answers": answers}
 
 
