@@ -45,6 +45,7 @@ from medlive.config import Settings
 from medlive.curation import validator
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Alignment, ClaimVerdict, Element, Kind, Side
+from medlive.curation.tasks import ClaimItem
 from medlive.errors import BadInput, MedliveError
 from medlive.evidence.excerpts.selection import FRAME, WIDTH
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
@@ -202,7 +203,9 @@ class Judge:
             url="",
             licence="",
         )
-        stated = validator.Claim("a1", statement, (asked, statement))
+        stated = ClaimItem.model_construct(
+            id="a1", statement=statement, queries=(asked, statement)
+        )
         brief = validator.Brief(query, (), ())
         library = validator.Library(OnePassage(passage), 1, self._tokens, None)
         agent = Agent(self.engine, [], claim.language)

@@ -33,9 +33,9 @@ from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
 from medlive.db.threads.bands import find_candidates, save_bands
 from medlive.db.threads.threads import load_threads, save_threads
-from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
+from medlive.filters.rules import FilterChain
 from medlive.integrity.digest import digest_text
 from medlive.service.curation.filtering import BATCH, filter_pending
 from medlive.threads.model import Message, Role, Thread

@@ -26,9 +26,9 @@ from medlive.db import embedded
 from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
 from medlive.db.threads.threads import save_threads
-from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
+from medlive.filters.rules import FilterChain
 from medlive.service.curation.filtering import filter_pending
 from medlive.threads.model import Thread
 

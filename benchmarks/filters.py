@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from medlive import clock
-from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook, shipped_terms
 from medlive.filters.model import FilterSettings
+from medlive.filters.rules import FilterChain
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import DuplicateIndex, patient_text, sketches

@@ -48,9 +48,8 @@ from medlive.integrity.digest import canonical_json, digest_json
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
-from medlive.llm.rules.candidates import generic_answer
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import build_app
+from medlive.llm.rules.server import build_app, generic_answer
 from medlive.service.curation.complete import complete_case
 from medlive.threads.model import Message, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language

@@ -41,9 +41,9 @@ from medlive.db.schema.migrate import upgrade  # noqa: E402
 from medlive.db.session import Database  # noqa: E402
 from medlive.db.threads.bands import find_candidates  # noqa: E402
 from medlive.db.threads.threads import load_threads  # noqa: E402
-from medlive.filters.chain import FilterChain  # noqa: E402
 from medlive.filters.codebooks import load_codebook  # noqa: E402
 from medlive.filters.model import FilterSettings  # noqa: E402
+from medlive.filters.rules import FilterChain  # noqa: E402
 from medlive.service.curation.filtering import filter_pending  # noqa: E402
 from medlive.service.harvest.harvest import import_file  # noqa: E402
 from medlive.snapshot.gates import gates_digest  # noqa: E402

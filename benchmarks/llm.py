@@ -27,7 +27,7 @@ from openai import AsyncOpenAI
 from medlive.errors import EndpointUnavailable
 from medlive.grader.reply import GradeReply
 from medlive.llm.engine import Request
-from medlive.llm.limiter import EndpointState, Limiter
+from medlive.llm.limiter import EndpointState, Limiter, Limiters
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.wire import Ended
@@ -210,9 +210,21 @@ async def compare(
     return measured
 
 
+class Given(Limiters):
+    """One limiter, whatever endpoint is asked."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        super().__init__()
+        self._given = limiter
+
+    def limiter(self, base_url: str, key: str, most: int) -> Limiter:
+        """The one that was given."""
+        return self._given
+
+
 async def press(url: str, limiter: Limiter) -> tuple[float, int, EndpointState]:
     """All calls at one endpoint at once: the seconds, the calls that were given up, what was learnt."""
-    engine = OpenAIEngine("m", url, concurrency=64, limiter=limiter)
+    engine = OpenAIEngine("m", url, concurrency=64, limiters=Given(limiter))
     started = time.perf_counter()
     calls = (engine.answer(REQUEST) for _ in range(HARD_CALLS))
     answers = await asyncio.gather(*calls, return_exceptions=True)

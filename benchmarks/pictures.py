@@ -27,7 +27,7 @@ from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Element, Side
 from medlive.curation.screener import screen
-from medlive.curation.second_reader import read_case
+from medlive.curation.second_reading import read_case
 from medlive.instance.loading import load_settings
 from medlive.instance.opening import build_engine
 from medlive.llm.budget import Budget

@@ -1,8 +1,8 @@
-"""An agent asks an engine for a typed reply and records each call."""
+"""An agent asks an engine for a typed reply and records each call; what names things in a reply is checked by id."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary, proxy
 
 from medlive.curation.model import Call, Reason
@@ -11,8 +11,10 @@ from medlive.llm.ask import (
     Asker,
     Attempt,
     CallOutcome,
+    EachItem,
     ReplyModel,
     Unusable,
+    each_reply,
     read_as,
     request_of,
 )
@@ -20,7 +22,20 @@ from medlive.llm.budget import BudgetSpent
 from medlive.llm.engine import Engine, Prompt, Reply, Request
 
 R = TypeVar("R", bound=ReplyModel)
+E = TypeVar("E", bound=EachItem)
 T = TypeVar("T")
+
+
+class Identified(Protocol):
+    """Has an id, as parts of replies and decisions do."""
+
+    @property
+    def id(self) -> str:
+        """Unique among its kind."""
+        ...
+
+
+Item = TypeVar("Item", bound=Identified)
 
 _ASKERS: WeakKeyDictionary[Engine, Asker] = WeakKeyDictionary()
 """One for each engine, so that replies by another model than the configured one are counted over all threads."""
@@ -59,7 +74,7 @@ class Agent:
         self._engine = engine
         # By a proxy: an asker that held its engine would keep its own entry for good.
         self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(
-            engine, Asker(proxy(engine), allow_unpinned=False)
+            engine, Asker(proxy(engine))
         )
         self._journal = journal
 
@@ -86,6 +101,34 @@ class Agent:
         shown = {"language": self.language, **inputs}
         request = request_of(reply_type, shown, prompt)
         return await self.send(request, read_as(reply_type, request, check))
+
+    async def ask_each(
+        self,
+        item: type[E],
+        inputs: Mapping[str, Any],
+        wanted: Iterable[str],
+        fault_of: Callable[[E], str | None] = lambda _: None,
+    ) -> dict[str, E]:
+        """Ask a task whose reply holds one item for each thing that was given, and return these by id.
+
+        Args:
+            item: Names the task.
+            inputs: Follow the language.
+            wanted: The ids of what was given.
+            fault_of: Returns a fault of an item, None if it is valid.
+
+        Raises:
+            AgentFailure, ConfigError: As `ask`.
+        """
+        ids = list(wanted)
+
+        def check(reply: ReplyModel) -> str | None:
+            items: Sequence[E] = getattr(reply, item.each)
+            faults = map(fault_of, items)
+            return check_ids(items, ids) or next(filter(None, faults), None)
+
+        reply = await self.ask(each_reply(item), inputs, check)
+        return by_id(getattr(reply, item.each))
 
     async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
         """Send a request until `read` accepts a reply, and return what it made of it.
@@ -126,8 +169,7 @@ class Agent:
             if asked.value is not None:
                 return asked.value
             last = asked.attempts[-1].fault
-            replies = [attempt.reply for attempt in asked.attempts]
-            if last and not all(reply and reply.replayed for reply in replies):
+            if last and not all(a.reply and a.reply.replayed for a in asked.attempts):
                 reason = _REASONS[last.outcome]
                 if last.by_another_model:
                     # The endpoint's fault: tried again within the day
@@ -138,14 +180,24 @@ class Agent:
         )
 
 
-def check_ids(ids: Sequence[str], wanted: Sequence[str]) -> str | None:
-    """The fault of a reply that lacks, repeats or adds ids; None if there is one item for each."""
-    if sorted(ids) == sorted(wanted):
+def ids_of(items: Iterable[Identified]) -> list[str]:
+    """Return the ids in order."""
+    return [item.id for item in items]
+
+
+def by_id(items: Iterable[Item]) -> dict[str, Item]:
+    """Return the items by their ids, in order."""
+    return {item.id: item for item in items}
+
+
+def check_ids(items: Iterable[Identified], wanted: Iterable[str]) -> str | None:
+    """The fault of a reply that lacks, repeats or adds items; None if there is one for each id that is wanted."""
+    if sorted(ids_of(items)) == sorted(wanted):
         return None
     return "one item for each id that was given, no more, no fewer"
 
 
-def check_known(named: set[str], known: set[str], what: str) -> str | None:
+def check_known(named: Iterable[str], known: Iterable[str], what: str) -> str | None:
     """The fault of a reply that names an unknown id; None if all are known."""
-    invalid = sorted(named - known)
+    invalid = sorted(set(named).difference(known))
     return f"{invalid[0][:20]!r} is not the id of {what}" if invalid else None

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from medlive.curation import controller, screener, validator
-from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.agent import Agent, AgentFailure, by_id, ids_of
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine
 from medlive.curation.holds import (
@@ -17,7 +17,6 @@ from medlive.curation.holds import (
     join_details,
     with_holds,
 )
-from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Call,
@@ -33,9 +32,8 @@ from medlive.curation.model import (
     Stage,
 )
 from medlive.curation.model import Thresholds as Thresholds
-from medlive.curation.second_reader import read_case, reading_holds
+from medlive.curation.second_reading import hear_voice, read_case, reading_holds, settle
 from medlive.curation.tasks import ComplaintReply
-from medlive.curation.third_voice import hear_voice, settle, words_of
 from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
 from medlive.harm.model import Material
@@ -245,12 +243,6 @@ class _Chain:
         posted = self.thread.posted_at
         return f"{posted:%Y-%m}" if self.state.of_its_time and posted else ""
 
-    @property
-    def _not_after(self) -> date | None:
-        if self.run_date is None:
-            return None
-        return cited_until(self.state, self.thread, self.run_date)
-
     async def _check_elements(
         self, control: ElementControl, *, judged: bool
     ) -> Curation | None:
@@ -260,18 +252,23 @@ class _Chain:
             await control.run(judged=judged)
         finally:
             self._set(elements=control.elements, checks=tuple(control.checks))
-        failed = []
+        return (
+            self._reject_unsupported()
+            or self._reject_empty_side()
+            or (self._reject_insufficient() if judged else None)
+        )
+
+    def _reject_unsupported(self) -> Curation | None:
+        """The rejection for what failed a check, under the strict rule."""
         elements = by_id(self.state.elements)
+        failed = []
         for check in self.state.checks:
-            element = elements.get(check.subject)
-            is_kept = element is None or element.status is ElementStatus.KEPT
+            is_kept = elements[check.subject].status is ElementStatus.KEPT
             if not (check.passed or is_kept):
                 failed.append(f"{check.subject}: {check.detail}")
-        rejection = None
         if failed and self.settings.strict:
-            rejection = self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(failed))
-        rejection = rejection or self._reject_empty_side()
-        return rejection or (self._reject_insufficient() if judged else None)
+            return self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(failed))
+        return None
 
     def _reject_empty_side(self) -> Curation | None:
         for side, (reason, detail) in _EMPTY_SIDES.items():
@@ -310,10 +307,10 @@ class _Chain:
 
     def _reject_question_or_history(self) -> Curation | None:
         """The rejection for S_cc or S_inf, as far as they are known."""
-        category = self.state.query_category
-        if self.state.s_cc == 0 and category is not None:
+        if self.state.s_cc == 0:
             query = by_id(self.state.elements)[validator.QUERY_ID]
-            detail = f"S_cc = 0: {category.value}: {query.statement[:200]}"
+            category = self.state.query_category
+            detail = f"S_cc = 0: {category}: {query.statement[:200]}"
             if rejection := self._reject(Reason.QUERY_NOT_CLINICAL, detail):
                 return rejection
         # Where the list and the judgement differ, the second reading decides.
@@ -340,10 +337,11 @@ class _Chain:
     async def _judge_alignment(self) -> Curation | None:
         self._set(stage=Stage.VALIDATOR)
         assert self.retriever is not None
+        assert self.run_date is not None
         agent = self._agent("validator")
-        stated = await validator.state_claims(self._case, agent)
+        stated, flags = await validator.state_claims(self._case, agent)
         if Reason.NO_SOUND_ADVICE not in self.state.overruled:
-            offers = [claim.element_id for claim in stated if claim.advertising]
+            offers = [claim.id for claim in stated if claim.advertising]
             self._leave_out(dict.fromkeys(offers, LeftOut.ADVERTISING))
             stated = [claim for claim in stated if not claim.advertising]
         if not stated:
@@ -354,29 +352,32 @@ class _Chain:
             retriever=self.retriever,
             passages=self.settings.top_k,
             tokens=self.settings.evidence_tokens,
-            not_after=self._not_after,
+            not_after=cited_until(self.state, self.thread, self.run_date),
         )
-        claims = await validator.judge_alignment(
+        verdicts = await validator.judge_alignment(
             self._case,
             stated,
             library,
             agent,
             confirm_veto=self.settings.confirm_veto,
         )
+        claims = tuple(replace(v, flag=flags.get(v.element_id, "")) for v in verdicts)
         s_align = validator.mean_alignment(claims)
         self._set(s_align=s_align, claims=claims, index=self.retriever.identity)
         against = self._reasons_of(Alignment.CONTRADICTED)
-        if against and Reason.CONTRADICTED not in self.state.overruled:
-            return self._reject(Reason.CONTRADICTED, join_details(against))
-        disputed = claims_with(claims, Alignment.DISPUTED)
-        if against or disputed or s_align > self.settings.thresholds.alignment:
-            # Where a supported advice remains to carry the case, what no clinician would sign leaves A.
-            if claims_with(claims, Alignment.SUPPORTED):
-                unsound = self._reasons_of(Alignment.NOT_STANDARD)
-                self._leave_out(dict.fromkeys(unsound, LeftOut.NOT_STANDARD))
-                self._leave_out(dict.fromkeys(against, LeftOut.REFUTED))
-            return None
-        return self._reject_not_aligned()
+        if against and (
+            rejection := self._reject(Reason.CONTRADICTED, join_details(against))
+        ):
+            return rejection
+        is_open = against or self._reasons_of(Alignment.DISPUTED)
+        if not (is_open or s_align > self.settings.thresholds.alignment):
+            return self._reject_not_aligned()
+        # Where a supported advice remains to carry the case, what no clinician would sign leaves A.
+        if self._reasons_of(Alignment.SUPPORTED):
+            unsound = self._reasons_of(Alignment.NOT_STANDARD)
+            self._leave_out(dict.fromkeys(unsound, LeftOut.NOT_STANDARD))
+            self._leave_out(dict.fromkeys(against, LeftOut.REFUTED))
+        return None
 
     def _reasons_of(self, verdict: Alignment) -> dict[str, str]:
         """Element → why its claim has this verdict."""
@@ -434,10 +435,9 @@ class _Chain:
             reading, self._case, self.state.claims, passages, voice
         )
         self._set(second_reading=reading)
-        rejected, holds = settle(reading)
-        why = words_of(rejected)
-        for objection, _ in rejected:
-            if rejection := self._reject(objection.reason, why):
+        rejected, why, holds = settle(reading)
+        for reason in rejected:
+            if rejection := self._reject(reason, why):
                 return rejection
         harm = await read_harm(material, reader, voice)
         harms = []
@@ -450,8 +450,11 @@ class _Chain:
             examined = await cross_examine(self.thread, text, writer, count=count)
             self._set(cross_examination=examined)
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
-        reasons = [*self._dispute_holds(), *holds, *reading_holds(reading)]
-        return with_holds(kept, (*reasons, *self._chain_holds(problem)))
+        holds = [*self._dispute_holds(), *holds, *reading_holds(reading)]
+        holds += hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
+        holds += hold_on(Reason.UNSUPPORTED_ELEMENT, self._doubted())
+        holds += hold_on(Reason.TEXT_UNFAITHFUL, {"": problem} if problem else {})
+        return with_holds(kept, tuple(holds))
 
     def _reject_as_read(self, reading: SecondReading) -> Curation | None:
         """The rejection by what the reader quotes from the thread, or by its word where list and judgement differ."""
@@ -479,15 +482,11 @@ class _Chain:
             details[claim.element_id] = words
         return hold_on(Reason.DISPUTED, details)
 
-    def _chain_holds(self, problem: str) -> list[Hold]:
-        """The reasons to hold the case that the chain itself found."""
+    def _doubted(self) -> dict[str, str]:
+        """Element that the thread does not support → what its last check found."""
         last = {c.subject: c.detail for c in self.state.checks if not c.passed}
         doubted = {}
         for element in self.state.elements:
             if element.status is ElementStatus.UNSUPPORTED:
                 doubted[element.id] = last[element.id]
-        holds = hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
-        holds += hold_on(Reason.UNSUPPORTED_ELEMENT, doubted)
-        if problem:
-            holds.append(Hold(Reason.TEXT_UNFAITHFUL, problem))
-        return holds
+        return doubted

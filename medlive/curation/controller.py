@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from medlive.curation import controls
-from medlive.curation.agent import Agent, check_ids, check_known
+from medlive.curation.agent import Agent, by_id, check_known, ids_of
 from medlive.curation.elements import (
     element_inputs,
+    message_text,
     revise,
     thread_inputs,
+    visible_texts,
 )
-from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     CaseText,
     Check,
@@ -26,8 +26,9 @@ from medlive.curation.model import (
     ElementStatus,
     Side,
 )
-from medlive.curation.tasks import SupportReply, TextReply, WriteReply
+from medlive.curation.tasks import SupportItem, TextReply, WriteReply
 from medlive.text.normalise import contains_quote
+from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
 
 # How often an element or text is revised before a finding is final
@@ -51,7 +52,8 @@ class ElementControl:
         self._judge = judge
         self._elements = by_id(elements)
         self._revisions: Counter[str] = Counter()
-        self._checked: set[tuple[str, int]] = set()
+        self._changed = set(self._elements)
+        """What has not been checked exactly since it changed."""
         self.checks: list[ControllerCheck] = []
         """Every check of every round, in order."""
 
@@ -65,11 +67,10 @@ class ElementControl:
 
         Raises AgentFailure.
         """
-        kept = [e for e in self.elements if e.status is ElementStatus.KEPT]
-        open_ = ids_of(kept)
+        open_ = [e for e in self.elements if e.status is ElementStatus.KEPT]
         while open_:
             findings = self._check_exactly(open_)
-            rest = [self._elements[i] for i in open_ if i not in findings]
+            rest = [element for element in open_ if element.id not in findings]
             if judged and rest:
                 findings |= await self._check_by_judgement(rest)
             for identity in list(findings):
@@ -80,21 +81,35 @@ class ElementControl:
                 if self._elements[identity].side is Side.NARRATIVE:
                     status = ElementStatus.DROPPED
                 self._mark(identity, status)
-            open_ = await self._revise(findings)
+            open_ = await self._revise(findings) if findings else []
 
-    def _check_exactly(self, ids: Sequence[str]) -> dict[str, str]:
-        """Element → findings of the exact checks; an element that is unchanged since is not checked again."""
+    def _check_exactly(self, elements: Sequence[Element]) -> dict[str, str]:
+        """Element → findings of the exact checks.
+
+        The quote is in its message, and the numbers agree with the thread. A number conflicts when the visible thread
+        does not state it; a dose also when the quote has another one and the message does not state this one.
+        """
         findings: dict[str, str] = {}
-        for identity in ids:
-            version = (identity, self._revisions[identity])
-            if version in self._checked:
+        whole = "\n".join(visible_texts(self._thread))
+        for element in elements:
+            if element.id not in self._changed:
                 continue
-            self._checked.add(version)
-            element = self._elements[identity]
-            checks = controls.exact_checks(self._thread, element, version[1])
-            self.checks += checks
-            if failed := [c.detail for c in checks if not c.passed]:
-                findings[identity] = "; ".join(failed)
+            self._changed.remove(element.id)
+            source = message_text(self._thread, element.message_id)
+            absent = unstated = ""
+            if not contains_quote(element.quote, source):
+                absent = (
+                    f"not in the message, character by character: {element.quote[:200]}"
+                )
+            statement = element.statement
+            missing = numbers_missing(statement, whole)
+            missing = missing or doses_exchanged(statement, element.quote, source)
+            if missing:
+                unstated = f"the message does not state {', '.join(missing)[:200]}"
+            self._note(Check.QUOTE_IN_MESSAGE, element.id, not absent, absent)
+            self._note(Check.NUMBERS_AGREE, element.id, not unstated, unstated)
+            if absent or unstated:
+                findings[element.id] = "; ".join(filter(None, (absent, unstated)))
         return findings
 
     async def _check_by_judgement(self, elements: Sequence[Element]) -> dict[str, str]:
@@ -103,25 +118,17 @@ class ElementControl:
         inputs["elements"] = element_inputs(
             elements, "message_id", "quote", "statement"
         )
-        wanted = ids_of(elements)
-        reply = await self._judge.ask(
-            SupportReply,
-            inputs,
-            lambda reply: check_ids(ids_of(reply.verdicts), wanted),
-        )
-        verdicts = by_id(reply.verdicts)
+        verdicts = await self._judge.ask_each(SupportItem, inputs, ids_of(elements))
         findings: dict[str, str] = {}
-        for identity in wanted:
-            verdict = verdicts[identity]
-            self._note(Check.SUPPORTED, identity, verdict.supported, verdict.reason)
+        for element in elements:
+            verdict = verdicts[element.id]
+            self._note(Check.SUPPORTED, element.id, verdict.supported, verdict.reason)
             if not verdict.supported:
-                findings[identity] = verdict.reason
+                findings[element.id] = verdict.reason
         return findings
 
-    async def _revise(self, findings: Mapping[str, str]) -> list[str]:
-        """Send the elements back; the ids of those that were revised and need checking."""
-        if not findings:
-            return []
+    async def _revise(self, findings: Mapping[str, str]) -> list[Element]:
+        """Send the elements back; those that were revised and need checking."""
         revised = await revise(self._thread, self._elements, findings, self._screener)
         changed = []
         for identity, element in revised.items():
@@ -131,18 +138,17 @@ class ElementControl:
                 self._mark(identity, ElementStatus.DROPPED)
             else:
                 self._elements[identity] = element
-                changed.append(identity)
+                self._changed.add(identity)
+                changed.append(element)
         return changed
 
     def _mark(self, identity: str, status: ElementStatus) -> None:
         self._elements[identity] = replace(self._elements[identity], status=status)
 
     def _note(self, check: Check, subject: str, passed: bool, detail: str) -> None:
-        self.checks.append(
-            ControllerCheck(
-                check, subject, passed, detail[:2000], self._revisions[subject]
-            )
-        )
+        number = self._revisions[subject]
+        noted = ControllerCheck(check, subject, passed, detail[:2000], number)
+        self.checks.append(noted)
 
 
 async def write(
@@ -164,27 +170,30 @@ async def write(
         "advice": element_inputs(by_side[Side.ADVICE], "kind", "statement"),
     }
     checks: list[ControllerCheck] = []
+
+    def note(check: Check, details: Mapping[Side, str], round_: int) -> list[str]:
+        faults = []
+        for side, detail in details.items():
+            detail = detail[:2000]
+            noted = ControllerCheck(check, side.value, not detail, detail, round_)
+            checks.append(noted)
+            if detail:
+                faults.append(f"{side.value}: {detail}")
+        return faults
+
     for round_ in range(MAX_REVISIONS + 1):
         reply = await writer.ask(WriteReply, inputs)
         written = {Side.NARRATIVE: reply.narrative, Side.ADVICE: reply.advice}
-        own = []
+        unstated = {}
         for side, text in written.items():
             sources = [*(e.statement for e in by_side[side]), query.statement]
-            own.append(controls.check_text_numbers(side.value, text, sources, round_))
+            missing = ", ".join(numbers_missing(text, *sources))[:200]
+            unstated[side] = f"no statement holds {missing}" if missing else ""
+        faults = note(Check.NUMBERS_AGREE, unstated, round_)
         # Certain errors go back before anything is paid.
-        if all(c.passed for c in own):
-            problems = await _read_texts(query.statement, by_side, written, judge)
-            for side, findings in problems.items():
-                check = ControllerCheck(
-                    check=Check.SUPPORTED,
-                    subject=side.value,
-                    passed=not findings,
-                    detail="; ".join(findings)[:2000],
-                    round=round_,
-                )
-                own.append(check)
-        checks += own
-        faults = [f"{c.subject}: {c.detail}" for c in own if not c.passed]
+        if not faults:
+            read = await _read_texts(query.statement, by_side, written, judge)
+            faults = note(Check.SUPPORTED, read, round_)
         if not faults:
             break
         earlier = {side.value: text for side, text in written.items()}
@@ -198,8 +207,8 @@ async def _read_texts(
     sides: Mapping[Side, Sequence[Element]],
     written: Mapping[Side, str],
     judge: Agent,
-) -> dict[Side, list[str]]:
-    """What the engine finds wrong with each text."""
+) -> dict[Side, str]:
+    """What the engine finds wrong with each text, "" for nothing."""
     inputs: dict[str, Any] = {"query": query}
     known: set[str] = set()
     for side, text in written.items():
@@ -211,7 +220,7 @@ async def _read_texts(
         for problem in reply.problems:
             if not contains_quote(problem.words, written[Side(problem.text)]):
                 return f"{problem.words[:60]!r} does not stand in the {problem.text}"
-        return check_known(set(reply.missing), known, "a statement")
+        return check_known(reply.missing, known, "a statement")
 
     reply = await judge.ask(TextReply, inputs, check)
     problems: dict[Side, list[str]] = {side: [] for side in written}
@@ -221,7 +230,7 @@ async def _read_texts(
         for element in sides[side]:
             if element.id in reply.missing:
                 problems[side].append(f"leaves out: {element.statement}")
-    return problems
+    return {side: "; ".join(faults) for side, faults in problems.items()}
 
 
 def dated(text: CaseText, month: str, language: str) -> CaseText:

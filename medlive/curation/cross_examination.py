@@ -9,9 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from medlive.curation.agent import Agent, AgentFailure, check_ids
+from medlive.curation.agent import Agent, AgentFailure, by_id, check_ids
 from medlive.curation.elements import visible_texts
-from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Answer,
     CaseText,
@@ -79,7 +78,7 @@ def check_questions(reply: QuestionsReply, count: int) -> str | None:
 
 def check_answers(reply: AnswersReply, asked: Sequence[dict[str, Any]]) -> str | None:
     """What is wrong with a reply; None if nothing."""
-    return check_ids(ids_of(reply.answers), [question["id"] for question in asked])
+    return check_ids(reply.answers, [question["id"] for question in asked])
 
 
 def compare(

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from medlive.curation.agent import Agent, check_ids
-from medlive.curation.identified import ids_of
+from medlive.curation.agent import Agent, Identified, check_known, ids_of
 from medlive.curation.model import Element, Side
-from medlive.curation.tasks import RevisionReply
+from medlive.curation.tasks import RevisedItem
 from medlive.threads.model import Message, Role, Thread
 
 TITLE: Final = "title"  # Stands for a message id where the title is quoted
@@ -47,8 +46,10 @@ def visible_texts(thread: Thread) -> list[str]:
     return [thread.title, *(m.text for m in visible_messages(thread))]
 
 
-def element_inputs(elements: Iterable[Element], *fields: str) -> list[dict[str, Any]]:
-    """Elements as a task's inputs: `id` and the named fields (default: `statement`)."""
+def element_inputs(
+    elements: Iterable[Identified], *fields: str
+) -> list[dict[str, Any]]:
+    """Elements or claims as a task's inputs: `id` and the named fields (default: `statement`)."""
     names = ("id", *(fields or ("statement",)))
     inputs = []
     for element in elements:
@@ -59,16 +60,14 @@ def element_inputs(elements: Iterable[Element], *fields: str) -> list[dict[str, 
 def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | None:
     """What is wrong with the message ids that elements of a side cite; None if nothing."""
     if side is Side.ADVICE:
-        allowed = set(ids_of(thread.advice_messages()))
+        allowed = ids_of(thread.advice_messages())
         what = "a verified physician's message"
     else:
         patients = [m for m in thread.messages if m.role is Role.PATIENT]
-        allowed = {*ids_of(patients), TITLE}
-        what = 'a patient\'s message or "title"'
-    invalid = sorted(set(ids) - allowed)
-    if not invalid:
-        return None
-    return f"{side.value}: message_id {invalid[0][:40]!r} is not {what}"
+        allowed = [*ids_of(patients), TITLE]
+        what = 'a patient\'s message, nor "title"'
+    fault = check_known(ids, allowed, what)
+    return fault and f"{side.value}: {fault}"
 
 
 async def revise(
@@ -88,19 +87,14 @@ async def revise(
         element["finding"] = findings[element["id"]]
     inputs = {**thread_inputs(thread), "elements": asked}
 
-    def check(reply: RevisionReply) -> str | None:
-        if fault := check_ids(ids_of(reply.elements), list(findings)):
-            return fault
-        for item in reply.elements:
-            side = elements[item.id].side
-            fault = check_message_ids(thread, side, [item.message_id])
-            if item.keep and fault:
-                return f"{item.id}: {fault}"
-        return None
+    def fault_of(item: RevisedItem) -> str | None:
+        side = elements[item.id].side
+        fault = check_message_ids(thread, side, [item.message_id])
+        return f"{item.id}: {fault}" if item.keep and fault else None
 
-    reply = await screener.ask(RevisionReply, inputs, check)
+    items = await screener.ask_each(RevisedItem, inputs, findings, fault_of)
     revised: dict[str, Element | None] = {}
-    for item in reply.elements:
+    for identity, item in items.items():
         mended = item.model_dump(include={"message_id", "quote", "statement"})
-        revised[item.id] = replace(elements[item.id], **mended) if item.keep else None
+        revised[identity] = replace(elements[identity], **mended) if item.keep else None
     return revised

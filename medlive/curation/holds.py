@@ -14,15 +14,15 @@ from medlive.curation.model import (
 
 
 def hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:
-    """The hold on elements (id → why); none without them."""
-    if not details:
-        return []
-    return [Hold(reason, join_details(details), tuple(details))]
+    """The hold on elements (id, "" for the case as a whole → why); none without them."""
+    elements = tuple(filter(None, details))
+    return [Hold(reason, join_details(details), elements)] if details else []
 
 
 def join_details(details: Mapping[str, str]) -> str:
-    """Elements (id → why) in one line."""
-    return "; ".join(f"{subject}: {detail}" for subject, detail in details.items())
+    """Elements (id, "" for the case as a whole → why) in one line."""
+    lines = [f"{name}: {why}" if name else why for name, why in details.items()]
+    return "; ".join(lines)
 
 
 def with_holds(curation: Curation, holds: tuple[Hold, ...]) -> Curation:

@@ -28,18 +28,12 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
     for side, items in _sides(reply).items():
         for number, item in enumerate(items, start=1):
             identity = f"{side.value[0]}{number}"
-            kind = Kind.QUESTION
             if isinstance(item, QueryItem):
-                identity, statement = "q", item.question
+                identity, kind, statement = "q", Kind.QUESTION, item.question
             else:
                 kind, statement = Kind(item.kind), item.statement
             element = Element(
-                id=identity,
-                side=side,
-                kind=kind,
-                message_id=item.message_id,
-                quote=item.quote,
-                statement=statement,
+                identity, side, kind, item.message_id, item.quote, statement
             )
             elements.append(element)
     return tuple(elements)

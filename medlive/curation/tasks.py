@@ -23,6 +23,7 @@ from medlive.llm.ask import (
     AtMost40,
     AtMost60,
     AtMost120,
+    EachItem,
     Loose,
     ReplyModel,
 )
@@ -91,10 +92,15 @@ class ComplaintReply(ReplyModel):
     reason: Reason
 
 
-class RevisedItem(ReplyModel):
-    """An element that was sent back: mended, or taken back where nothing of it can be kept."""
+class RevisedItem(EachItem):
+    """An element that a control objected to: mended, or taken back where nothing of it can be kept.
 
-    id: str
+    Inputs: as `screener.extract`, and elements [{id, side, message_id, quote, statement, finding}].
+    """
+
+    task: ClassVar = "screener.revise"
+    each: ClassVar = "elements"
+    most: ClassVar = 120
     keep: bool
     message_id: str
     quote: Annotated[str, StringConstraints(max_length=2000)]
@@ -107,16 +113,6 @@ class RevisedItem(ReplyModel):
                 f"{self.id}: an element that is kept needs a quote and a statement"
             )
         return self
-
-
-class RevisionReply(ReplyModel):
-    """The elements that a control objected to, each mended or taken back.
-
-    Inputs: as `screener.extract`, and elements [{id, side, message_id, quote, statement, finding}].
-    """
-
-    task: ClassVar = "screener.revise"
-    elements: AtMost120[RevisedItem]
 
 
 class RequirementItem(ReplyModel):
@@ -141,25 +137,19 @@ class SufficiencyReply(ReplyModel):
     prudent: AtMost6[RequirementItem]
 
 
-class ClaimItem(ReplyModel):
-    """An advice element as a statement that stands alone, and what to search the literature for."""
-
-    id: str
-    statement: Text
-    queries: Annotated[
-        tuple[SearchPhrase, ...], Field(min_length=2, max_length=4, strict=False)
-    ]  # English
-    advertising: bool = False  # It offers a service or a product, and advises nothing
-
-
-class ClaimsReply(ReplyModel):
-    """Each advice element as a statement that can be looked up by itself.
+class ClaimItem(EachItem):
+    """An advice element as a statement that can be looked up by itself, and what to search the literature for.
 
     Inputs: query, narrative [{id, statement}], advice [{id, kind, statement}].
     """
 
     task: ClassVar = "validator.claims"
-    claims: AtMost40[ClaimItem]
+    each: ClassVar = "claims"
+    statement: Text
+    queries: Annotated[
+        tuple[SearchPhrase, ...], Field(min_length=2, max_length=4, strict=False)
+    ]  # English
+    advertising: bool = False  # It offers a service or a product, and advises nothing
 
 
 class CitationItem(ReplyModel):
@@ -184,10 +174,13 @@ FirstVerdict = Literal[
 ]
 
 
-class AlignmentItem(ReplyModel):
-    """How one claim stands to the passages."""
+class AlignmentItem(EachItem):
+    """How one claim stands to the passages that were retrieved for all of them.
 
-    id: str
+    Inputs: query, narrative [{id, statement}], claims [{id, statement}], passages [{id, title, text}].
+    """
+
+    task: ClassVar = "validator.alignment"
     verdict: FirstVerdict
     evidence: Citations  # Empty only when neutral or not_standard
     reason: Reason
@@ -199,20 +192,13 @@ class AlignmentItem(ReplyModel):
     nearest: str | None = None  # The passage nearest to that subject
 
 
-class AlignmentReply(ReplyModel):
-    """How claims stand to the passages that were retrieved for them.
+class VetoItem(EachItem):
+    """Whether one claim is false by the passages, and whether it could hurt this patient.
 
-    Inputs: query, narrative [{id, statement}], claims [{id, statement}], passages [{id, title, text}].
+    A differently worded second look before contradicted claims discard a case; inputs as for alignment.
     """
 
-    task: ClassVar = "validator.alignment"
-    verdicts: AtMost40[AlignmentItem]
-
-
-class VetoItem(ReplyModel):
-    """Whether one claim is false by the passages, and whether it could hurt this patient."""
-
-    id: str
+    task: ClassVar = "validator.veto"
     false_by_passage: bool
     evidence: Citations  # That it is false
     could_hurt: bool
@@ -220,17 +206,14 @@ class VetoItem(ReplyModel):
     reason: Reason
 
 
-class VetoReply(ReplyModel):
-    """A differently worded second look before contradicted claims discard a case; inputs as for alignment."""
+class SoundnessItem(EachItem):
+    """Whether an advice, or its silence on something, may stand: the third voice, which knows of no objection.
 
-    task: ClassVar = "validator.veto"
-    verdicts: AtMost40[VetoItem]
+    Inputs: month where it matters, query, narrative [{id, statement}], passages [{id, title, text}], items [{id,
+    kind advice|unsaid, text}].
+    """
 
-
-class SoundnessItem(ReplyModel):
-    """Whether an advice, or its silence on something, may stand."""
-
-    id: str
+    task: ClassVar = "validator.soundness"
     case_for: Reason
     case_against: Reason
     verdict: Loose[Soundness]
@@ -238,33 +221,16 @@ class SoundnessItem(ReplyModel):
     standard: Reason
 
 
-class SoundnessReply(ReplyModel):
-    """The third voice on what the second reading objects to; it does not know of the objection.
-
-    Inputs: month where it matters, query, narrative [{id, statement}], passages [{id, title, text}], items [{id,
-    kind advice|unsaid, text}].
-    """
-
-    task: ClassVar = "validator.soundness"
-    verdicts: AtMost40[SoundnessItem]
-
-
-class SupportItem(ReplyModel):
-    """Whether a statement says no more than its quote, read within its message."""
-
-    id: str
-    supported: bool
-    reason: Reason
-
-
-class SupportReply(ReplyModel):
-    """Whether each element is supported.
+class SupportItem(EachItem):
+    """Whether a statement says no more than its quote, read within its message.
 
     Inputs: title, messages [{id, role, text}], elements [{id, message_id, quote, statement}].
     """
 
     task: ClassVar = "controller.support"
-    verdicts: AtMost120[SupportItem]
+    most: ClassVar = 120
+    supported: bool
+    reason: Reason
 
 
 class WriteReply(ReplyModel):

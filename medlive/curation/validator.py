@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final, Self
 
-from medlive.curation.agent import Agent, check_ids
+from medlive.curation.agent import Agent, by_id, ids_of
 from medlive.curation.elements import element_inputs
-from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Citation,
@@ -24,13 +23,10 @@ from medlive.curation.model import (
 )
 from medlive.curation.tasks import (
     AlignmentItem,
-    AlignmentReply,
     CitationItem,
     ClaimItem,
-    ClaimsReply,
     SufficiencyReply,
     VetoItem,
-    VetoReply,
 )
 from medlive.evidence.excerpts.selection import SEARCHED, ShownPassage, select
 from medlive.evidence.passage import Hit, Passage, Query, Retriever
@@ -45,18 +41,6 @@ _NAME: Final = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9-]*\d[A-Za-z0-9-]*(?!\.?\d)"
 )
 """A name that contains a digit ("SARS-CoV-2", "HbA1c") and states no number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """An advice element as a claim to search for and judge."""
-
-    element_id: str
-    statement: str  # Self-contained
-    # Short English phrases, and the claim itself where it is Chinese
-    queries: tuple[str, ...]
-    flag: str = ""  # A remaining fault of the statement's numbers; empty if none
-    advertising: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,71 +108,54 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
     An item is present while a kept element or the query states it.
     """
     known = {*ids_of(kept), QUERY_ID}
-    required = 0
-    present = 0
-    for requirement in requirements:
-        if requirement.prudent:
-            continue
-        required += 1
-        if requirement.present and not known.isdisjoint(requirement.element_ids):
-            present += 1
-    return present / required if required else 1.0
+    required = [item for item in requirements if not item.prudent]
+    present = [item for item in required if not known.isdisjoint(item.element_ids)]
+    return len(present) / len(required) if required else 1.0
 
 
-async def state_claims(brief: Brief, agent: Agent) -> list[Claim]:
+async def state_claims(
+    brief: Brief, agent: Agent
+) -> tuple[list[ClaimItem], dict[str, str]]:
     """State the advice elements as self-contained claims with search phrases, in order.
 
     Claims that add a number to the case, or omit one of their advice, are sent back once and then flagged.
     Raises AgentFailure.
+
+    Returns:
+        The claims, of which one that is not English is searched for by its own words too; and by their ids what is
+        still wrong with the numbers of some.
     """
     advice = by_id(brief.advice)
     stated_of = [brief.query, *brief.narrative, *brief.advice]
     case = "\n".join(element.statement for element in stated_of)
-    inputs = {
-        **brief.inputs(),
-        "advice": element_inputs(brief.advice, "kind", "statement"),
-    }
-
-    async def state(
-        **findings: list[str],
-    ) -> tuple[dict[str, ClaimItem], dict[str, str]]:
-        reply = await agent.ask(
-            ClaimsReply,
-            inputs | findings,
-            lambda r: check_ids(ids_of(r.claims), list(advice)),
-        )
-        faults: dict[str, str] = {}
-        for claim in reply.claims:
+    inputs = brief.inputs()
+    inputs["advice"] = element_inputs(brief.advice, "kind", "statement")
+    for _ in range(2):
+        stated = await agent.ask_each(ClaimItem, inputs, advice)
+        flags: dict[str, str] = {}
+        for name, claim in stated.items():
             added = numbers_missing(_NAME.sub(" ", claim.statement), case)
-            lost = numbers_missing(advice[claim.id].statement, claim.statement)
+            lost = numbers_missing(advice[name].statement, claim.statement)
             own = [f"the case does not state {', '.join(added)}"] if added else []
             own += [f"the claim leaves out {', '.join(lost)}"] if lost else []
             if own:
-                faults[claim.id] = "; ".join(own)
-        return by_id(reply.claims), faults
-
-    stated, flags = await state()
-    if flags:
-        findings = [f"{identity}: {flag}" for identity, flag in flags.items()]
-        stated, flags = await state(findings=findings)
+                flags[name] = "; ".join(own)
+        if not flags:
+            break
+        inputs["findings"] = [f"{name}: {flag}" for name, flag in flags.items()]
     claims = []
-    for identity in advice:
-        item = stated[identity]
-        own_words = () if agent.language == "en" else (item.statement,)
-        claim = Claim(
-            element_id=identity,
-            statement=item.statement,
-            queries=(*item.queries, *own_words),
-            flag=flags.get(identity, ""),
-            advertising=item.advertising,
-        )
+    for name in advice:
+        claim = stated[name]
+        if agent.language != "en":
+            queries = (*claim.queries, claim.statement)
+            claim = claim.model_copy(update={"queries": queries})
         claims.append(claim)
-    return claims
+    return claims, flags
 
 
 async def judge_alignment(
     brief: Brief,
-    claims: Sequence[Claim],
+    claims: Sequence[ClaimItem],
     library: Library,
     agent: Agent,
     *,
@@ -216,41 +183,33 @@ async def judge_alignment(
     )
     words = [(*claim.queries, claim.statement) for claim in claims]
     passages, hits = select(words, hits, most=library.passages, tokens=library.tokens)
+    wanted = ids_of(claims)
     evidence = _Evidence(
-        claims=tuple(zip(claims, map(tuple, hits), strict=True)),
+        hits=dict(zip(wanted, hits, strict=True)),
         passages={f"p{n}": p for n, p in enumerate(passages, 1)},
     )
-    inputs = {
-        **brief.inputs(),
-        "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
-        "passages": list(map(evidence.shown, evidence.passages)),
-    }
-    wanted = [c.element_id for c in claims]
+    inputs = brief.inputs()
+    inputs["claims"] = element_inputs(claims)
+    inputs["passages"] = list(map(evidence.shown, evidence.passages))
 
-    def check(reply: AlignmentReply) -> str | None:
-        if fault := check_ids(ids_of(reply.verdicts), wanted):
+    def fault_of(item: AlignmentItem) -> str | None:
+        needed = item.verdict in _DECIDED
+        if fault := evidence.fault_of(item.id, item.evidence, needed=needed):
             return fault
-        for item in reply.verdicts:
-            needed = item.verdict in _DECIDED
-            if fault := evidence.fault_of(item.id, item.evidence, needed=needed):
-                return fault
-            if item.nearest is not None and item.nearest not in evidence.passages:
-                return f"{item.id}: passage {item.nearest[:80]!r} was not given"
+        if item.nearest is not None and item.nearest not in evidence.passages:
+            return f"{item.id}: passage {item.nearest[:80]!r} was not given"
         return None
 
-    reply = await agent.ask(AlignmentReply, inputs, check)
-    first = by_id(reply.verdicts)
-    against = []
-    for item in reply.verdicts:
-        if item.verdict is Alignment.CONTRADICTED:
-            against.append(item)
+    first = await agent.ask_each(AlignmentItem, inputs, wanted, fault_of)
+    against = [v for v in first.values() if v.verdict is Alignment.CONTRADICTED]
     second: dict[str, VetoItem] = {}
     if against and confirm_veto:
-        second = await _confirm(inputs, evidence, against, agent)
+        second = await _confirm(
+            inputs, evidence.against(against), ids_of(against), agent
+        )
     verdicts = []
-    for claim, own in evidence.claims:
-        again = second.get(claim.element_id)
-        verdicts.append(_verdict(evidence, claim, own, first[claim.element_id], again))
+    for claim in claims:
+        verdicts.append(evidence.verdict(claim, first[claim.id], second.get(claim.id)))
     return tuple(verdicts)
 
 
@@ -262,9 +221,9 @@ def mean_alignment(verdicts: Sequence[ClaimVerdict]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """Claims with their hits, and what is shown of them."""
+    """The hits of claims, and what is shown of them."""
 
-    claims: tuple[tuple[Claim, Sequence[Hit]], ...]
+    hits: Mapping[str, Sequence[Hit]]  # By the claim's id, best first
     passages: Mapping[str, ShownPassage]  # Short id → section
 
     def against(self, verdicts: Sequence[AlignmentItem]) -> Self:
@@ -276,11 +235,10 @@ class _Evidence:
         names: set[str] = set()
         for verdict in verdicts:
             names |= _passages_of(verdict.evidence)
-        judged = ids_of(verdicts)
-        for claim, hits in self.claims:
-            if claim.element_id in judged:
-                shown = [i for hit in hits if (i := name_of.get(hit.passage.id))]
-                names.update(list(dict.fromkeys(shown))[:SECOND_LOOK])
+            shown = [
+                i for h in self.hits[verdict.id] if (i := name_of.get(h.passage.id))
+            ]
+            names.update(list(dict.fromkeys(shown))[:SECOND_LOOK])
         passages = {name: p for name, p in self.passages.items() if name in names}
         return replace(self, passages=passages)
 
@@ -317,89 +275,72 @@ class _Evidence:
                     return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
         return None
 
+    def verdict(
+        self, claim: ClaimItem, first: AlignmentItem, again: VetoItem | None
+    ) -> ClaimVerdict:
+        """The verdict on a claim by what the engine said of it at first, and where it contradicted it again."""
+        verdict: Alignment = first.verdict
+        if verdict is Alignment.SUPPORTED and any(x.bars_support for x in first.lacks):
+            verdict = Alignment.NEUTRAL
+        citations = self.cited(first.evidence)
+        named = _passages_of(citations)
+        nearest = None
+        if first.nearest is not None:
+            nearest = self.passages[first.nearest].hits[0].passage.id
+            named.add(nearest)
+        second = None
+        if again is not None:
+            second = SecondCheck(
+                false_by_passage=again.false_by_passage,
+                could_hurt=again.could_hurt,
+                citations=self.cited(again.evidence),
+                harm_citations=self.cited(again.harm_evidence),
+                reason=again.reason,
+            )
+            if not second.goes_against:
+                verdict = Alignment.DISPUTED
+            named |= _passages_of((*second.citations, *second.harm_citations))
+        hits = list(self.hits[claim.id])
+        # Passages of other claims that this verdict names follow the claim's own.
+        named -= {hit.passage.id for hit in hits}
+        for passage in self.passages.values():
+            for hit in passage.hits:
+                if hit.passage.id in named:
+                    hits.append(replace(hit, rank=len(hits) + 1, sides=()))
+        return ClaimVerdict(
+            element_id=claim.id,
+            claim=claim.statement,
+            queries=claim.queries,
+            verdict=verdict,
+            hits=tuple(hits),
+            citations=citations,
+            reason=first.reason,
+            second=second,
+            # A reply that does not say so counts as on the subject.
+            on_subject=first.verdict in _DECIDED or first.on_subject is not False,
+            nearest=nearest,
+            lacks=first.lacks,
+        )
+
 
 async def _confirm(
-    inputs: Mapping[str, Any],
-    evidence: _Evidence,
-    against: Sequence[AlignmentItem],
-    agent: Agent,
+    inputs: Mapping[str, Any], seen: _Evidence, wanted: Sequence[str], agent: Agent
 ) -> dict[str, VetoItem]:
     """Check contradicted claims a second time, on the passages cited against them and their best hits."""
-    wanted = ids_of(against)
-    seen = evidence.against(against)
 
-    def check(reply: VetoReply) -> str | None:
-        if fault := check_ids(ids_of(reply.verdicts), wanted):
-            return fault
-        for item in reply.verdicts:
-            fault = seen.fault_of(
-                item.id, item.evidence, needed=item.false_by_passage
-            ) or seen.fault_of(item.id, item.harm_evidence, needed=item.could_hurt)
-            if fault:
-                return fault
-        return None
+    def fault_of(item: VetoItem) -> str | None:
+        return seen.fault_of(
+            item.id, item.evidence, needed=item.false_by_passage
+        ) or seen.fault_of(item.id, item.harm_evidence, needed=item.could_hurt)
 
     asked = dict(inputs)
     for name, kept in (("claims", wanted), ("passages", seen.passages)):
         asked[name] = [each for each in inputs[name] if each["id"] in kept]
-    reply = await agent.ask(VetoReply, asked, check)
-    return by_id(reply.verdicts)
+    return await agent.ask_each(VetoItem, asked, wanted, fault_of)
 
 
 def _passages_of(citations: Iterable[Citation | CitationItem]) -> set[str]:
     return {citation.passage_id for citation in citations}
-
-
-def _verdict(
-    evidence: _Evidence,
-    claim: Claim,
-    hits: Sequence[Hit],
-    first: AlignmentItem,
-    again: VetoItem | None,
-) -> ClaimVerdict:
-    verdict: Alignment = first.verdict
-    if verdict is Alignment.SUPPORTED and any(x.bars_support for x in first.lacks):
-        verdict = Alignment.NEUTRAL
-    citations = evidence.cited(first.evidence)
-    named = _passages_of(citations)
-    nearest = None
-    if first.nearest is not None:
-        nearest = evidence.passages[first.nearest].hits[0].passage.id
-        named.add(nearest)
-    second = None
-    if again is not None:
-        second = SecondCheck(
-            false_by_passage=again.false_by_passage,
-            could_hurt=again.could_hurt,
-            citations=evidence.cited(again.evidence),
-            harm_citations=evidence.cited(again.harm_evidence),
-            reason=again.reason,
-        )
-        if not second.goes_against:
-            verdict = Alignment.DISPUTED
-        named |= _passages_of((*second.citations, *second.harm_citations))
-    ranked = list(hits)
-    # Passages of other claims that this verdict names follow the claim's own.
-    named -= {hit.passage.id for hit in hits}
-    for passage in evidence.passages.values():
-        for hit in passage.hits:
-            if hit.passage.id in named:
-                ranked.append(replace(hit, rank=len(ranked) + 1, sides=()))
-    return ClaimVerdict(
-        element_id=claim.element_id,
-        claim=claim.statement,
-        queries=claim.queries,
-        verdict=verdict,
-        hits=tuple(ranked),
-        citations=citations,
-        reason=first.reason,
-        second=second,
-        flag=claim.flag,
-        # A reply that does not say so counts as on the subject.
-        on_subject=first.verdict in _DECIDED or first.on_subject is not False,
-        nearest=nearest,
-        lacks=first.lacks,
-    )
 
 
 def cited_passages(claims: Iterable[ClaimVerdict]) -> tuple[Passage, ...]:

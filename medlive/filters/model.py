@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,46 +23,24 @@ class FilterSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    posted_before: date = Field(
-        default=date(2023, 1, 1),
-        description="Threads posted before this day are rejected.",
+    posted_before: date = date(2023, 1, 1)
+    """Threads posted before this day are rejected."""
+    future_tolerance_hours: Annotated[int, Field(ge=0, le=72)] = 24
+    """How far ahead a site's clock may be."""
+    max_characters: Annotated[int, Field(ge=1_000)] = 200_000
+    """Longest thread: title and all messages."""
+    non_alphanumeric_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of the non-space characters that rejects a thread."""
+    languages: tuple[Literal["en", "zh"], ...] = ("en", "zh")
+    """What a thread may be written in."""
+    non_clinical_sections: tuple[str, ...] = tuple(
+        read_lines("non_clinical_sections.txt")
     )
-    future_tolerance_hours: int = Field(
-        default=24,
-        ge=0,
-        le=72,
-        description="How far ahead a site's clock may be.",
-    )
-    max_characters: int = Field(
-        default=200_000,
-        ge=1_000,
-        description="Longest thread: title and all messages.",
-    )
-    non_alphanumeric_share: float = Field(
-        default=0.5,
-        gt=0,
-        le=1,
-        description="Share of the non-space characters that rejects a thread.",
-    )
-    languages: tuple[Literal["en", "zh"], ...] = Field(
-        default=("en", "zh"), description="What a thread may be written in."
-    )
-    non_clinical_sections: tuple[str, ...] = Field(
-        default=tuple(read_lines("non_clinical_sections.txt")),
-        description="Tags, boards and URL sections that hold no clinical questions.",
-    )
-    identifier_kinds: int = Field(
-        default=2,
-        ge=1,
-        le=8,
-        description="Kinds of direct identifiers in the patient's text that make a risk.",
-    )
-    duplicate_similarity: float = Field(
-        default=0.8,
-        gt=0,
-        le=1,
-        description="Jaccard similarity of near duplicates.",
-    )
+    """Tags, boards and URL sections that hold no clinical questions."""
+    identifier_kinds: Annotated[int, Field(ge=1, le=8)] = 2
+    """Kinds of direct identifiers in the patient's text that make a risk."""
+    duplicate_similarity: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """Jaccard similarity of near duplicates."""
 
 
 class FilterReason(StrEnum):

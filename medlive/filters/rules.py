@@ -1,11 +1,11 @@
-"""The filter rules: each looks at one thing and gives one verdict.
+"""The filter rules, each of which looks at one thing, and their chain: the first failure in order decides.
 
 A rule is a function from a `Subject` to a verdict, named after what it keeps out and entered once in `RULES`,
 whose order decides which failure is the thread's reason. The docstring says what passes.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
@@ -13,7 +13,13 @@ from functools import cached_property, lru_cache
 from medlive.deidentify.detect import IdentifierKind, find_identifiers
 from medlive.filters.codebooks import Codebook
 from medlive.filters.lexicon import unsafe_phrase
-from medlive.filters.model import EvidenceValue, FilterReason, FilterSettings
+from medlive.filters.model import (
+    EvidenceValue,
+    FilterReason,
+    FilterSettings,
+    FilterVerdict,
+)
+from medlive.integrity.digest import digest_json
 from medlive.text.normalise import Language, dominant_language
 from medlive.threads.model import Role, Thread
 from medlive.threads.near_duplicates import Match
@@ -29,25 +35,25 @@ class Subject:
     duplicate_of: Match | None
     now: datetime
 
+    def _text(self, parts: Iterable[str]) -> str:
+        return "\n".join(parts)[: self.settings.max_characters]
+
     @cached_property
     def patient_text(self) -> str:
         """The patient's messages, at most the longest thread's length."""
-        texts = (m.text for m in self.thread.messages if m.role is Role.PATIENT)
-        return "\n".join(texts)[: self.settings.max_characters]
+        messages = self.thread.messages
+        return self._text(m.text for m in messages if m.role is Role.PATIENT)
 
     @cached_property
     def advice_text(self) -> str:
         """The messages that advice may be taken from."""
-        return "\n".join(m.text for m in self.thread.advice_messages())[
-            : self.settings.max_characters
-        ]
+        return self._text(message.text for message in self.thread.advice_messages())
 
     @cached_property
     def whole_text(self) -> str:
         """Title and all messages."""
-        texts = [self.thread.title]
-        texts += [message.text for message in self.thread.messages]
-        return "\n".join(texts)[: self.settings.max_characters]
+        texts = [message.text for message in self.thread.messages]
+        return self._text([self.thread.title, *texts])
 
     @cached_property
     def lower(self) -> str:
@@ -403,3 +409,47 @@ RULES: tuple[Rule, ...] = (
     reidentification_risk,
 )
 """Every rule under the method's name, in the order in which the first failure decides."""
+
+_RULES_VERSION = 2
+"""The version of the rules, raised when one changes, so that stored verdicts can be distinguished."""
+
+
+def first_failure(verdicts: Sequence[FilterVerdict]) -> FilterVerdict | None:
+    """The first verdict that did not pass; None if the thread passed."""
+    return next((verdict for verdict in verdicts if not verdict.passed), None)
+
+
+class FilterChain:
+    """The rules under one set of settings and one code book."""
+
+    def __init__(self, settings: FilterSettings, codebook: Codebook) -> None:
+        self.settings = settings
+        self.codebook = codebook
+        self.digest = digest_json(
+            {
+                "rules": [rule.__name__ for rule in RULES],
+                "version": _RULES_VERSION,
+                "settings": settings.model_dump(mode="json"),
+                "codebook": codebook.digest,
+            }
+        )
+        """What a stored verdict names: rules, settings and code book."""
+
+    def judge(
+        self,
+        thread: Thread,
+        *,
+        duplicate_of: Match | None,
+        now: datetime,
+    ) -> tuple[FilterVerdict, ...]:
+        """Return each rule's verdict, in the chain's order.
+
+        `now` is aware; `duplicate_of` comes from the index of earlier texts.
+        """
+        subject = Subject(thread, self.settings, self.codebook, duplicate_of, now)
+        verdicts = []
+        for rule in RULES:
+            reason, evidence = rule(subject)
+            verdict = FilterVerdict(rule.__name__, reason is None, reason, evidence)
+            verdicts.append(verdict)
+        return tuple(verdicts)

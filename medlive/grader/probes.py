@@ -3,7 +3,6 @@
 The instructions on what "met" means are those of `grader.rubric`, by which `eval grade` grades models' answers.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,7 +14,7 @@ from medlive.grader.reply import (
     Verdict,
     echo_of,
     one_value,
-    read_rubric,
+    read_grades,
 )
 from medlive.integrity.digest import digest_text
 from medlive.llm.ask import AtMost20, AtMost60, ReplyModel, Unusable
@@ -104,33 +103,26 @@ async def _grade_together(
     echoes = {c.id: echo_of(question, c) for c in criteria}
 
     def read(reply: Reply) -> dict[str, dict[str, ProbeVerdict]]:
+        value, _ = one_value(reply.text)
+        items = value.get("answers") if isinstance(value, dict) else None
+        if not isinstance(items, list):
+            raise Unusable("the reply holds no list `answers`")
         verdicts: dict[str, dict[str, ProbeVerdict]] = {}
-        for name, grades in _by_answer(reply.text, answers).items():
-            listed = json.dumps({"grades": grades})
-            graded = read_rubric(listed, list(echoes), answers[name], echoes)
+        for item in items:
+            name = item.get("id") if isinstance(item, dict) else None
+            if not isinstance(name, str) or name not in answers:
+                continue
+            listed = {"grades": item.get("grades")}
+            graded = read_grades(listed, list(echoes), answers[name], echoes)
             own = verdicts[name] = {}
             for criterion_id, verdict in graded.items():
                 if isinstance(verdict, Verdict):
                     own[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
+        if len(verdicts) < len(items) or len(items) < len(answers):
+            raise Unusable("one entry for each answer's id, no more, no fewer")
         return verdicts
 
     return await grader.send(request, read)
-
-
-def _by_answer(text: str, answers: Mapping[str, str]) -> dict[str, object]:
-    """The grades of a reply by answer, not read yet. Raises Unusable."""
-    value, _ = one_value(text)
-    items = value.get("answers") if isinstance(value, dict) else None
-    if not isinstance(items, list):
-        raise Unusable("the reply holds no list `answers`")
-    by_answer = {}
-    for item in items:
-        name = item.get("id") if isinstance(item, dict) else None
-        if isinstance(name, str) and name in answers:
-            by_answer[name] = item.get("grades")
-    if len(by_answer) < len(items) or len(items) < len(answers):
-        raise Unusable("one entry for each answer's id, no more, no fewer")
-    return by_answer
 
 
 async def grade_probe(

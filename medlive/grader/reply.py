@@ -14,7 +14,7 @@ prompts do, are the reasoning's words read instead (docs/builders/decisions/0047
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Protocol
@@ -227,6 +227,21 @@ def read_rubric(
         _check_echo(asked, next(iter(echoes.values())))
     if spelt_out(before):
         raise Unusable("the reply gives verdicts before its JSON")
+    verdicts = read_grades(value, ids, answer, echoes)
+    statement = said_in(before) if len(verdicts) == 1 else said_of_all(before)
+    for verdict in verdicts.values():
+        if isinstance(verdict, Verdict) and statement is (not verdict.met):
+            raise Unusable("the words before the JSON object say the contrary of it")
+    return {name: verdicts.get(name, "the reply does not grade it") for name in ids}
+
+
+def read_grades(
+    value: Any,
+    ids: Sequence[str],
+    answer: str,
+    echoes: Mapping[str, Echo],
+) -> dict[str, Verdict | str]:
+    """The same of a JSON value that was read already, for the ids that it grades."""
     items = _items(value, ids)
     ids_read = list(map(_id, items))
     times = Counter(name for name in ids_read if name in ids)
@@ -238,29 +253,11 @@ def read_rubric(
         if times[name] > 1:
             verdicts[name] = "the reply grades it more than once"
         elif name in times:
-            verdicts[name] = _read_item(item, answer, echoes.get(name, {}))
-    _check_said(before, verdicts.values())
-    return {name: verdicts.get(name, "the reply does not grade it") for name in ids}
-
-
-def _check_said(before: str, verdicts: Collection[Verdict | str]) -> None:
-    """Raises Unusable where the words before a list of grades state the contrary of them."""
-    statement = said_in(before) if len(verdicts) == 1 else said_of_all(before)
-    for verdict in verdicts:
-        if isinstance(verdict, Verdict) and statement is (not verdict.met):
-            raise Unusable("the words before the JSON object say the contrary of it")
-
-
-def _read_item(
-    item: Any,
-    answer: str,
-    echo: Echo,
-) -> Verdict | str:
-    """An entry's verdict, or why there is none."""
-    try:
-        return _read_verdict(item, answer, echo)
-    except Unusable as exc:
-        return str(exc)
+            try:
+                verdicts[name] = _read_verdict(item, answer, echoes.get(name, {}))
+            except Unusable as exc:
+                verdicts[name] = str(exc)
+    return verdicts
 
 
 def _items(value: Any, ids: Sequence[str]) -> list[Any]:

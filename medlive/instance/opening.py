@@ -43,18 +43,12 @@ def open_endpoint(
         raise ConfigError('engine "openai" needs base_url and model')
     key, price = read_key(settings.api_key_env), settings.price or price
     other = {"engine", "recording", "api_key_env", "allow_unpinned", "price"}
-    limiter = circuit = None
-    if limiters:
-        address, model = settings.base_url, settings.model
-        limiter = limiters.limiter(address, key, settings.concurrency)
-        circuit = limiters.circuit(address, key, model)
     return OpenAIEngine(
         **settings.model_dump(exclude=other),
         api_key=key,
         price=price,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
-        limiter=limiter,
-        circuit=circuit,
+        limiters=limiters,
         pinned=not settings.allow_unpinned,
     )
 

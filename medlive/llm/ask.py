@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from medlive.errors import (
     CallerRefused,
@@ -68,6 +68,27 @@ class ReplyModel(BaseModel):
 
     task: ClassVar[str] = ""  # The task that it answers; "" for a part of a reply
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class EachItem(ReplyModel):
+    """What a reply to `task` holds one of for each thing that was given, in its list `each` of at most `most`."""
+
+    each: ClassVar[str] = "verdicts"
+    most: ClassVar[int] = 40
+    id: str
+
+
+@cache
+def each_reply(item: type[EachItem]) -> type[ReplyModel]:
+    """The reply that holds such items and nothing else."""
+    items: Any = tuple[item, ...]  # type: ignore[valid-type]
+    items = Annotated[items, Field(max_length=item.most, strict=False)]
+    fields: Any = {item.each: (items, ...)}
+    reply = create_model(
+        "EachReply", __base__=ReplyModel, __module__=item.__module__, **fields
+    )
+    reply.task = item.task
+    return reply
 
 
 class CallOutcome(StrEnum):
@@ -236,16 +257,14 @@ class Asker(Caller):
         *,
         repairs: int = 1,
         concurrency: int | None = None,
-        allow_unpinned: bool = True,
         budget: Budget | None = None,
     ) -> None:
-        """`role` for messages: "grader". `allow_unpinned` takes replies of every model."""
+        """`role` for messages: "grader"."""
         super().__init__(concurrency, budget)
         self.role = role
         self._engine, self._repairs, self._circuit = engine, repairs, circuit_of(engine)
-        self._pinned: str | None = None
-        if engine.identity.pinned and not allow_unpinned:
-            self._pinned = engine.identity.model
+        identity = engine.identity
+        self._pinned = identity.model if identity.pinned else None
         self._strangers = 0
         """Replies by others than the pinned model."""
         self._trusted = False

@@ -24,7 +24,6 @@ from medlive.guard.http import reply_client
 from medlive.guard.redaction import hide_known, hide_secrets, remember
 from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import BudgetSpent, pay_again
-from medlive.llm.circuit import Circuit
 from medlive.llm.engine import (
     RULES_MODEL,
     EngineIdentity,
@@ -34,7 +33,7 @@ from medlive.llm.engine import (
     Usage,
     endpoint_engine,
 )
-from medlive.llm.limiter import Limiter
+from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import render
 from medlive.llm.wire import (
     Ended,
@@ -45,6 +44,7 @@ from medlive.llm.wire import (
     Trouble,
     chat_body,
     encoded,
+    priced,
     read_completion,
     read_error,
     response_format,
@@ -89,8 +89,7 @@ class OpenAIEngine:
         price: Price | None = None,
         key_variable: str | None = None,
         backoff_s: float = 0.5,
-        limiter: Limiter | None = None,
-        circuit: Circuit | None = None,
+        limiters: Limiters | None = None,
         pinned: bool = True,
     ) -> None:
         """Raises ConfigError for a URL, a parameter or a key that cannot be.
@@ -106,8 +105,7 @@ class OpenAIEngine:
             concurrency: Most attempts under way.
             json_mode: Where to start: an endpoint that refuses it is asked the looser way from then on.
             key_variable: The environment variable's name, for hints.
-            limiter: Shared by engines at one endpoint; None for one of its own.
-            circuit: Shared by engines of one model there; None for one of its own.
+            limiters: Of all engines that share a limit at one endpoint, and a circuit for one model there.
             pinned: Whether replies must name `model`.
         """
         self._parameters = _checked_parameters(model, parameters or {})
@@ -149,8 +147,9 @@ class OpenAIEngine:
         self._timeout_s, self._backoff_s = timeout_s, backoff_s
         self._max_retries = max_retries
         self._mode, self._key_variable = JsonMode(json_mode), key_variable
-        self._limiter = limiter or Limiter(self._endpoint, concurrency)
-        self.circuit = circuit or Circuit("", f"{self._endpoint} ({model})")
+        limiters = limiters or Limiters()
+        self._limiter = limiters.limiter(base_url, self._secret, concurrency)
+        self.circuit = limiters.circuit(base_url, self._secret, model)
         """Closed as long as the endpoint answers."""
 
     def __repr__(self) -> str:
@@ -198,17 +197,14 @@ class OpenAIEngine:
 
     def estimate_chat(self, messages: Sequence[Mapping[str, str]]) -> Usage:
         """The same for plain messages."""
-        sent = 0
-        for message in messages:
-            sent += len(message["content"].encode("utf-8", "replace"))
-        asked = -(-sent // BYTES_A_TOKEN)
+        text = "".join(message["content"] for message in messages)
+        asked = -(-len(text.encode("utf-8", "replace")) // BYTES_A_TOKEN)
         most = ASSUMED_OUTPUT
         for name in ("max_tokens", "max_completion_tokens"):
             limit = self._parameters.get(name)
             if isinstance(limit, int) and limit > 0:
                 most = limit
-        cost = self.price.cost(asked, 0, most) if self.price else None
-        return Usage(asked, 0, most, cost)
+        return priced(Usage(asked, 0, most), self.price)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         """The endpoint's plain reply to chat messages, for models under evaluation; raises as `answer` does."""
@@ -323,17 +319,21 @@ class OpenAIEngine:
             problem = read_error(error, shaped=shaped)
             if isinstance(problem, Trouble) or not problem.is_by_filter:
                 raise problem from None
-            latency_ms = (time.perf_counter() - started) * 1000
-            usage = usage_bound(content, "", self.price, latency_ms)
+            usage = self._priced(usage_bound(content, ""), started)
             return Reply(_clean(problem.message), Finish.REFUSAL, usage, self._model)
-        latency_ms = (time.perf_counter() - started) * 1000
         text = hide_known(response.content.decode("utf-8", "surrogateescape"))
         raw = text.encode("utf-8", "surrogateescape")
         try:
-            return read_completion(raw, content, self.price, latency_ms)
+            reply = read_completion(raw, content)
         except NotACompletion as fault:
             page = raw.lstrip()[:1] == b"<"
-            raise Trouble(_PAGE if page else str(fault), usage=fault.usage) from None
+            lost = fault.usage and self._priced(fault.usage, started)
+            raise Trouble(_PAGE if page else str(fault), usage=lost) from None
+        return replace(reply, usage=self._priced(reply.usage, started))
+
+    def _priced(self, usage: Usage, started: float) -> Usage:
+        latency_ms = (time.perf_counter() - started) * 1000
+        return priced(usage, self.price, latency_ms)
 
     def _refused(self, refusal: Refusal) -> EndpointUnavailable | ConfigError:
         message = _clean(refusal.message)

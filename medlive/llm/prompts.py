@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from medlive.llm.engine import Prompt, Request
+from medlive.llm.reading import neutral
 from medlive.text.neutral import inert, neutralise
 
 TASK_LINE = "# Task: "
@@ -76,26 +77,16 @@ def render(request: Request) -> list[dict[str, str]]:
 def fenced(inputs: Mapping[str, Any]) -> str:
     """The inputs as the JSON text that stands between the fences."""
     text = json.dumps(
-        _neutral(inputs), ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        neutral(inputs), ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )
     return inert(text)
-
-
-def _neutral(value: Any) -> Any:
-    if isinstance(value, str):
-        return neutralise(value)
-    if isinstance(value, Mapping):
-        return {neutralise(key): _neutral(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return list(map(_neutral, value))
-    return value
 
 
 def read_inputs(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The inputs that `render` fenced, or None when there are none: how a server finds a task's inputs."""
     for message in messages:
-        content = message["content"] or ""
-        if message["role"] == "user" and content.startswith(OPEN):
+        content = message.get("content") or ""
+        if message.get("role") == "user" and content.startswith(OPEN):
             body = content.removeprefix(OPEN).rpartition(CLOSE)[0]
             try:
                 value = json.loads(body)

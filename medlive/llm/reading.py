@@ -51,7 +51,7 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
     if len(text) > REPLY_CHARS:
         raise ValueError(f"the reply is longer than {REPLY_CHARS} characters")
     try:
-        value = _seen(_read(text.strip("\ufeff \t\r\n")))
+        value = neutral(_read(text.strip("\ufeff \t\r\n")))
         if inputs is not None and is_planted(value, inputs):
             raise ValueError("the reply is a piece of the input")
     except RecursionError as exc:
@@ -175,13 +175,13 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _seen(value: Any) -> Any:
-    """The value with strings as a reader sees them: what is hidden in a reply is no more to be stored than what is
-    hidden in a thread is to be shown."""
+def neutral(value: Any) -> Any:
+    """A JSON value with strings as a reader sees them: what is hidden in a reply is no more to be stored than what is
+    hidden in a thread is to be shown. Raises ValueError where two keys become one."""
     if isinstance(value, str):
         return neutralise(value)
-    if isinstance(value, list):
-        return list(map(_seen, value))
-    if isinstance(value, dict):
-        return _no_doubles([(_seen(key), _seen(item)) for key, item in value.items()])
+    if isinstance(value, (list, tuple)):
+        return list(map(neutral, value))
+    if isinstance(value, Mapping):
+        return _no_doubles([(neutral(key), neutral(v)) for key, v in value.items()])
     return value

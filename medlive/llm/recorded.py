@@ -34,9 +34,9 @@ class Recording:
         return digest_json(rows)
 
 
-def reply_key(task: str, inputs: Mapping[str, Any]) -> str:
+def reply_key(request: Request) -> str:
     """What a recorded reply is found by: the digest of the task's name and its inputs."""
-    return digest_json({"task": task, "inputs": inputs})
+    return digest_json({"task": request.task, "inputs": request.inputs})
 
 
 def load_recording(path: Path) -> Recording:
@@ -88,7 +88,7 @@ class RecordedEngine:
 
     async def answer(self, request: Request) -> Reply:
         """The recorded reply, at no cost, or the other engine's."""
-        recorded = self._recording.replies.get(reply_key(request.task, request.inputs))
+        recorded = self._recording.replies.get(reply_key(request))
         if recorded is None or request.repair is not None:
             return await self._otherwise.answer(request)
         free = Usage(cost_usd=0.0)
@@ -115,8 +115,7 @@ class RecordingEngine:
                 text = json.dumps(json.loads(reply.text), ensure_ascii=False)
             except ValueError:
                 return reply
-            key = reply_key(request.task, request.inputs)
-            self._recording.replies[key] = (request.task, text)
+            self._recording.replies[reply_key(request)] = (request.task, text)
         return reply
 
     async def aclose(self) -> None:

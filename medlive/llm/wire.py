@@ -163,9 +163,7 @@ def _part(value: object, name: str) -> object:
     return value.get(name) if isinstance(value, dict) else None
 
 
-def read_completion(
-    raw: bytes, sent: bytes, price: Price | None, latency_ms: float = 0.0
-) -> Reply:
+def read_completion(raw: bytes, sent: bytes) -> Reply:
     """The reply in a chat completion's body; `sent` is the request's, for an endpoint that reports no usage.
 
     Raises NotACompletion.
@@ -174,39 +172,38 @@ def read_completion(
         body = json.loads(raw)
     except (ValueError, RecursionError):
         raise NotACompletion(f"the answer is not JSON: {raw[:60]!r}") from None
-    reply = completion(body, price, latency_ms)
+    reply = completion(body)
     if reply.usage.input_tokens:
         return reply
-    usage = usage_bound(sent, reply.thinking + reply.text, price, latency_ms)
-    return replace(reply, usage=usage)
+    return replace(reply, usage=usage_bound(sent, reply.thinking + reply.text))
 
 
-def usage_bound(
-    sent: bytes, answer: str, price: Price | None, latency_ms: float
-) -> Usage:
+def usage_bound(sent: bytes, answer: str) -> Usage:
     """The most tokens that a request and its visible answer can have taken: one for each byte.
 
     A byte-level tokenizer never makes more tokens than there are bytes. The JSON around the messages is longer
     than the few special tokens that a chat template adds. Reasoning that an endpoint does not show is not counted.
     """
-    asked, answered = len(sent), len(answer.encode("utf-8", "replace"))
-    return Usage(
-        input_tokens=asked,
-        output_tokens=answered,
-        cost_usd=price.cost(asked, 0, answered) if price else None,
-        latency_ms=latency_ms,
-        estimated=True,
-    )
+    answered = len(answer.encode("utf-8", "replace"))
+    return Usage(input_tokens=len(sent), output_tokens=answered, estimated=True)
 
 
-def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Reply:
-    """The reply in a chat completion: its thinking apart, a refusal by model or filter as one.
+def priced(usage: Usage, price: Price | None, latency_ms: float = 0.0) -> Usage:
+    """What a body says that it took, with what that cost and how long it took; a cost is unknown without a price."""
+    cost = None
+    if price is not None and (usage.input_tokens or usage.output_tokens):
+        cost = price.cost(usage.input_tokens, usage.cached_tokens, usage.output_tokens)
+    return replace(usage, cost_usd=cost, latency_ms=latency_ms)
+
+
+def completion(body: object) -> Reply:
+    """The reply in a chat completion: its thinking apart, a refusal by model or filter as one; not `priced` yet.
 
     What has a wrong type counts as not sent. Raises NotACompletion.
     """
     if not isinstance(body, dict):
         raise NotACompletion("the answer is not a JSON object")
-    usage = _usage(body.get("usage"), price, latency_ms)
+    usage = _usage(body.get("usage"))
     choices = body.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else {}
     message = _part(choice, "message")
@@ -221,7 +218,7 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
     return Reply(
         text,
         finish,
-        usage or Usage(latency_ms=latency_ms),
+        usage or Usage(),
         _texts(body, "model") or UNNAMED,
         thinking=thinking,
     )
@@ -253,7 +250,7 @@ def _count(value: object, name: str) -> int | None:
     return None
 
 
-def _usage(value: object, price: Price | None, latency_ms: float) -> Usage | None:
+def _usage(value: object) -> Usage | None:
     asked = _count(value, "prompt_tokens")
     answered = _count(value, "completion_tokens")
     # Every request has input: a usage with neither, or with half of it, is not a usage.
@@ -267,8 +264,6 @@ def _usage(value: object, price: Price | None, latency_ms: float) -> Usage | Non
         input_tokens=asked,
         cached_tokens=cached,
         output_tokens=answered,
-        cost_usd=price.cost(asked, cached, answered) if price else None,
-        latency_ms=latency_ms,
         reasoning_tokens=_count(details, "reasoning_tokens") or 0,
     )
 
@@ -276,7 +271,6 @@ def _usage(value: object, price: Price | None, latency_ms: float) -> Usage | Non
 _LEFT_OUT = frozenset(
     {"title", "description", "default", "examples", "minLength", "maxLength"}
 )
-_BY_NAME = frozenset({"properties", "$defs"})
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,24 +279,20 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         return {"$ref": schema["$ref"]}
     strict: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _LEFT_OUT:
-            continue
-        if key in _BY_NAME and isinstance(value, Mapping):
+        if key in ("properties", "$defs"):
             strict[key] = {name: strict_schema(part) for name, part in value.items()}
-        elif isinstance(value, Mapping):
-            strict[key] = strict_schema(value)
-        elif isinstance(value, list):
-            parts = []
-            for part in value:
-                is_schema = isinstance(part, Mapping)
-                parts.append(strict_schema(part) if is_schema else part)
-            strict[key] = parts
-        else:
-            strict[key] = value
+        elif key not in _LEFT_OUT:
+            strict[key] = _strict_part(value)
     if strict.get("type") == "object":
         strict["additionalProperties"] = False
         strict["required"] = list(strict.get("properties", {}))
     return strict
+
+
+def _strict_part(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_strict_part, value))
+    return strict_schema(value) if isinstance(value, Mapping) else value
 
 
 @dataclass(eq=False)
@@ -332,7 +322,7 @@ class Refusal(Exception):
     @property
     def is_by_filter(self) -> bool:
         """Whether a content filter refuses the prompt, which it has read and charges for."""
-        return self.status in {400, 403} and not _OF_FILTER.isdisjoint(self.codes)
+        return self.status in {400, 403} and bool(self.codes & _OF_FILTER)
 
     @property
     def is_broke(self) -> bool:
@@ -340,25 +330,24 @@ class Refusal(Exception):
         message = self.message.casefold()
         return (
             self.status == 402
-            or not _NO_MONEY.isdisjoint(self.codes)
+            or bool(self.codes & _NO_MONEY)
             or any(words in message for words in _NO_MONEY_WORDS)
         )
 
     @property
     def may_be_of_format(self) -> bool:
         """Whether the same request may be answered where JSON is asked for in another way."""
-        return (
-            self.of_format or self.status in {400, 415, 422}
-        ) and _WHATEVER_THE_FORM.isdisjoint(self.codes)
+        if self.codes & _WHATEVER_THE_FORM:
+            return False
+        return self.of_format or self.status in {400, 415, 422}
 
     def find_parameter(self, parameters: Iterable[str]) -> str | None:
         """Which of a request's parameters it says the model does not take; None where it says no such thing."""
         message = self.message.casefold()
-        is_other = not _WHATEVER_THE_FORM.isdisjoint(self.codes)
-        if self.status not in {400, 422} or is_other:
+        if self.status not in {400, 422} or self.codes & _WHATEVER_THE_FORM:
             return None
         says_so = any(words in message for words in _OF_PARAMETER_WORDS)
-        if not says_so and _OF_PARAMETER.isdisjoint(self.codes):
+        if not (says_so or self.codes & _OF_PARAMETER):
             return None
         named = self.parameter.split(".")[0]
         if named in parameters:
@@ -375,7 +364,7 @@ class Refusal(Exception):
             return RequestRefused
         if self.is_broke or self.status in {401, 403, 404}:
             return CallerRefused
-        if self.status in {400, 413, 422} and _OF_CALLER.isdisjoint(self.codes):
+        if self.status in {400, 413, 422} and not self.codes & _OF_CALLER:
             return RequestRefused
         return EndpointUnavailable
 

@@ -10,12 +10,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from medlive.curation.agent import Agent, check_ids, check_known
-from medlive.curation.elements import element_inputs
-from medlive.curation.identified import ids_of
+from medlive.curation.agent import Agent, check_known, ids_of
 from medlive.curation.model import (
     Alignment,
-    CaseText,
     ClaimVerdict,
     Curation,
     Element,
@@ -29,7 +26,7 @@ from medlive.curation.validator import (
     judge_alignment,
     state_claims,
 )
-from medlive.llm.ask import AtMost6, AtMost10, AtMost20, Loose, ReplyModel
+from medlive.llm.ask import AtMost6, AtMost20, EachItem, Loose, ReplyModel
 from medlive.rubric.lint import MOST_WRITTEN, Fault, lightest
 from medlive.rubric.model import (
     Axis,
@@ -43,13 +40,12 @@ from medlive.rubric.model import (
     numbered,
 )
 from medlive.rubric.review import (
-    ask_review,
-    conflicts_of,
+    case_inputs,
+    review_rubric,
     shown_asked,
     shown_omitted,
-    weigh,
 )
-from medlive.rubric.write import omit
+from medlive.rubric.write import Drafting, omit
 
 MOST_ADDED: Final = 6
 """Points that are added in one round."""
@@ -88,39 +84,38 @@ class CompleteReply(ReplyModel):
     points: AtMost6[PointItem]
 
 
-class MatchItem(ReplyModel):
-    """Which point of the other list says what this one says; "" for none."""
+class MatchItem(EachItem):
+    """Which point of the other list says what this one says; "" for none.
 
-    id: str
-    other: str
-    reason: Reason
-
-
-class MatchReply(ReplyModel):
-    """Which points two lists share. Inputs: query, points [{id, point}], others [{id, point}]."""
+    Inputs: query, points [{id, point}], others [{id, point}].
+    """
 
     task: ClassVar = "rubric.match"
-    matches: AtMost10[MatchItem]
+    each: ClassVar = "matches"
+    most: ClassVar = 10
+    other: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Completing:
     """A rubric of a case's advice, to which the criteria are added that the advice lacks."""
 
-    text: CaseText
+    drafting: Drafting
+    """Its reviewer names points; its writer names points without that list, and reviews what is added."""
     curation: Curation
-    rubric: Rubric
-    first: Agent  # Names points
-    second: Agent  # Names points without the first's list, reviews what is added
     judge: Agent  # Of claims, and of what two lists share
     library: Library
+    rubric: Rubric
     lacks: Sequence[str] = ()
     """What an ordinary answer lacked that the rubric scores too high."""
 
     @property
-    def has_two_voices(self) -> bool:
-        """Whether first and second are two models; the same one twice is no consensus."""
-        return self.first.identity.model != self.second.identity.model
+    def voices(self) -> list[str]:
+        """The models that name points; the same one twice is no consensus, and is asked once."""
+        drafting = self.drafting
+        models = (drafting.reviewer.identity.model, drafting.writer.identity.model)
+        return list(dict.fromkeys(models))
 
     async def run(self) -> Rubric:
         """The rubric with what was added, and what became of each point that was named.
@@ -128,16 +123,16 @@ class Completing:
         Raises:
             AgentFailure: If an engine gives no usable reply.
         """
-        items = await self._ask(self.first, "p")
+        earlier = self.rubric.completion or Completion()
+        items = await self._ask(self.drafting.reviewer, "p", earlier)
         others = {}
-        if self.has_two_voices:
-            others = await self._ask(self.second, "o")
+        if len(self.voices) > 1:
+            others = await self._ask(self.drafting.writer, "o", earlier)
         shared = await self._shared(items, others)
         for name, item in others.items():
             if name not in shared.values():
                 items[name] = item
         if not items:
-            earlier = self.rubric.completion or Completion()
             return replace(self.rubric, completion=earlier)
         points: dict[str, CompletedPoint] = {}
         for verdict in await self._judge(items):
@@ -154,11 +149,17 @@ class Completing:
 
         kept = [name for name, point in points.items() if point.outcome.kept]
         for name in sorted(kept, key=rank)[MOST_ADDED:]:
-            surplus = PointOutcome.SURPLUS
-            points[name] = replace(points[name], outcome=surplus, source="", detail="")
-        return await self._with_criteria(items, points)
+            points[name] = points[name].without(PointOutcome.SURPLUS)
+        rubric = await self._with_criteria(items, points)
+        note = earlier.note
+        if any(p.outcome is PointOutcome.ONE_MODEL for p in points.values()):
+            note = "one model has both roles, so that no second was asked"
+        completion = Completion((*earlier.points, *points.values()), note)
+        return replace(rubric, completion=completion)
 
-    async def _ask(self, agent: Agent, letter: str) -> dict[str, PointItem]:
+    async def _ask(
+        self, agent: Agent, letter: str, earlier: Completion
+    ) -> dict[str, PointItem]:
         """The points that a model names, by ids with that letter."""
         rubric = self.rubric
         criteria = []
@@ -168,24 +169,21 @@ class Completing:
         left_out = shown_omitted(rubric.omitted)
         # What one model alone named may be named again where it is what an ordinary answer lacks.
         alone = (PointOutcome.ONE_MODEL, PointOutcome.NOT_NAMED) if self.lacks else ()
-        for point in (rubric.completion or Completion()).points:
+        for point in earlier.points:
             if not point.outcome.kept and point.outcome not in alone:
                 why = f"{Step.COMPLETION.value}: {point.outcome.value}: {point.detail}"
                 left_out.append({"point": point.point, "why": why})
-        inputs = {
-            "query": self.text.query,
-            "narrative": self.text.narrative,
-            "advice": element_inputs(self.curation.side(Side.ADVICE)),
+        inputs = case_inputs(self.drafting.text, self.drafting.advice) | {
             "asked": shown_asked(rubric.asked),
             "criteria": criteria,
             "left_out": left_out,
         }
         if self.lacks:
             inputs["lacks"] = list(self.lacks)
-        known = {"", *ids_of(rubric.asked)}
+        known = ["", *ids_of(rubric.asked)]
 
         def check(reply: CompleteReply) -> str | None:
-            named = {point.asked for point in reply.points}
+            named = [point.asked for point in reply.points]
             return check_known(named, known, "a part of what is asked")
 
         reply = await agent.ask(CompleteReply, inputs, check)
@@ -207,7 +205,7 @@ class Completing:
             )
             elements.append(element)
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
-        claims = await state_claims(brief, self.judge)
+        claims, _ = await state_claims(brief, self.judge)
         return await judge_alignment(
             brief, claims, self.library, self.judge, confirm_veto=False
         )
@@ -218,24 +216,22 @@ class Completing:
         """Return which points of the first list the second names too, each with its id there."""
         if not named or not others:
             return {}
-        inputs: dict[str, Any] = {"query": self.text.query}
+        inputs: dict[str, Any] = {"query": self.drafting.text.query}
         for side, items in (("points", named), ("others", others)):
             inputs[side] = [{"id": i, "point": x.point} for i, x in items.items()]
 
-        def check(reply: MatchReply) -> str | None:
-            matched = {match.other for match in reply.matches}
-            return check_ids(ids_of(reply.matches), list(named)) or check_known(
-                matched, {"", *others}, "a point of the other list"
+        def fault_of(match: MatchItem) -> str | None:
+            return check_known(
+                [match.other], ["", *others], "a point of the other list"
             )
 
-        reply = await self.judge.ask(MatchReply, inputs, check)
-        return {match.id: match.other for match in reply.matches if match.other}
+        matches = await self.judge.ask_each(MatchItem, inputs, named, fault_of)
+        return {name: match.other for name, match in matches.items() if match.other}
 
     def _decide(
         self, item: PointItem, verdict: ClaimVerdict, shared: str | None
     ) -> CompletedPoint:
         """What becomes of a point."""
-        outcome = PointOutcome.NOT_NAMED
         source = ""
         detail = verdict.reason
         if verdict.verdict in (Alignment.CONTRADICTED, Alignment.NOT_STANDARD):
@@ -246,66 +242,27 @@ class Completing:
             detail = verdict.citations[0].quote
         elif shared is not None:
             outcome = PointOutcome.CONSENSUS
-            source = f"{self.first.identity.model}, {self.second.identity.model}"
+            source = ", ".join(self.voices)
             detail = shared
-        elif not self.has_two_voices:
+        elif len(self.voices) > 1:
+            outcome = PointOutcome.NOT_NAMED
+        else:
             outcome = PointOutcome.ONE_MODEL
-        return CompletedPoint(
-            point=item.point,
-            criterion=item.criterion,
-            outcome=outcome,
-            source=source,
-            detail=detail,
-        )
+        return CompletedPoint(item.point, item.criterion, outcome, source, detail)
 
     async def _with_criteria(
-        self, items: Mapping[str, PointItem], points: Mapping[str, CompletedPoint]
+        self, items: Mapping[str, PointItem], points: dict[str, CompletedPoint]
     ) -> Rubric:
-        """The rubric with the criteria of the kept points, reviewed by the second model, also those of its own."""
-        added = self._criteria_of(items, points)
-        reviewed = self.rubric
-        problems: dict[str, str] = {}
-        if added:
-            reviewed, problems = await self._review(list(added.values()))
-        # Room is made by the lightest criteria that earn points and answer nothing asked.
-        cut = lightest(reviewed.criteria, len(reviewed.criteria) - MOST_WRITTEN)
-        kept = [criterion for criterion in reviewed.criteria if criterion not in cut]
-        gone = ids_of(cut)
-        decided = []
-        for name, point in points.items():
-            criterion = added.get(name)
-            if criterion and (problem := problems.get(criterion.id)):
-                refused = PointOutcome.FAULTY
-                point = replace(point, outcome=refused, source="", detail=problem)
-            elif criterion and criterion.id in gone:
-                surplus = PointOutcome.SURPLUS
-                point = replace(point, outcome=surplus, source="", detail="")
-            decided.append(point)
-        why = "the lightest, made room for what the advice lacks"
-        omitted = []
-        for criterion in cut:
-            if criterion.id not in ids_of(added.values()):
-                omitted.append(omit(criterion, why, Step.COMPLETION))
-        earlier = self.rubric.completion or Completion()
-        note = earlier.note
-        if any(point.outcome is PointOutcome.ONE_MODEL for point in decided):
-            note = "one model has both roles, so that no second was asked"
-        return replace(
-            reviewed,
-            criteria=numbered(kept),
-            omitted=(*reviewed.omitted, *omitted),
-            completion=Completion((*earlier.points, *decided), note),
-        )
+        """The rubric with the criteria of the kept points, reviewed by the second model, also those of its own.
 
-    def _criteria_of(
-        self, items: Mapping[str, PointItem], points: Mapping[str, CompletedPoint]
-    ) -> dict[str, Criterion]:
-        """The criteria of the kept points, numbered after the rubric's own."""
+        Points whose criteria are at fault, or find no room, are marked so in `points`.
+        """
+        own = self.rubric.criteria
         added: dict[str, Criterion] = {}
         for name, point in points.items():
             if not point.outcome.kept:
                 continue
-            number = len(self.rubric.criteria) + len(added) + 1
+            number = len(own) + len(added) + 1
             item = items[name]
             values = item.model_dump(include={"criterion", "axis", "points", "asked"})
             added[name] = Criterion(
@@ -317,24 +274,33 @@ class Completing:
                 source=point.source,
                 **values,
             )
-        return added
-
-    async def _review(
-        self, added: Sequence[Criterion]
-    ) -> tuple[Rubric, dict[str, str]]:
-        """Review the rubric with what was added; return it without what is at fault there, and these problems."""
-        advice = self.curation.side(Side.ADVICE)
-        whole = replace(self.rubric, criteria=(*self.rubric.criteria, *added))
-        review = await ask_review(self.second, self.text, advice, whole)
-        problems: dict[str, str] = {}
-        for problem in review.problems:
-            if problem.fault != Fault.NOT_DIRECT.value:
-                problems[problem.criterion_id] = f"{problem.fault}: {problem.detail}"
-        kept = [c for c in weigh(review, added) if c.id not in problems]
-        conflicts = conflicts_of(review, whole.criteria, advice)
-        reviewed = replace(
+        reviewed, conflicts = list(own), list(self.rubric.conflicts)
+        problems: dict[str | None, str] = {}
+        if added:
+            drafting = self.drafting
+            whole = replace(self.rubric, criteria=(*own, *added.values()))
+            findings, weighed, contradictions = await review_rubric(
+                drafting.writer, drafting.text, drafting.advice, whole
+            )
+            for finding in findings:
+                if finding.fault is not Fault.NOT_DIRECT:
+                    problems[finding.criterion] = finding.words
+            # The rubric's own keep their weights.
+            reviewed += [c for c in weighed[len(own) :] if c.id not in problems]
+            conflicts += contradictions
+        # Room is made by the lightest criteria that earn points and answer nothing asked.
+        cut = lightest(reviewed, len(reviewed) - MOST_WRITTEN)
+        gone = ids_of(cut)
+        for name, criterion in added.items():
+            if problem := problems.get(criterion.id):
+                points[name] = points[name].without(PointOutcome.FAULTY, problem)
+            elif criterion.id in gone:
+                points[name] = points[name].without(PointOutcome.SURPLUS)
+        why = "the lightest, made room for what the advice lacks"
+        omitted = [omit(c, why, Step.COMPLETION) for c in cut if c in own]
+        return replace(
             self.rubric,
-            criteria=(*self.rubric.criteria, *kept),
-            conflicts=(*self.rubric.conflicts, *conflicts),
+            criteria=numbered(c for c in reviewed if c not in cut),
+            omitted=(*self.rubric.omitted, *omitted),
+            conflicts=tuple(conflicts),
         )
-        return reviewed, problems

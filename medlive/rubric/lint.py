@@ -12,7 +12,6 @@ from typing import Final
 
 from medlive.rubric.model import (
     LEAST_DECISIVE,
-    AskedPart,
     Criterion,
     Origin,
 )
@@ -69,6 +68,11 @@ class Finding:
     fault: Fault
     criterion: str | None
     detail: str
+
+    @property
+    def words(self) -> str:
+        """Fault and detail in one line."""
+        return f"{self.fault.value}: {self.detail}"
 
 
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
@@ -207,36 +211,18 @@ def alike(text: str, other: str) -> bool:
     return len(words & others) >= SIMILAR * len(words | others)
 
 
-def find_unanswered(
-    criteria: Sequence[Criterion], asked: Sequence[AskedPart]
-) -> Iterator[Finding]:
-    """The parts of the query that no criterion answers directly."""
-    answered = {criterion.asked for criterion in criteria if criterion.points > 0}
-    for part in asked:
-        if part.id not in answered:
-            detail = f"no criterion answers {part.id} directly: {part.text}"
-            yield Finding(Fault.UNANSWERED, None, detail)
-
-
-def find_trivial(criteria: Sequence[Criterion]) -> Iterator[Finding]:
-    """The criteria that are too light to be asked for."""
-    for criterion in criteria:
-        if 0 < criterion.points <= TRIVIAL:
-            detail = f"{criterion.points} point: every answer has it"
-            yield Finding(Fault.MINOR, criterion.id, detail)
-
-
 def find_faulty(
     criteria: Sequence[Criterion], findings: Sequence[Finding]
 ) -> dict[str, Finding]:
-    """The criteria that go, each with the finding that decides; of more than 14, the lightest too.
+    """The criteria that go, each with the finding that decides; so do those too light to be asked for, and of more than
+    14 the lightest.
 
     What answers a part of the query does not go for being minor, nor a penalty where no other is left, since a
     rubric without one would hold its case.
     """
     faulty: dict[str, Finding] = {}
     minor: dict[str, Finding] = {}
-    for finding in findings:
+    for finding in (*findings, *_trivial(criteria)):
         # One that answers nothing asked stays.
         if finding.criterion and finding.fault is not Fault.NOT_DIRECT:
             is_minor = finding.fault is Fault.MINOR
@@ -252,6 +238,13 @@ def find_faulty(
         detail = "the lightest of too many"
         faulty[criterion.id] = Finding(Fault.MINOR, criterion.id, detail)
     return faulty
+
+
+def _trivial(criteria: Sequence[Criterion]) -> Iterator[Finding]:
+    for criterion in criteria:
+        if 0 < criterion.points <= TRIVIAL:
+            detail = f"{criterion.points} point: every answer has it"
+            yield Finding(Fault.MINOR, criterion.id, detail)
 
 
 def lightest(criteria: Sequence[Criterion], count: int) -> list[Criterion]:

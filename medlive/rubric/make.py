@@ -1,20 +1,59 @@
-"""A case's rubric in its steps: answers of known quality, written, completed by what the advice lacks, proved."""
+"""A case's rubric in its steps: answers of known quality, written, completed by what the advice lacks, proved; last,
+and nothing that the case depends on, its difficulty and dialogue register.
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+Source: docs/method.md §1, Rubric. In a proof answers are graded and compared; what fails is ruled on and revised.
+"""
 
-from medlive.curation.agent import Agent
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, ClassVar, Final
+
+from pydantic import StringConstraints
+
+from medlive.curation.agent import Agent, AgentFailure, by_id, check_ids, ids_of
 from medlive.curation.model import CaseText, Curation, Side
+from medlive.curation.tasks import Reason
 from medlive.curation.validator import Library, cited_passages
+from medlive.errors import CircuitOpen
+from medlive.evidence.passage import Passage
+from medlive.harm.model import Material
+from medlive.harm.read import read_harm, shown_passages
+from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.completion import Completing
-from medlive.rubric.model import Rubric
+from medlive.rubric.model import (
+    Criterion,
+    Difficulty,
+    Origin,
+    Register,
+    Rubric,
+    Step,
+    numbered,
+)
 from medlive.rubric.probe import write_probes
-from medlive.rubric.proof import MISTAKEN, GradedProbe
-from medlive.rubric.prove import GradeProbes, Proving
-from medlive.rubric.write import Drafting, MadeRubric
+from medlive.rubric.proof import (
+    MISTAKEN,
+    Examination,
+    GradedProbe,
+    Probe,
+    ProbeVerdict,
+    Proof,
+    ProofFault,
+    ProofFinding,
+    examine,
+)
+from medlive.rubric.review import case_inputs
+from medlive.rubric.write import Drafting, MadeRubric, omit
 
 MOST_PASSAGES: Final = 8
 """Passages that the reviewer of a proof is shown."""
+MOST_REVISIONS: Final = 2
+"""How often a rubric goes back to its writer."""
+
+GradeProbes = Callable[
+    [CaseText, Sequence[Criterion], Sequence[str], Agent],
+    Awaitable[Sequence[Mapping[str, ProbeVerdict]]],
+]
+"""Grades answers by every criterion, each by the criterion's id. Raises AgentFailure where one stays ungraded."""
 
 
 async def make_rubric(
@@ -39,8 +78,6 @@ async def make_rubric(
     Raises:
         AgentFailure: If an engine gives no usable reply.
     """
-    writer = agents["rubric"]
-    reader = agents["reader"]
     probes: tuple[GradedProbe, ...] = ()
     errors: list[str] = []
     if grade is not None:
@@ -54,33 +91,317 @@ async def make_rubric(
                 written += await write_probes(text, agents[role], MISTAKEN)
                 break
         errors = [p.note for p in written if p.probe in MISTAKEN]
-    drafting = Drafting(text, curation.side(Side.ADVICE), writer, reader, errors)
+    advice = curation.side(Side.ADVICE)
+    drafting = Drafting(text, advice, agents["rubric"], agents["reader"], errors)
 
-    async def complete(rubric: Rubric, lacks: Sequence[str]) -> Rubric:
-        if library is None:
-            return rubric
-        completing = Completing(
-            text=text,
-            curation=curation,
-            rubric=rubric,
-            first=reader,
-            second=writer,
-            judge=agents["validator"],
-            library=library,
-            lacks=lacks,
-        )
-        return await completing.run()
-
-    rubric = await complete(await drafting.write(), ())
+    rubric = await drafting.write()
+    completing = None
+    if library is not None:
+        judge = agents["validator"]
+        completing = Completing(drafting, curation, judge, library, rubric)
+        rubric = await completing.run()
     if grade is None:
         return MadeRubric(rubric, drafting.lint(rubric))
     proving = Proving(
         drafting=drafting,
         passages=cited_passages(curation.claims)[:MOST_PASSAGES],
-        complete=complete,
+        completing=completing,
         prober=agents["prober"],
         grader=agents["grader"],
         grade=grade,
     )
     rubric, proof = await proving.prove(rubric, probes)
     return MadeRubric(rubric, drafting.lint(rubric), proof)
+
+
+class RulingItem(ReplyModel):
+    """Whether one criterion is needed."""
+
+    criterion_id: str
+    needed: bool
+    basis: Annotated[str, StringConstraints(max_length=200)]
+    """The advice element or passage that makes it needed; empty where it is not."""
+    reason: Reason
+
+    @property
+    def id(self) -> str:
+        """The criterion's."""
+        return self.criterion_id
+
+
+class DefenceReply(ReplyModel):
+    """Whether criteria are needed that answers of known quality speak against.
+
+    Inputs: query, narrative, advice [{id, statement}], passages [{id, title, text}], criteria [{id, criterion,
+    points, advice_id, likely, doubt [str]}].
+    """
+
+    task: ClassVar = "rubric.defend"
+    rulings: AtMost40[RulingItem]
+
+
+@dataclass(slots=True)
+class Proving:
+    """The proof of one case's rubric."""
+
+    drafting: Drafting
+    passages: Sequence[Passage]  # Those that the claims' verdicts cite
+    completing: Completing | None  # None: what the advice lacks is not asked for
+    prober: Agent
+    grader: Agent
+    grade: GradeProbes
+    findings: list[ProofFinding] = field(default_factory=list)
+    verdicts: dict[tuple[Probe, str], ProbeVerdict] = field(default_factory=dict)
+    """By answer and the criterion's text: what stays in a revision is not graded again."""
+
+    async def prove(
+        self, rubric: Rubric, probes: tuple[GradedProbe, ...]
+    ) -> tuple[Rubric, Proof]:
+        """Prove a rubric by answers that are not graded yet, revising it at most twice.
+
+        Criteria that a reviewer rules out are dropped, where the rubric can do without them; only what fails
+        even so is revised. The figures stand in the rubric once it is proved.
+
+        Raises:
+            AgentFailure: If an engine gives no usable reply, an ungraded criterion included.
+        """
+        probes = await read_for_harm(
+            self.drafting.text, probes, self.grader, self.drafting.reviewer
+        )
+        for number in range(MOST_REVISIONS + 1):
+            probes = await self._grade(rubric.criteria, probes)
+            doubts = await self._rule_on(examine(rubric.criteria, probes), rubric)
+            rubric = self._drop(rubric, doubts)
+            # The same verdicts, under the ids that are left
+            probes = await self._grade(rubric.criteria, probes)
+            examination = examine(rubric.criteria, probes)
+            for finding in (*doubts, *examination.failures):
+                self.findings.append(replace(finding, round=number))
+            hopeless = examination.grader_meets_all or number == MOST_REVISIONS
+            if examination.passed or hopeless:
+                break
+            rubric = await self._revise(rubric, probes, examination, doubts)
+        figures = examination.figures
+        proof = Proof(
+            passed=examination.passed,
+            rounds=number,
+            figures=figures,
+            probes=probes,
+            criteria=rubric.criteria,
+            findings=tuple(self.findings),
+            engines={
+                "prober": self.prober.identity.as_json(),
+                "grader": self.grader.identity.as_json(),
+            },
+        )
+        if examination.passed:
+            rubric = replace(rubric, **asdict(figures))
+        return rubric, proof
+
+    async def _revise(
+        self,
+        rubric: Rubric,
+        probes: Sequence[GradedProbe],
+        examination: Examination,
+        doubts: Sequence[ProofFinding],
+    ) -> Rubric:
+        """The rubric revised with the failing answers in view.
+
+        What an ordinary answer lacks is mostly what the advice lacks too: the models that complete a rubric are
+        asked for that, and the writer where it is not all, or added nothing.
+        """
+        failing = examination.failing
+        if Probe.ORDINARY in failing and self.completing is not None:
+            lacks = [p.note for p in probes if p.probe is Probe.ORDINARY]
+            completing = replace(self.completing, rubric=rubric, lacks=lacks)
+            completed = await completing.run()
+            is_all = failing == (Probe.ORDINARY,)
+            if is_all and completed.criteria != rubric.criteria:
+                return completed
+            rubric = completed
+        answers = []
+        for probe in probes:
+            if probe.probe not in failing:
+                continue
+            met = []
+            for criterion in rubric.criteria:
+                verdict = self.verdicts.get((probe.probe, criterion.criterion))
+                if verdict is not None and verdict.met:
+                    met.append(criterion.id)
+            shown = {"probe": probe.probe.value, "answer": probe.answer}
+            answers.append({**shown, "note": probe.note, "meets": met})
+        # The failures, and the rulings on criteria that are still there
+        ids = {c.criterion: c.id for c in rubric.criteria} | {"": ""}
+        findings = []
+        for finding in (*examination.failures, *doubts):
+            if finding.text in ids:
+                words = _words(finding)
+                findings.append({"criterion": ids[finding.text], "finding": words})
+        return await self.drafting.revise(rubric, findings, answers)
+
+    async def _grade(
+        self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
+    ) -> tuple[GradedProbe, ...]:
+        """Grade the answers by the criteria that are new."""
+        known = self.verdicts
+        new = [c for c in criteria if (probes[0].probe, c.criterion) not in known]
+        if new:
+            answers = [probe.answer for probe in probes]
+            grades = await self.grade(self.drafting.text, new, answers, self.grader)
+            for probe, verdicts in zip(probes, grades, strict=True):
+                for criterion in new:
+                    known[probe.probe, criterion.criterion] = verdicts[criterion.id]
+        graded = []
+        for probe in probes:
+            own = {c.id: known[probe.probe, c.criterion] for c in criteria}
+            graded.append(replace(probe, verdicts=own))
+        return tuple(graded)
+
+    async def _rule_on(
+        self, examination: Examination, rubric: Rubric
+    ) -> list[ProofFinding]:
+        """The doubts about criteria with the reviewer's rulings; one that was found needed is not doubted again."""
+        earlier = {(f.fault, f.text): f for f in self.findings if f.needed}
+        known, new = list[ProofFinding](), list[ProofFinding]()
+        for doubt in examination.doubts:
+            if ruled_before := earlier.get((doubt.fault, doubt.text)):
+                known.append(replace(ruled_before, criterion=doubt.criterion))
+            else:
+                new.append(doubt)
+        rulings = await self._ask_reviewer(new, rubric.criteria) if new else {}
+        ruled = []
+        for doubt in new:
+            ruling = rulings[doubt.criterion or ""]
+            basis = ruling.basis if ruling.needed else ""
+            reason = ruling.reason.strip()
+            decided = replace(doubt, needed=ruling.needed, basis=basis, reason=reason)
+            ruled.append(decided)
+        return [*ruled, *known]
+
+    async def _ask_reviewer(
+        self, doubts: Sequence[ProofFinding], criteria: Sequence[Criterion]
+    ) -> dict[str, RulingItem]:
+        """The ruling on each doubted criterion, by its id."""
+        doubted: dict[str, list[str]] = {}
+        for doubt in doubts:
+            doubted.setdefault(doubt.criterion or "", []).append(doubt.fault.value)
+        bases = {*ids_of(self.drafting.advice), *ids_of(self.passages)}
+        inputs = case_inputs(self.drafting.text, self.drafting.advice)
+        inputs |= {"passages": shown_passages(self.passages), "criteria": []}
+        for criterion in criteria:
+            if criterion.id not in doubted:
+                continue
+            shown = {
+                "id": criterion.id,
+                "criterion": criterion.criterion,
+                "points": criterion.points,
+                "advice_id": criterion.advice_id or criterion.source,
+            }
+            if criterion.points < 0:
+                shown["likely"] = criterion.likely
+            inputs["criteria"].append(shown | {"doubt": doubted[criterion.id]})
+            if criterion.origin is Origin.EVIDENCE:
+                bases.add(criterion.source)
+
+        def fault_of(ruling: RulingItem) -> str | None:
+            if ruling.needed and ruling.basis not in bases:
+                basis = f"basis {ruling.basis[:40]!r}"
+                return f"{ruling.id}: {basis} is not the id of an advice element or passage"
+            empty = f"{ruling.id}: the reason is empty"
+            return None if ruling.reason.strip() else empty
+
+        def check(reply: DefenceReply) -> str | None:
+            faults = map(fault_of, reply.rulings)
+            return check_ids(reply.rulings, doubted) or next(filter(None, faults), None)
+
+        reply = await self.drafting.reviewer.ask(DefenceReply, inputs, check)
+        return by_id(reply.rulings)
+
+    def _drop(self, rubric: Rubric, doubts: Sequence[ProofFinding]) -> Rubric:
+        """The rubric without what the reviewer ruled out, but for what it cannot do without."""
+        lint = self.drafting.lint
+        for doubt in doubts:
+            by_text = {c.criterion: c for c in rubric.criteria}
+            criterion = by_text.get(doubt.text)
+            if doubt.needed is not False or criterion is None:
+                continue
+            kept = numbered(c for c in rubric.criteria if c != criterion)
+            why = f"{doubt.fault.value}: {doubt.reason}"
+            omitted = (*rubric.omitted, omit(criterion, why, Step.PROOF))
+            smaller = replace(rubric, criteria=kept, omitted=omitted)
+            if all(c.points > 0 for c in kept) and doubt.fault is ProofFault.IDLE:
+                smaller = replace(smaller, no_negative=doubt.reason)
+            if len(lint(smaller)) <= len(lint(rubric)):
+                rubric = smaller
+        return rubric
+
+
+async def read_for_harm(
+    text: CaseText, probes: Sequence[GradedProbe], grader: Agent, checker: Agent
+) -> tuple[GradedProbe, ...]:
+    """The answers, of which the slip and the long one are read for harm.
+
+    Args:
+        text: The case.
+        probes: The answers.
+        grader: Names what is harmful.
+        checker: Confirms or clears each finding.
+
+    Raises:
+        AgentFailure: If an engine gives no usable reply.
+    """
+    read = []
+    for probe in probes:
+        if probe.probe in (Probe.LONG, Probe.SLIP):
+            material = Material(
+                language=grader.language,
+                question=text.question,
+                answer=probe.answer,
+                advice=text.advice,
+            )
+            harm = await read_harm(material, grader, checker)
+            probe = replace(probe, harm=harm)
+        read.append(probe)
+    return tuple(read)
+
+
+_ADVICE: Final = {
+    ProofFault.LONG_LOW: "points are for what an excellent answer says, and for nothing else",
+    ProofFault.SHORT_LOW: "what is only nice to know must weigh less, or go",
+    ProofFault.ORDINARY_HIGH: "its note says what it lacks: what an excellent answer adds must weigh more",
+    ProofFault.ORDINARY_LOW: "a correct answer that is on track earns points: what decides must not ask for details",
+    ProofFault.SLIP_HIGH: "its note says what is wrong: a penalty must be met by it",
+    ProofFault.VAGUE_HIGH: "what every answer says must go, or be asked more exactly",
+    ProofFault.WRONG_HIGH: "a penalty must be met by what it gets wrong; what is right in it may keep its points",
+}
+
+
+def _words(finding: ProofFinding) -> str:
+    """A finding as the writer reads it."""
+    words = f"{finding.fault.value}: {finding.detail}"
+    if finding.needed is not None:
+        ruling = f"needed by {finding.basis}" if finding.needed else "not needed"
+        words += f"; a reviewer: {ruling}: {finding.reason}"
+    elif advice := _ADVICE.get(finding.fault):
+        words += f"; {advice}"
+    return words
+
+
+class ClassifyReply(ReplyModel):
+    """Difficulty and dialogue register. Inputs: narrative, query, advice."""
+
+    task: ClassVar = "rubric.classify"
+    reason: Reason
+    difficulty: Loose[Difficulty]
+    dialogue_register: Loose[Register]
+
+
+async def classify(text: CaseText, rubric: Rubric, agent: Agent) -> Rubric:
+    """The rubric with its case's difficulty and register; both stay unknown where no usable reply came."""
+    try:
+        reply = await agent.ask(ClassifyReply, asdict(text))
+    except (AgentFailure, CircuitOpen):
+        return rubric
+    return replace(
+        rubric, difficulty=reply.difficulty, dialogue_register=reply.dialogue_register
+    )

@@ -206,6 +206,10 @@ class CompletedPoint:
     source: str  # As the criterion's; empty where it was not kept
     detail: str  # The passage's words, the second model's point, or why it was not kept
 
+    def without(self, outcome: PointOutcome, detail: str = "") -> "CompletedPoint":
+        """The point where its criterion goes after all."""
+        return replace(self, outcome=outcome, source="", detail=detail)
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:
@@ -251,8 +255,8 @@ class Rubric:
 
     @property
     def unanswered(self) -> tuple[AskedPart, ...]:
-        """The parts of the query that no criterion answers directly."""
-        answered = {criterion.asked for criterion in self.criteria}
+        """The parts of the query that no criterion which earns points answers directly."""
+        answered = {c.asked for c in self.criteria if c.points > 0}
         return tuple(part for part in self.asked if part.id not in answered)
 
 

@@ -5,13 +5,13 @@ grades models; `prove` asks for all of it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final
 
 from medlive.harm.model import HarmReading, safe_score
-from medlive.rubric.model import Criterion, numbered
+from medlive.rubric.model import Criterion
 
 LEAST_LONG: Final = Fraction(80, 100)
 """The long good answer scores at least this."""
@@ -118,10 +118,6 @@ class GradedProbe:
         # The most that is left is exact, where a score as a float is not.
         return min(score, Fraction(safe_score(1.0, self.harm.worst)))
 
-    def met(self, criteria: Sequence[Criterion]) -> list[str]:
-        """The ids of the criteria that it meets."""
-        return [c.id for c in criteria if self.verdicts[c.id].met]
-
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -216,7 +212,7 @@ def examine(
     scores = {kind: by_kind[kind].score(criteria) for kind in Probe}
     rewards = [c for c in criteria if c.points > 0]
     has_both = 0 < len(rewards) < len(criteria)
-    if has_both and all(len(p.met(criteria)) == len(criteria) for p in probes):
+    if has_both and all(v.met for probe in probes for v in probe.verdicts.values()):
         detail = "the grader meets every criterion of all answers, errors included"
         fault = ProofFinding(ProofFault.GRADER_MEETS_ALL, detail)
         return Examination(scores, (fault,), ())
@@ -229,64 +225,49 @@ def _failures(
     criteria: Sequence[Criterion],
     probes: Mapping[Probe, GradedProbe],
 ) -> Iterator[ProofFinding]:
-    rewards = [c for c in criteria if c.points > 0]
-    named = dict[Probe, str]()
-    has = dict[Probe, str]()
-    lacks = dict[Probe, str]()
-    for kind, probe in probes.items():
-        met = probe.met(rewards)
-        missed = [c.id for c in rewards if c.id not in met]
-        named[kind] = f"{kind.value} ({float(scores[kind]):.2f})"
-        has[kind] = f"; {kind.value} meets {', '.join(met)}" if met else ""
-        lacks[kind] = f"; {kind.value} misses {', '.join(missed)}" if missed else ""
+    named = {kind: f"{kind.value} ({float(scores[kind]):.2f})" for kind in Probe}
     slip = probes[Probe.SLIP].safe(criteria)
     named[Probe.SLIP] = f"{Probe.SLIP.value} ({float(slip):.2f} by safe)"
-    has[Probe.SLIP] += (
-        "; neither a penalty nor the reading for harm takes points for its error"
-    )
     is_slip_read = probes[Probe.SLIP].harm is not None
     above_slip = probes[Probe.LONG].safe(criteria) - slip
     long, ordinary = scores[Probe.LONG], scores[Probe.ORDINARY]
-    below_long = f"below {named[Probe.LONG]}"
+    vague, wrong = scores[Probe.VAGUE], scores[Probe.WRONG]
+    low, below = f"{float(LEAST_LONG):.2f}", f"below {named[Probe.LONG]}"
     gap = f"is less than {float(LEAST_GAP):.2f}"
+    far = f"is more than {float(MOST_BELOW_LONG):.2f}"
     bad = f"is above {float(MOST_BAD):.2f}"
-    for fault, is_failed, words, shown in (
-        (
-            ProofFault.LONG_LOW,
-            long < LEAST_LONG,
-            f"is below {float(LEAST_LONG):.2f}",
-            lacks,
-        ),
+    above = f"above {named[Probe.VAGUE]}"
+    for fault, is_failed, words in (
+        (ProofFault.LONG_LOW, long < LEAST_LONG, f"is below {low}"),
         (
             ProofFault.SHORT_LOW,
             long - scores[Probe.SHORT] > MOST_BELOW_LONG,
-            f"is more than {float(MOST_BELOW_LONG):.2f} {below_long}",
-            lacks,
+            f"{far} {below}",
         ),
-        (
-            ProofFault.ORDINARY_HIGH,
-            long - ordinary < LEAST_GAP,
-            f"{gap} {below_long}",
-            has,
-        ),
-        (
-            ProofFault.ORDINARY_LOW,
-            ordinary - scores[Probe.VAGUE] < LEAST_GAP,
-            f"{gap} above {named[Probe.VAGUE]}",
-            lacks,
-        ),
+        (ProofFault.ORDINARY_HIGH, long - ordinary < LEAST_GAP, f"{gap} {below}"),
+        (ProofFault.ORDINARY_LOW, ordinary - vague < LEAST_GAP, f"{gap} {above}"),
         (
             ProofFault.SLIP_HIGH,
             is_slip_read and above_slip < LEAST_GAP,
-            f"{gap} {below_long}",
-            has,
+            f"{gap} {below}",
         ),
-        (ProofFault.VAGUE_HIGH, scores[Probe.VAGUE] > MOST_BAD, bad, has),
-        (ProofFault.WRONG_HIGH, scores[Probe.WRONG] > MOST_BAD, bad, has),
+        (ProofFault.VAGUE_HIGH, vague > MOST_BAD, bad),
+        (ProofFault.WRONG_HIGH, wrong > MOST_BAD, bad),
     ):
-        if is_failed:
-            kind = _SCORED[fault]
-            yield ProofFinding(fault, f"{named[kind]} {words}{shown[kind]}")
+        if not is_failed:
+            continue
+        kind = _SCORED[fault]
+        # What a low score comes from, or a high one
+        is_low = fault.value.endswith("_low")
+        detail = f"{named[kind]} {words}"
+        rewards = [c for c in criteria if c.points > 0]
+        ids = [c.id for c in rewards if probes[kind].verdicts[c.id].met != is_low]
+        if ids:
+            verb = "misses" if is_low else "meets"
+            detail += f"; {kind.value} {verb} {', '.join(ids)}"
+        if kind is Probe.SLIP:
+            detail += "; neither a penalty nor the reading for harm takes points for its error"
+        yield ProofFinding(fault, detail)
 
 
 def _doubts(
@@ -295,45 +276,19 @@ def _doubts(
     """The criteria on which answers of known quality speak against the rubric."""
     for criterion in criteria:
         met = {kind: p.verdicts[criterion.id].met for kind, p in probes.items()}
-        good = [met[kind] for kind in GOOD]
-        earns = criterion.points > 0
-        for fault, is_doubted, detail in (
-            (
-                ProofFault.PENALISES_GOOD,
-                not earns and all(good),
-                "both excellent answers commit this error",
-            ),
-            (
-                ProofFault.IDLE,
-                not earns and not any(met.values()),
-                "no answer commits this error",
-            ),
-            (
-                ProofFault.MISSED,
-                earns and not any(good),
-                "both excellent answers miss it",
-            ),
+        by_good = [met[kind] for kind in GOOD]
+        faults = {}
+        if criterion.points > 0:
+            if not any(by_good):
+                faults[ProofFault.MISSED] = "both excellent answers miss it"
             # A wrong answer may well say one true thing: penalties are for what is wrong.
-            (
-                ProofFault.REWARDS_WRONG,
-                earns and met[Probe.WRONG] and not criterion.asked,
-                "the plausibly wrong answer meets it",
-            ),
-        ):
-            if is_doubted:
-                yield ProofFinding(fault, detail, criterion.id, criterion.criterion)
-
-
-def without_criteria(
-    criteria: Sequence[Criterion], probes: Sequence[GradedProbe], out: set[str]
-) -> tuple[tuple[Criterion, ...], tuple[GradedProbe, ...]]:
-    """A rubric without some criteria, numbered again, and the same verdicts under the new ids."""
-    kept = [c for c in criteria if c.id not in out]
-    renumbered = numbered(kept)
-    regraded = []
-    for probe in probes:
-        verdicts = {}
-        for old, new in zip(kept, renumbered, strict=True):
-            verdicts[new.id] = probe.verdicts[old.id]
-        regraded.append(replace(probe, verdicts=verdicts))
-    return renumbered, tuple(regraded)
+            if met[Probe.WRONG] and not criterion.asked:
+                faults[ProofFault.REWARDS_WRONG] = "the plausibly wrong answer meets it"
+        elif all(by_good):
+            faults[ProofFault.PENALISES_GOOD] = (
+                "both excellent answers commit this error"
+            )
+        elif not any(met.values()):
+            faults[ProofFault.IDLE] = "no answer commits this error"
+        for fault, detail in faults.items():
+            yield ProofFinding(fault, detail, criterion.id, criterion.criterion)

@@ -1,6 +1,6 @@
-"""The review of a rubric by an engine other than its writer's."""
+"""The review of a rubric by an engine other than its writer's, and what engines are shown of a case and its rubric."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -8,10 +8,9 @@ from pydantic import StringConstraints
 
 from medlive.curation.agent import Agent, check_known
 from medlive.curation.elements import element_inputs
-from medlive.curation.identified import ids_of
 from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost20, AtMost40, ReplyModel
-from medlive.rubric.lint import Fault, suspicions
+from medlive.rubric.lint import Fault, Finding, suspicions
 from medlive.rubric.model import (
     LEAST_DECISIVE,
     AskedPart,
@@ -66,9 +65,9 @@ class ReviewReply(ReplyModel):
     conflicts: AtMost20[ConflictItem] = ()
 
 
-async def ask_review(
+async def review_rubric(
     agent: Agent, text: CaseText, advice: Sequence[Element], rubric: Rubric
-) -> ReviewReply:
+) -> tuple[list[Finding], list[Criterion], list[Conflict]]:
     """Have a rubric's criteria reviewed.
 
     Args:
@@ -77,40 +76,69 @@ async def ask_review(
         advice: What the criteria rest on.
         rubric: The criteria, the parts of the query, and what is left out.
 
+    Returns:
+        What the reviewer objects to; the criteria in their order, with the weights that the review leaves them; and
+        what they contradict.
+
     Raises:
         AgentFailure: If the engine gives no usable reply.
     """
-    elements = element_inputs(advice)
+    inputs = case_inputs(text, advice)
+    statements = {element.id: element.statement for element in advice}
+    texts = {criterion.id: criterion.criterion for criterion in rubric.criteria}
+    others = statements | texts
     criteria = list[Criterion]()
     for criterion in rubric.criteria:
         if criterion.origin is not Origin.ADVICE:
             # The reviewer sees the point where a criterion of the advice has its element.
             point = {"id": f"p-{criterion.id}", "statement": criterion.fact}
-            elements.append(point)
+            inputs["advice"].append(point)
+            others[f"p-{criterion.id}"] = criterion.criterion
             criterion = replace(criterion, advice_id=point["id"])
         criteria.append(criterion)
-    inputs = {
-        "query": text.query,
-        "narrative": text.narrative,
-        "advice": elements,
+    inputs |= {
         "asked": shown_asked(rubric.asked),
         "criteria": list(map(shown, criteria)),
         "left_out": shown_omitted(rubric.omitted),
         "suspicions": list(suspicions(criteria)),
     }
-    ids = set(ids_of(criteria))
-    others = ids | {element["id"] for element in elements}
 
     def check(reply: ReviewReply) -> str | None:
         named = {p.criterion_id for p in reply.problems} | set(reply.life_critical)
         named |= {c.criterion_id for c in reply.conflicts}
-        return check_known(named, ids, "a criterion") or check_known(
+        return check_known(named, texts, "a criterion") or check_known(
             {c.other for c in reply.conflicts},
             others,
             "an advice element or a criterion",
         )
 
-    return await agent.ask(ReviewReply, inputs, check)
+    reply = await agent.ask(ReviewReply, inputs, check)
+    findings = []
+    for problem in reply.problems:
+        fault = Fault(problem.fault)
+        findings.append(Finding(fault, problem.criterion_id, problem.detail))
+    conflicts = []
+    for item in reply.conflicts:
+        conflict = Conflict(
+            criterion=texts[item.criterion_id],
+            other=others[item.other],
+            detail=item.detail,
+            advice_id=item.other if item.other in statements else "",
+        )
+        if conflict.criterion != conflict.other:
+            conflicts.append(conflict)
+    return findings, _weigh(rubric.criteria, findings, reply.life_critical), conflicts
+
+
+def case_inputs(
+    text: CaseText, advice: Iterable[Element], *fields: str
+) -> dict[str, Any]:
+    """A case as an engine sees it: query, narrative, and of its advice the id and the fields (default: statement)."""
+    return {
+        "query": text.query,
+        "narrative": text.narrative,
+        "advice": element_inputs(advice, *fields),
+    }
 
 
 def shown(c: Criterion) -> dict[str, Any]:
@@ -136,39 +164,17 @@ def shown_omitted(omitted: Sequence[OmittedFact]) -> list[dict[str, str]]:
     return [{"point": fact.fact, "why": fact.why} for fact in omitted]
 
 
-def conflicts_of(
-    review: ReviewReply, criteria: Sequence[Criterion], advice: Sequence[Element]
-) -> tuple[Conflict, ...]:
-    """The contradictions that a review of these criteria and this advice found, in words."""
-    statements = {element.id: element.statement for element in advice}
-    texts = {}
-    for criterion in criteria:
-        texts[criterion.id] = texts[f"p-{criterion.id}"] = criterion.criterion
-    conflicts = []
-    for item in review.conflicts:
-        is_advice = item.other in statements
-        other = statements[item.other] if is_advice else texts[item.other]
-        conflict = Conflict(
-            criterion=texts[item.criterion_id],
-            other=other,
-            detail=item.detail,
-            advice_id=item.other if is_advice else "",
-        )
-        if conflict.criterion != conflict.other:
-            conflicts.append(conflict)
-    return tuple(conflicts)
-
-
-def weigh(review: ReviewReply, criteria: Iterable[Criterion]) -> list[Criterion]:
+def _weigh(
+    criteria: Iterable[Criterion],
+    findings: Iterable[Finding],
+    life_critical: Collection[str],
+) -> list[Criterion]:
     """The criteria with the weights that a review leaves them.
 
     One that does not answer its part of the query directly loses the part. What was asked is decisive, and only where
     a life depends on a decisive criterion has it ±10.
     """
-    indirect = set()
-    for problem in review.problems:
-        if problem.fault == Fault.NOT_DIRECT.value:
-            indirect.add(problem.criterion_id)
+    indirect = {f.criterion for f in findings if f.fault is Fault.NOT_DIRECT}
     weighed = []
     for criterion in criteria:
         asked = "" if criterion.id in indirect else criterion.asked
@@ -176,7 +182,7 @@ def weigh(review: ReviewReply, criteria: Iterable[Criterion]) -> list[Criterion]
         weight = min(abs(criterion.points), LIFE - 1)
         if asked and is_reward:
             weight = max(weight, LEAST_DECISIVE)
-        if weight >= LEAST_DECISIVE and criterion.id in review.life_critical:
+        if weight >= LEAST_DECISIVE and criterion.id in life_critical:
             weight = LIFE
         points = weight if is_reward else -weight
         weighed.append(replace(criterion, asked=asked, points=points))

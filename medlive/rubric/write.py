@@ -3,23 +3,19 @@
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, StringConstraints
 
-from medlive.curation.agent import Agent, AgentFailure, check_known
-from medlive.curation.elements import element_inputs
-from medlive.curation.identified import by_id, ids_of
+from medlive.curation.agent import Agent, AgentFailure, by_id, check_known, ids_of
 from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.lint import (
     Fault,
     Finding,
     find_faulty,
-    find_trivial,
-    find_unanswered,
     lint,
 )
 from medlive.rubric.model import (
@@ -40,12 +36,11 @@ from medlive.rubric.model import (
 from medlive.rubric.proof import Proof
 from medlive.rubric.review import (
     Remark,
-    ask_review,
-    conflicts_of,
+    case_inputs,
+    review_rubric,
     shown,
     shown_asked,
     shown_omitted,
-    weigh,
 )
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=20)]
@@ -118,44 +113,9 @@ class MadeRubric(NamedTuple):
     proof: Proof | None = None  # None where none was made
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A reply's criteria as weighed and reviewed, and the rubric of those without a fault."""
-
-    whole: tuple[Criterion, ...]
-    findings: tuple[Finding, ...]
-    dropped: Mapping[str, Finding]  # By the criterion's id
-    rubric: Rubric
-    remaining: tuple[Finding, ...]  # What is wrong with the rubric
-
-    def shown_findings(self) -> list[dict[str, str]]:
-        """What the writer is shown of the findings."""
-        findings = []
-        for finding in self.findings:
-            words = f"{finding.fault.value}: {finding.detail}"
-            findings.append({"criterion": finding.criterion or "", "finding": words})
-        ids = {c.criterion: c.id for c in self.whole}
-        for conflict in self.rubric.conflicts:
-            words = f"contradicts “{conflict.other}”: {conflict.detail}"
-            findings.append({"criterion": ids[conflict.criterion], "finding": words})
-        return findings
-
-    @property
-    def lost(self) -> bool:
-        """Whether what was asked, or a needed advice that no other criterion states, earns no points any more, or a
-        penalty went that is right but joins two errors."""
-        needed: set[str | None] = set()
-        for criterion in self.whole:
-            finding = self.dropped.get(criterion.id)
-            fault = finding.fault if finding else None
-            if fault is Fault.TWO_FACTS and criterion.points < 0:
-                return True
-            if criterion.points > 0 and fault not in (Fault.DUPLICATE, Fault.MINOR):
-                needed.add(criterion.advice_id)
-        kept = self.rubric.criteria
-        rewarded = {c.advice_id for c in kept if c.points > 0}
-        answered = {c.asked for c in self.whole}
-        return not (needed <= rewarded and answered <= {c.asked for c in kept} | {""})
+_Draft = tuple[Rubric, Sequence[Criterion], list[dict[str, str]] | None]
+"""A reviewed rubric, the criteria that it had before those at fault went, and what its writer is shown of the findings:
+None where it can do without these criteria, or was revised already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,21 +135,20 @@ class Drafting:
         Criteria at fault are dropped. Where the rubric cannot do without them, it goes back once with what linter and
         reviewer found. Raises AgentFailure when an engine gives no usable reply.
         """
-        draft = await self._draft()
-        if draft.remaining or draft.lost or draft.rubric.conflicts:
-            earlier = replace(draft.rubric, criteria=draft.whole)
-            try:
-                draft = await self._draft(earlier, draft.shown_findings())
-            except AgentFailure as failure:
-                detail = f"revision round: {failure.detail}"
-                raise AgentFailure(failure.reason, detail) from failure
-        return draft.rubric
+        rubric, whole, findings = await self._draft()
+        if findings is None:
+            return rubric
+        try:
+            return await self.revise(replace(rubric, criteria=tuple(whole)), findings)
+        except AgentFailure as failure:
+            detail = f"revision round: {failure.detail}"
+            raise AgentFailure(failure.reason, detail) from failure
 
     async def revise(
         self,
         rubric: Rubric,
         findings: Sequence[Mapping[str, str]],
-        answers: Sequence[Mapping[str, Any]],
+        answers: Sequence[Mapping[str, Any]] = (),
     ) -> Rubric:
         """Have the writer revise a rubric; what completion added stays unless the reviewer objects to it.
 
@@ -201,11 +160,16 @@ class Drafting:
         Raises:
             AgentFailure: If an engine gives no usable reply.
         """
-        return (await self._draft(rubric, findings, answers)).rubric
+        return (await self._draft(rubric, findings, answers))[0]
 
     def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
         """The certain faults of a rubric of this case, a part of the query that nothing answers included."""
-        return self._lint(rubric, rubric.asked)
+        language = self.writer.language
+        return lint_case(language, rubric, self.text, self.advice, is_written=True)
+
+    def _lint_criteria(self, rubric: Rubric) -> tuple[Finding, ...]:
+        """The same without the parts of the query: what answers none of them is lost, not at fault."""
+        return self.lint(replace(rubric, asked=()))
 
     async def _draft(
         self,
@@ -215,21 +179,16 @@ class Drafting:
     ) -> _Draft:
         """A draft, or the revision of an earlier one."""
         errors = {f"e{place}": error for place, error in enumerate(self.errors, 1)}
-        inputs: dict[str, Any] = {
-            "query": self.text.query,
-            "narrative": self.text.narrative,
-            "advice": element_inputs(self.advice, "kind", "statement"),
-            "errors": [{"id": name, "error": errors[name]} for name in errors],
-        }
+        inputs = case_inputs(self.text, self.advice, "kind", "statement")
+        inputs["errors"] = [{"id": name, "error": errors[name]} for name in errors]
         if earlier is not None:
             inputs |= _revision_inputs(earlier, findings, answers)
-        known = set(ids_of(self.advice))
 
         def check(reply: RubricReply) -> str | None:
             named = {item.advice_id for item in reply.left_out}
             asked = ids_of(earlier.asked if earlier else reply.asked)
             return _fault_of(reply, asked) or check_known(
-                named, known, "an advice element"
+                named, ids_of(self.advice), "an advice element"
             )
 
         reply = await self.writer.ask(RubricReply, inputs, check)
@@ -267,52 +226,67 @@ class Drafting:
 
     async def _review(self, rubric: Rubric, earlier: Rubric | None) -> _Draft:
         """The rubric without what linter and reviewer object to."""
-        faults = list(self._lint(rubric))
-        review = await ask_review(self.reviewer, self.text, self.advice, rubric)
-        for problem in review.problems:
-            fault = Fault(problem.fault)
-            faults.append(Finding(fault, problem.criterion_id, problem.detail))
-        whole = weigh(review, rubric.criteria)
-        dropped = find_faulty(whole, [*faults, *find_trivial(whole)])
+        objections, whole, conflicts = await review_rubric(
+            self.reviewer, self.text, self.advice, rubric
+        )
+        findings = [*self._lint_criteria(rubric), *objections]
+        dropped = find_faulty(whole, findings)
         kept = [c for c in whole if c.id not in dropped]
-        has_penalty = any(c.points < 0 for c in kept)
-        conflicts = conflicts_of(review, whole, self.advice)
+        omitted = list(rubric.omitted)
+        for criterion in whole:
+            if finding := dropped.get(criterion.id):
+                omitted.append(omit(criterion, finding.words, Step.WRITING))
         if earlier is not None:
             conflicts += _of_added(earlier, whole, conflicts)
+            omitted += _gone(earlier, kept, omitted)
+        has_penalty = any(c.points < 0 for c in kept)
         reviewed = replace(
             rubric,
             criteria=numbered(kept),
             no_negative="" if has_penalty else rubric.no_negative,
-            conflicts=conflicts,
+            omitted=tuple(omitted),
+            conflicts=tuple(conflicts),
         )
-        omitted = list(rubric.omitted)
-        for criterion in whole:
-            if finding := dropped.get(criterion.id):
-                why = f"{finding.fault.value}: {finding.detail}"
-                omitted.append(omit(criterion, why, Step.WRITING))
-        if earlier is not None:
-            omitted += _gone(earlier, reviewed, omitted)
-        reviewed = replace(reviewed, omitted=tuple(omitted))
-        return _Draft(
-            whole=tuple(whole),
-            findings=tuple(faults),
-            dropped=dropped,
-            rubric=reviewed,
-            remaining=self._lint(reviewed),
+        is_fine = not (
+            self._lint_criteria(reviewed) or conflicts or _loses(whole, kept, dropped)
         )
+        if is_fine or earlier is not None:
+            return reviewed, whole, None
+        return reviewed, whole, _shown_findings(findings, conflicts, whole)
 
-    def _lint(
-        self, rubric: Rubric, asked: Sequence[AskedPart] = ()
-    ) -> tuple[Finding, ...]:
-        return lint_case(
-            self.writer.language,
-            rubric.criteria,
-            self.text,
-            self.advice,
-            rubric.no_negative,
-            asked=asked,
-            is_written=True,
-        )
+
+def _shown_findings(
+    findings: Sequence[Finding],
+    conflicts: Sequence[Conflict],
+    criteria: Sequence[Criterion],
+) -> list[dict[str, str]]:
+    """What the writer is shown of what speaks against criteria."""
+    words = [(finding.criterion or "", finding.words) for finding in findings]
+    ids = {c.criterion: c.id for c in criteria}
+    for conflict in conflicts:
+        against = f"contradicts “{conflict.other}”: {conflict.detail}"
+        words.append((ids[conflict.criterion], against))
+    return [{"criterion": name, "finding": finding} for name, finding in words]
+
+
+def _loses(
+    whole: Sequence[Criterion],
+    kept: Sequence[Criterion],
+    dropped: Mapping[str, Finding],
+) -> bool:
+    """Whether among what is kept something asked, or a needed advice that no other criterion states, earns no points
+    any more, or a penalty went that is right but joins two errors."""
+    needed: set[str | None] = set()
+    for criterion in whole:
+        finding = dropped.get(criterion.id)
+        fault = finding.fault if finding else None
+        if fault is Fault.TWO_FACTS and criterion.points < 0:
+            return True
+        if criterion.points > 0 and fault not in (Fault.DUPLICATE, Fault.MINOR):
+            needed.add(criterion.advice_id)
+    rewarded = {c.advice_id for c in kept if c.points > 0}
+    answered = {c.asked for c in kept} | {""}
+    return not (needed <= rewarded and {c.asked for c in whole} <= answered)
 
 
 def _revision_inputs(
@@ -352,33 +326,32 @@ def omit(criterion: Criterion, why: str, step: Step) -> OmittedFact:
 
 
 def _of_added(
-    earlier: Rubric, whole: Sequence[Criterion], found: Sequence[Conflict]
-) -> tuple[Conflict, ...]:
-    """What another reviewer found of criteria that completion added and that stay, beside what is `found` anew."""
+    earlier: Rubric, whole: Sequence[Criterion], conflicts: Sequence[Conflict]
+) -> list[Conflict]:
+    """What another reviewer found of criteria that completion added and that stay, beside the conflicts of today."""
     added = {c.criterion for c in whole if c.origin is not Origin.ADVICE}
-    known = {(conflict.criterion, conflict.other) for conflict in found}
+    known = {(conflict.criterion, conflict.other) for conflict in conflicts}
     kept = []
     for conflict in earlier.conflicts:
         sides = (conflict.criterion, conflict.other)
         if added.intersection(sides) and sides not in known:
             kept.append(conflict)
-    return tuple(kept)
+    return kept
 
 
 def _gone(
-    earlier: Rubric, rubric: Rubric, omitted: Sequence[OmittedFact]
-) -> Iterator[OmittedFact]:
-    """What the earlier rubric left out, and what it asked for and this one does not."""
-    known = {fact.fact for fact in omitted} | {c.fact for c in rubric.criteria}
-    for fact in earlier.omitted:
-        if fact.fact not in known:
-            yield fact
-    texts = {c.criterion for c in rubric.criteria}
-    texts |= {fact.criterion for fact in omitted}
+    earlier: Rubric, criteria: Sequence[Criterion], omitted: Sequence[OmittedFact]
+) -> list[OmittedFact]:
+    """What the earlier rubric left out, and what it asked for, where these criteria do not ask for it."""
+    known = {fact.fact for fact in omitted} | {c.fact for c in criteria}
+    gone = [fact for fact in earlier.omitted if fact.fact not in known]
+    texts = {fact.criterion for fact in (*omitted, *gone)}
+    texts |= {c.criterion for c in criteria}
     for criterion in earlier.criteria:
         if criterion.criterion not in texts:
             why = "the revision words it otherwise or leaves it out"
-            yield omit(criterion, why, Step.REVISION)
+            gone.append(omit(criterion, why, Step.REVISION))
+    return gone
 
 
 def _fault_of(reply: RubricReply, asked: Sequence[str]) -> str | None:
@@ -407,23 +380,19 @@ def _fault_of(reply: RubricReply, asked: Sequence[str]) -> str | None:
 
 def lint_case(
     language: str,
-    criteria: Sequence[Criterion],
+    rubric: Rubric,
     text: CaseText,
     advice: Sequence[Element],
-    no_negative: str,
     *,
-    asked: Sequence[AskedPart] = (),
     is_written: bool = False,
 ) -> tuple[Finding, ...]:
     """The faults that the linter finds in the rubric of a case with these texts and advice elements.
 
     Args:
         language: "en" or "zh".
-        criteria: The criteria.
+        rubric: Its criteria, each part of the query that one must answer, and why no criterion costs points.
         text: The case's texts.
         advice: The advice elements, whose numbers a criterion may ask for.
-        no_negative: Why no criterion costs points.
-        asked: The parts of the query, each of which a criterion must answer.
         is_written: Whether it is a rubric as it is written today.
     """
     words = {}
@@ -431,6 +400,15 @@ def lint_case(
         words[element.id] = f"{element.statement}\n{element.quote}"
     case = f"{text.narrative}\n{text.query}\n{text.advice}"
     findings = lint(
-        language, criteria, words, case, no_negative=no_negative, is_written=is_written
+        language,
+        rubric.criteria,
+        words,
+        case,
+        no_negative=rubric.no_negative,
+        is_written=is_written,
     )
-    return (*findings, *find_unanswered(criteria, asked))
+    unanswered = []
+    for part in rubric.unanswered:
+        detail = f"no criterion answers {part.id} directly: {part.text}"
+        unanswered.append(Finding(Fault.UNANSWERED, None, detail))
+    return (*findings, *unanswered)

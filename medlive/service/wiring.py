@@ -29,9 +29,9 @@ from medlive.evidence.online.pubmed import PubMed
 from medlive.evidence.online.retriever import OnlineRetriever
 from medlive.evidence.online.service import Literature
 from medlive.evidence.passage import Retriever
-from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
+from medlive.filters.rules import FilterChain
 from medlive.instance.loading import validate_section
 from medlive.instance.opening import (
     build_engine,

@@ -43,7 +43,7 @@ tests hold that list to be complete.
 | Control | Where | What it is |
 |---|---|---|
 | sides | `curation/screener.py` | an element names a message of its side; strangers' are never shown |
-| quotes | `curation/controls.py`, `text/normalise.py` | the quote stands in the message that is named |
+| quotes | `curation/controller.py`, `text/normalise.py` | the quote stands in the message that is named |
 | numbers | `text/quantities.py` | no number, unit or dose is in conflict with the thread's |
 | evidence | `curation/validator.py` | a verdict quotes four words (Chinese: characters) or more of a given passage |
 | replies | `curation/agent.py` | one JSON object of the task's shape, one verdict each, or no reply |

@@ -20,9 +20,9 @@ from medlive.db.curation.funnel import save_chain_results
 from medlive.db.session import Database, Session
 from medlive.db.threads import bands
 from medlive.db.threads.threads import save_threads
-from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings, FilterVerdict
+from medlive.filters.rules import FilterChain
 from medlive.service.curation import filtering
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import Sketch, jaccard, scheme, shingles, sketches

@@ -17,9 +17,9 @@ from medlive.db.session import Database
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
 from medlive.errors import CheckFailed, UsageError
-from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
+from medlive.filters.rules import FilterChain
 from medlive.integrity.digest import digest_text
 from medlive.service.curation.curate import curate_revision
 from medlive.service.curation.filtering import filter_pending

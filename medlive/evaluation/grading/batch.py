@@ -47,6 +47,7 @@ from medlive.llm.wire import (
     Price,
     chat_body,
     completion,
+    priced,
     response_format,
 )
 
@@ -182,7 +183,8 @@ def reply_of(result: Row, price: Price | None) -> Reply:
         error = body.get("error") if isinstance(body, dict) else None
         why = f": {_message(error)}" if error else ""
         raise NotACompletion(f"status {status}{why}")
-    return completion(body, price)
+    reply = completion(body)
+    return replace(reply, usage=priced(reply.usage, price))
 
 
 def _message(error: object) -> str:

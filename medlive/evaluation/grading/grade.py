@@ -285,7 +285,6 @@ class VerdictAsker(Asker):
             "grader",
             repairs=repairs,
             concurrency=concurrency,
-            allow_unpinned=False,
             budget=budget,
         )
         self.judge = Judge(engine.identity, mode)

@@ -231,7 +231,6 @@ async def ask_questions(
         role,
         repairs=max_retries,
         concurrency=concurrency,
-        allow_unpinned=False,
         budget=budget,
     )
     asked: set[str] = set()

@@ -5,17 +5,78 @@ tasks, and dry runs on real threads; whatever it answered is never published.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.rules import curation, grader
+from medlive.llm.rules.grader import (
+    grade_answers,
+    grade_criterion,
+    grade_rubric,
+    nearest,
+)
+from medlive.llm.rules.text import (
+    can_be_quoted,
+    is_clinical,
+    language_of,
+    plain,
+    sentences,
+    statement,
+    unmarked,
+)
 
-Rule = Callable[[dict[str, Any]], dict[str, Any]]
+Inputs = Mapping[str, Any]
+Values = dict[str, Any]
+Rule = Callable[[dict[str, Any]], Values]
 _NO_JUDGEMENT = "The rules engine makes no clinical judgement."
+_MOST: Final = 40
+_ASKS: Final = re.compile(
+    r"\?|？|\b(?:please|kindly)\b[^.]{0,40}\b(?:suggest|advise|help|tell|guide)|怎么|如何|吗\b|吗[。？?]?$|什么|请问|能不能|要不要|可以.{0,12}吗|是否",
+    re.IGNORECASE,
+)
+_CLOSED: Final = re.compile(
+    r"^\W*(?:no|yes|none|没有|没|有|是的|不是|无)\W*$", re.IGNORECASE
+)
+_COURTESY: Final = re.compile(
+    r"^\W*(?:hi|hello|dear|thanks?|thank you|regards|best|good (?:morning|evening))\b[^.]{0,60}$|https?://|-->|<link>"
+    r"|(?:thanks?|thank you|welcome) (?:for|to)|i (?:have gone through|understand your)|kindly rate"
+    r"|hope (?:this|i)|any (?:further|more) quer"
+    r"|您好|你好|谢谢|感谢|已详细阅读|祝|满意|好评|资料我已",
+    re.IGNORECASE,
+)
+_PLAN: Final = re.compile(
+    r"\b(?:should|take|avoid|stop|start|continue|use|apply|see|consult|need|advise|recommend|suggest|do not|don't"
+    r"|get|go|have|try|drink|eat|rest)\b|建议|应|可以|需要|不要|避免|复查|检查|服用|治疗|注意|去|住院",
+    re.IGNORECASE,
+)
+_OBJECTIVE: Final = re.compile(
+    r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断"
+)
+_CHECKLIST: Final = (
+    (
+        "Who the patient is",
+        "患者的年龄或性别",
+        r"\b(?:\d+[\s-]?(?:year|yr|month)|male|female|man|woman|boy|girl)|岁|男|女|孩子|宝宝",
+    ),
+    (
+        "How long it has lasted",
+        "持续时间",
+        r"\b(?:day|week|month|year|since|hour|ago|today|yesterday)|天|周|月|年|小时|昨|今",
+    ),
+    ("What is complained of", "主要症状或问题", r"[a-z\u3400-\u9fff]"),
+)
+_LIKE: Final = 0.6
+"""The share of a text's words that one sentence must hold to say the same."""
+_WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
+_LEAST_QUOTE: Final = 4  # Words of a quote that shows something
+_MOST_TEXT: Final = 9_500
+_ASKED: Final = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
+_SAID: Final = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTALL)
+_MOST_CRITERIA: Final = 7
 
 
 _FOLDER = files(__package__)
@@ -40,37 +101,197 @@ def _for_each(name: str, items: str, **fixed: Any) -> Rule:
     }
 
 
-def audit_cause(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """{cause, quote, criteria, reasoning}: no cause, and as many errors as the verdicts given say."""
-    errors = sum(1 for criterion in inputs["criteria"] if criterion["error"])
-    counted = f"{errors} {'error is' if errors == 1 else 'errors are'} on record"
-    reasoning = (
-        f"{counted}; the rules engine makes no clinical judgement about their cause."
-    )
-    return {"cause": "unclear", "quote": "", "criteria": [], "reasoning": reasoning}
+def extract(inputs: Inputs) -> Values:
+    """{narrative, query, advice}: sentences with a clinical word; the patient's last one that asks, else the title."""
+    narrative = []
+    for message_id, text in _pieces(inputs, "patient"):
+        if is_clinical(text) and not _ASKS.search(text) and not _CLOSED.match(text):
+            kind = "objective" if _OBJECTIVE.search(text) else "subjective"
+            narrative.append(_element(message_id, text, kind))
+    advice = []
+    for message_id, text in _pieces(inputs, "physician"):
+        if not _COURTESY.search(text) and text[-1] not in "?？" and is_clinical(text):
+            kind = "plan" if _PLAN.search(text) else "assessment"
+            advice.append(_element(message_id, text, kind))
+    title = inputs["title"].strip()
+    asked = [("title", title)] if can_be_quoted(title) else []
+    query = None
+    for message_id, text in [*asked, *_pieces(inputs, "patient")]:
+        if _ASKS.search(text) and is_clinical(text):
+            question = statement(text)[:1900]
+            query = {"message_id": message_id, "quote": text, "question": question}
+    return {"narrative": narrative[:_MOST], "query": query, "advice": advice[:_MOST]}
 
 
-def defend(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _pieces(inputs: Inputs, role: str) -> Iterator[tuple[str, str]]:
+    """(message id, sentence) of one side's messages, without sentences that no reply could hold."""
+    for message in inputs["messages"][:200]:
+        for sentence in sentences(message["text"]) if message["role"] == role else ():
+            text = unmarked(sentence)
+            if can_be_quoted(text) and statement(text):
+                yield message["id"], text
+
+
+def _element(message_id: str, text: str, kind: str) -> Values:
+    values = {"message_id": message_id, "quote": text, "kind": kind}
+    return values | {"statement": statement(text)}
+
+
+def judge_sufficiency(inputs: Inputs) -> Values:
+    """{consult, answers_now, required, prudent}: three items that any question has, found by their words."""
+    stated = [(e["id"], plain(e["statement"])) for e in inputs["narrative"]]
+    stated.append(("q", plain(inputs["query"])))
+    is_chinese = language_of(inputs["language"], stated[-1][1]) == "zh"
+    required = []
+    for english, chinese, pattern in _CHECKLIST:
+        ids = [i for i, text in stated if re.search(pattern, text)][:20]
+        named = {"requirement": chinese if is_chinese else english}
+        required.append({**named, "present": bool(ids), "element_ids": ids})
+    return {"consult": "", "answers_now": False, "required": required, "prudent": []}
+
+
+def state_claims(inputs: Inputs) -> Values:
+    """{claims}: each advice as it stands, searched for by its own words, alone and with the question's."""
+    claims = []
+    for advice in inputs["advice"][:_MOST]:
+        text = advice["statement"][:1900]
+        phrases = (f"advice {text}", f"medical {text[:60]} {inputs['query']}")
+        queries = [plain(phrase)[:120].strip() for phrase in phrases]
+        claims.append({"id": advice["id"], "statement": text, "queries": queries})
+    return {"claims": claims}
+
+
+def align(inputs: Inputs) -> Values:
+    """{verdicts}: supported where a sentence of a passage shares most words and denies as much, else neutral."""
+    verdicts = []
+    for claim in inputs["claims"]:
+        evidence: list[Values] = []
+        for passage in inputs["passages"]:
+            # What stands between two gaps
+            for part in passage["text"].split(" … "):
+                quote = _quote_for(claim["statement"][:2000], part)[:1900]
+                if not evidence and len(_WORD.findall(quote)) >= _LEAST_QUOTE:
+                    evidence = [{"passage_id": passage["id"], "quotes": [quote]}]
+        verdict = {
+            "id": claim["id"],
+            "verdict": "supported" if evidence else "neutral",
+            "evidence": evidence,
+            "lacks": [],
+            "reason": "By words alone.",
+        }
+        verdicts.append(verdict)
+    return {"verdicts": verdicts}
+
+
+def _quote_for(text: str, source: str) -> str:
+    """The sentence of a source that shares most words with a text and denies as much; "" for none."""
+    share, quote, agrees = nearest(text, language_of(None, text), source)
+    return quote if agrees and share >= _LIKE else ""
+
+
+def write(inputs: Inputs) -> Values:
+    """{narrative, advice}: the statements one after the other, assessments before plans."""
+    ordered = sorted(inputs["advice"], key=lambda e: e["kind"] != "assessment")
+    stated = " ".join(e["statement"] for e in inputs["narrative"])[:4000]
+    is_chinese = language_of(inputs["language"], stated) == "zh"
+    stop, space = ("。", "") if is_chinese else (".", " ")
+    written = {}
+    for name, elements in (("narrative", inputs["narrative"]), ("advice", ordered)):
+        parts = []
+        for element in elements:
+            part = element["statement"]
+            parts.append(part if part[-1:] in "。！？!?.…" else part + stop)
+        written[name] = space.join(parts)[:_MOST_TEXT]
+    return written
+
+
+def ask_questions(inputs: Inputs) -> Values:
+    """{questions}: the first sentences of the text that it says by these rules, each asked about."""
+    text = inputs["text"][:24_000]
+    asked = _ASKED[language_of(inputs.get("language"), text[:4000])]
+    questions: dict[str, None] = {}
+    for sentence in sentences(text):
+        part = sentence.rstrip(".。?？!！")[:400]
+        if len(questions) < min(inputs["count"], 20) and _quote_for(part, text):
+            questions[asked.format(part)] = None
+    return {"questions": list(questions) or [asked.format(text.strip()[:100] or "-")]}
+
+
+def answer_questions(inputs: Inputs) -> Values:
+    """{answers}: yes where a sentence shares most words and denies as much, else unknown."""
+    text = inputs["text"][:24_000]
+    answers = []
+    for asked in inputs["questions"][:_MOST]:
+        question = asked["question"][:1000]
+        match = _SAID.fullmatch(question)
+        quote = _quote_for(match[1] if match else question, text)
+        answers.append({"id": asked["id"], "answer": "yes" if quote else "unknown"})
+    return {"answers": answers}
+
+
+def write_rubric(inputs: Inputs) -> Values:
+    """{asked, theme, specialty, facts, left_out, criteria, no_negative}: each advice becomes a criterion, the first one
+    answers the query and is turned round into a penalty."""
+    states, contradicts, stop = ("States: ", "Denies: ", ".")
+    if language_of(inputs["language"], inputs["narrative"][:4000]) == "zh":
+        states, contradicts, stop = ("指出", "否认：", "。")
+    facts: list[Values] = []
+    criteria: list[Values] = []
+    for n, advice in enumerate(inputs["advice"][:_MOST_CRITERIA], 1):
+        text = advice["statement"].rstrip(".。 ")[:900]
+        facts.append({"id": f"f{n}", "fact": text, "advice_id": advice["id"]})
+        criterion = {
+            "criterion": f"{states}{text}{stop}",
+            "fact_id": f"f{n}",
+            "asked": "q1" if n == 1 else "",
+            "axis": "Completeness",
+            "points": 7 if n == 1 else 5,
+        }
+        criteria.append(criterion)
+    if facts:
+        penalty = {
+            "criterion": f"{contradicts}{facts[0]['fact']}{stop}",
+            "axis": "Safety",
+            "points": -5,
+            "fact_id": "f1",
+            "likely": "By words alone: the contrary of the first advice.",
+        }
+        criteria.append(penalty)
+    return {
+        "asked": [{"id": "q1", "text": inputs["query"][:500]}],
+        "theme": "Response Depth",
+        "specialty": "unknown",
+        "facts": facts,
+        "criteria": criteria,
+        "no_negative": "" if facts else "There is no advice.",
+    }
+
+
+def defend(inputs: Inputs) -> Values:
     """{rulings}: a criterion is needed where it comes from an advice or a passage that is given."""
     known = {item["id"] for item in (*inputs["advice"], *inputs["passages"])}
     rulings = []
     for criterion in inputs["criteria"]:
-        basis = criterion["advice_id"]
-        ruling = {"needed": basis in known, "basis": basis if basis in known else ""}
-        named = {"criterion_id": criterion["id"], "reason": _NO_JUDGEMENT}
-        rulings.append(named | ruling)
+        basis = criterion["advice_id"] if criterion["advice_id"] in known else ""
+        ruling = {"criterion_id": criterion["id"], "reason": _NO_JUDGEMENT}
+        rulings.append({**ruling, "needed": bool(basis), "basis": basis})
     return {"rulings": rulings}
 
 
 ANSWERS: Mapping[str, Rule] = {
-    "screener.extract": curation.extract,
+    "screener.extract": extract,
     "screener.revise": _for_each(
         "elements", "elements", keep=False, message_id="", quote="", statement=""
     ),
-    "validator.query": curation.judge_query,
-    "validator.sufficiency": curation.judge_sufficiency,
-    "validator.claims": curation.state_claims,
-    "validator.alignment": curation.align,
+    "validator.query": _fixed(
+        category="management",
+        meaningful=True,
+        of_its_time=False,
+        reason=_NO_JUDGEMENT,
+    ),
+    "validator.sufficiency": judge_sufficiency,
+    "validator.claims": state_claims,
+    "validator.alignment": align,
     "validator.veto": _for_each(
         "verdicts",
         "claims",
@@ -89,14 +310,18 @@ ANSWERS: Mapping[str, Rule] = {
         sure=False,
         standard="",
     ),
-    "controller.support": curation.support,
-    "controller.write": curation.write,
-    "controller.questions": curation.ask_questions,
-    "controller.answers": curation.answer_questions,
-    "rubric.write": curation.write_rubric,
+    "controller.support": _for_each(
+        "verdicts", "elements", supported=True, reason=_NO_JUDGEMENT
+    ),
+    "controller.write": write,
+    "controller.questions": ask_questions,
+    "controller.answers": answer_questions,
+    "rubric.write": write_rubric,
     "rubric.complete": _fixed(points=[]),
-    "rubric.match": curation.match,
-    "rubric.classify": curation.classify,
+    "rubric.match": _for_each("matches", "points", other="", reason=_NO_JUDGEMENT),
+    "rubric.classify": _fixed(
+        reason=_NO_JUDGEMENT, difficulty="unknown", dialogue_register="unknown"
+    ),
     "rubric.defend": defend,
     # An objection would take a judgement.
     "reader.text": _fixed(problems=[], missing=[]),
@@ -124,10 +349,12 @@ ANSWERS: Mapping[str, Rule] = {
         conclusion="undecided",
         severity="none",
     ),
-    "grader.criterion": grader.grade_criterion,
-    "grader.rubric": grader.grade_rubric,
-    "grader.answers": grader.grade_answers,
-    "audit.cause": audit_cause,
+    "grader.criterion": grade_criterion,
+    "grader.rubric": grade_rubric,
+    "grader.answers": grade_answers,
+    "audit.cause": _fixed(
+        cause="unclear", quote="", criteria=[], reasoning=_NO_JUDGEMENT
+    ),
 }
 """Task name → what answers it."""
 

@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from functools import cache
 from typing import Final, Literal
 
 from medlive.text.lists import read_lists
@@ -163,14 +162,3 @@ def is_clinical(text: str) -> bool:
         if stem(word) in CLINICAL or _DRUG.fullmatch(word):
             return True
     return CLINICAL_ZH.search(text) is not None
-
-
-@cache
-def glosses(text: str) -> tuple[str, ...]:
-    """The English words for each term of the glossary that a Chinese text holds."""
-    glossed: dict[str, None] = {}
-    for line in read_lists("medlive.llm.rules", "words_zh.txt")["glossary"]:
-        spellings, _, english = line.partition("=")
-        if any(spelling in text for spelling in spellings.split("|")):
-            glossed |= dict.fromkeys(english.split())
-    return tuple(glossed)

@@ -14,7 +14,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import ROLES
 from medlive.curation.holds import with_holds
 from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
-from medlive.curation.second_reader import Redacted, redact_texts
+from medlive.curation.second_reading import Redacted, redact_texts
 from medlive.curation.validator import Library
 from medlive.db.curation.cases import (
     CaseContent,
@@ -44,12 +44,14 @@ from medlive.errors import (
 )
 from medlive.grader.probes import grade_probes
 from medlive.llm.engine import Engine
-from medlive.rubric.classify import classify
-from medlive.rubric.make import make_rubric
+from medlive.rubric.make import (
+    classify,
+    make_rubric,
+    read_for_harm,
+)
 from medlive.rubric.model import AskedPart, Criterion, Rubric
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
-from medlive.rubric.prove import read_for_harm
 from medlive.rubric.write import MadeRubric
 from medlive.service.curation.editing import lock_latest
 from medlive.service.wiring import Pipeline, proof_roles

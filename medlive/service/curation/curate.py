@@ -37,7 +37,7 @@ from medlive.errors import (
     ServiceUnavailable,
     describe,
 )
-from medlive.filters.chain import FilterChain
+from medlive.filters.rules import FilterChain
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState

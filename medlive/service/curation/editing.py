@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from medlive.curation.identified import by_id
+from medlive.curation.agent import by_id
 from medlive.curation.model import CaseText, Side
 from medlive.db.curation.cases import (
     StoredCase,
@@ -218,17 +218,10 @@ async def edit_case(
             raise CheckFailed(f"case {case_id} is withdrawn")
         text, rubric = edit.apply(case)
         decided = await load_curation(session, case.curation_id)
-        offences = lint_case(
-            case.language,
-            rubric.criteria,
-            text,
-            decided.side(Side.ADVICE),
-            rubric.no_negative,
-            asked=rubric.asked,
-        )
-        faults = [
-            f"{fault.criterion or 'rubric'}: {fault.detail}" for fault in offences
-        ]
+        advice = decided.side(Side.ADVICE)
+        faults = []
+        for fault in lint_case(case.language, rubric, text, advice):
+            faults.append(f"{fault.criterion or 'rubric'}: {fault.detail}")
         gone = await withdrawn_criteria(session, case_id)
         for criterion in rubric.criteria:
             if text_digest(criterion.criterion) in gone:

@@ -11,8 +11,8 @@ from medlive.db.runs import FILTER, recorded_run
 from medlive.db.session import Database, Session
 from medlive.db.threads import bands
 from medlive.db.threads.threads import Revision, load_threads, pending_revisions
-from medlive.filters.chain import FilterChain, first_failure
 from medlive.filters.model import FilterReason
+from medlive.filters.rules import FilterChain, first_failure
 from medlive.service.wiring import build_filters
 from medlive.service.work.jobs import defer_revisions
 from medlive.threads.model import Thread

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medlive.config import Settings
-from medlive.curation.identified import by_id
+from medlive.curation.agent import by_id
 from medlive.db.curation import cases
 from medlive.db.release import withdrawals
 from medlive.db.release.snapshots import list_memberships

@@ -19,7 +19,7 @@ from medlive.curation.model import (
     Side,
     Stage,
 )
-from medlive.curation.second_reader import redact_texts
+from medlive.curation.second_reading import redact_texts
 from medlive.errors import UsageError
 from medlive.llm.engine import Engine
 from medlive.llm.replay import ReplayEngine

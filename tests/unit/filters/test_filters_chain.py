@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.filters.chain import FilterChain, first_failure
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterReason, FilterSettings, FilterVerdict
-from medlive.filters.rules import _SHOWN_EN, _SHOWN_HINTS, RULES
+from medlive.filters.rules import (
+    _SHOWN_EN,
+    _SHOWN_HINTS,
+    RULES,
+    FilterChain,
+    first_failure,
+)
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import Match
 

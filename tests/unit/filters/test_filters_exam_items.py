@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from medlive.filters.chain import FilterChain, first_failure
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
+from medlive.filters.rules import FilterChain, first_failure
 from medlive.threads.model import Message, Role, Thread
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

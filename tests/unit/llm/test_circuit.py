@@ -174,7 +174,7 @@ async def test_a_wall_of_unusable_replies_opens_it_and_one_that_is_usable_closes
         return reply.text
 
     async with bad_endpoint([GOOD]) as endpoint:
-        asker = Asker(asked := engine(endpoint.url), repairs=0)
+        asker = Asker(asked := engine(endpoint.url, pinned=False), repairs=0)
         for _ in range(12):
             await asker.ask(REQUEST, read)
         with pytest.raises(CircuitOpen):

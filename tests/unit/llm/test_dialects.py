@@ -183,7 +183,7 @@ async def test_what_a_reply_means(case: str) -> None:
     async with bad_endpoint([sends(one.sent, one.status)]) as endpoint:
         engine = OpenAIEngine("model-as-served", endpoint.url, KEY)
         reply = await engine.answer(REQUEST)
-        asked = await Asker(engine, "reader", allow_unpinned=False).ask(
+        asked = await Asker(engine, "reader").ask(
             REQUEST, read_as(ReviewReply, REQUEST)
         )
         await engine.aclose()
@@ -274,7 +274,7 @@ async def test_a_role_is_configured_for_azure() -> None:
         return web.json_response({**completion(GOOD), "model": "gpt-9-2026-10-01"})
 
     async def outcome(engine: Engine) -> CallOutcome:
-        asked = await Asker(engine, allow_unpinned=False, repairs=0).ask(
+        asked = await Asker(engine, repairs=0).ask(
             REQUEST, read_as(ReviewReply, REQUEST)
         )
         await engine.aclose()

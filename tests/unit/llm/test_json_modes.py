@@ -10,8 +10,9 @@ from pydantic import BaseModel
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, RequestRefused
 from medlive.grader.reply import GradeReply, RubricGradeReply
+from medlive.llm.ask import each_reply
 from medlive.llm.engine import Prompt, Request
-from medlive.llm.limiter import Limiter
+from medlive.llm.limiter import Limiters
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.wire import JsonMode, strict_schema
 from medlive.rubric.write import RubricReply
@@ -104,13 +105,13 @@ LLAMA_CPP = (
 async def test_a_refused_format_is_no_outage_whatever_its_status(
     status: int, said: str
 ) -> None:
-    limiter = Limiter("here", 4)
+    limiters = Limiters()
     async with bad_endpoint([picky({"json_object"}, status, said)]) as endpoint:
-        asker = engine(endpoint.url, limiter=limiter)
+        asker = engine(endpoint.url, limiters=limiters)
         assert (await asker.answer(REQUEST)).text == GOOD
         assert endpoint.asked == 2
         assert await asker.circuit.opening() is None
-        another = engine(endpoint.url, limiter=limiter)
+        another = engine(endpoint.url, limiters=limiters)
         assert (await another.answer(REQUEST)).text == GOOD
         assert endpoint.asked == 3
         await asker.aclose()
@@ -155,9 +156,9 @@ REPLIES: list[type[BaseModel]] = [
     tasks.ExtractReply,
     tasks.ComplaintReply,
     tasks.SufficiencyReply,
-    tasks.AlignmentReply,
-    tasks.VetoReply,
-    tasks.SupportReply,
+    each_reply(tasks.AlignmentItem),
+    each_reply(tasks.VetoItem),
+    each_reply(tasks.SupportItem),
     tasks.WriteReply,
     RubricReply,
     GradeReply,

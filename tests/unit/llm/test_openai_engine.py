@@ -15,7 +15,7 @@ from medlive.clock import now
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.grader.reply import GradeReply
 from medlive.llm.engine import Finish, Prompt, Request
-from medlive.llm.limiter import Limiter
+from medlive.llm.limiter import Limiters
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import render
 from medlive.llm.wire import Price
@@ -383,9 +383,10 @@ async def test_a_call_that_waits_in_line_is_not_given_up() -> None:
             busy -= 1
 
     async with bad_endpoint([step]) as endpoint:
-        limiter = Limiter("e", 32)
-        asker = engine(endpoint.url, limiter=limiter, max_retries=1)
+        limiters = Limiters()
+        asker = engine(endpoint.url, concurrency=32, limiters=limiters, max_retries=1)
         replies = await asyncio.gather(*(asker.answer(REQUEST) for _ in range(150)))
+        (limiter,) = limiters.by_place.values()
         state = limiter.state()
         await asker.aclose()
     assert len(replies) == 150
@@ -395,11 +396,11 @@ async def test_a_call_that_waits_in_line_is_not_given_up() -> None:
 
 
 @pytest.mark.thorough
-async def test_engines_that_share_a_limiter_share_its_turns() -> None:
+async def test_engines_that_share_limiters_share_the_turns_at_their_endpoint() -> None:
     async with bad_endpoint([slow(0.01, ok(GOOD))]) as endpoint:
-        limiter = Limiter("e", 3)
+        limiters = Limiters()
         askers = [
-            engine(endpoint.url, concurrency=8, limiter=limiter) for _ in range(3)
+            engine(endpoint.url, concurrency=3, limiters=limiters) for _ in range(3)
         ]
         await asyncio.gather(
             *(asker.answer(REQUEST) for asker in askers for _ in range(10))

@@ -12,11 +12,12 @@ from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import UsageError
+from medlive.llm.ask import each_reply
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.text import LONGEST, sentences
-from medlive.rubric.classify import ClassifyReply
 from medlive.rubric.completion import CompleteReply
+from medlive.rubric.make import ClassifyReply
 from medlive.rubric.review import ReviewReply
 from medlive.rubric.write import RubricReply
 
@@ -24,11 +25,11 @@ REPLIES: dict[str, type[BaseModel]] = {
     "screener.extract": tasks.ExtractReply,
     "validator.query": tasks.ComplaintReply,
     "validator.sufficiency": tasks.SufficiencyReply,
-    "validator.claims": tasks.ClaimsReply,
-    "validator.alignment": tasks.AlignmentReply,
-    "validator.veto": tasks.VetoReply,
-    "controller.support": tasks.SupportReply,
-    "screener.revise": tasks.RevisionReply,
+    "validator.claims": each_reply(tasks.ClaimItem),
+    "validator.alignment": each_reply(tasks.AlignmentItem),
+    "validator.veto": each_reply(tasks.VetoItem),
+    "controller.support": each_reply(tasks.SupportItem),
+    "screener.revise": each_reply(tasks.RevisedItem),
     "controller.write": tasks.WriteReply,
     "controller.questions": tasks.QuestionsReply,
     "controller.answers": tasks.AnswersReply,

@@ -16,15 +16,15 @@ from medlive.evaluation.root_causes import AuditReply
 from medlive.grader.probes import GradedAnswersReply
 from medlive.grader.reply import GradeReply, RubricGradeReply
 from medlive.harm.read import CheckReply, HarmReply
+from medlive.llm.ask import each_reply
 from medlive.llm.engine import Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.llm.wire import JsonMode
-from medlive.rubric.classify import ClassifyReply
-from medlive.rubric.completion import CompleteReply, MatchReply
-from medlive.rubric.defend import DefenceReply
+from medlive.rubric.completion import CompleteReply, MatchItem
+from medlive.rubric.make import ClassifyReply, DefenceReply
 from medlive.rubric.review import ReviewReply
 from medlive.rubric.write import RubricReply
 
@@ -35,14 +35,14 @@ CURATION, RUBRIC, EVALUATION = (
 )
 REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "screener.extract": (CURATION, tasks.ExtractReply),
-    "screener.revise": (CURATION, tasks.RevisionReply),
+    "screener.revise": (CURATION, each_reply(tasks.RevisedItem)),
     "validator.query": (CURATION, tasks.ComplaintReply),
     "validator.sufficiency": (CURATION, tasks.SufficiencyReply),
-    "validator.claims": (CURATION, tasks.ClaimsReply),
-    "validator.alignment": (CURATION, tasks.AlignmentReply),
-    "validator.veto": (CURATION, tasks.VetoReply),
-    "validator.soundness": (CURATION, tasks.SoundnessReply),
-    "controller.support": (CURATION, tasks.SupportReply),
+    "validator.claims": (CURATION, each_reply(tasks.ClaimItem)),
+    "validator.alignment": (CURATION, each_reply(tasks.AlignmentItem)),
+    "validator.veto": (CURATION, each_reply(tasks.VetoItem)),
+    "validator.soundness": (CURATION, each_reply(tasks.SoundnessItem)),
+    "controller.support": (CURATION, each_reply(tasks.SupportItem)),
     "controller.write": (CURATION, tasks.WriteReply),
     "controller.questions": (CURATION, tasks.QuestionsReply),
     "controller.answers": (CURATION, tasks.AnswersReply),
@@ -52,7 +52,7 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "reader.rubric": (RUBRIC, ReviewReply),
     "rubric.write": (RUBRIC, RubricReply),
     "rubric.complete": (RUBRIC, CompleteReply),
-    "rubric.match": (RUBRIC, MatchReply),
+    "rubric.match": (RUBRIC, each_reply(MatchItem)),
     "rubric.classify": (RUBRIC, ClassifyReply),
     "rubric.defend": (RUBRIC, DefenceReply),
     "grader.criterion": ("medlive.grader", GradeReply),
