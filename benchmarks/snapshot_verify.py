@@ -24,9 +24,8 @@ from pathlib import Path
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.freeze import Entries, write_snapshot
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Provenance, SnapshotMeta
-from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from medlive.snapshot.model import SnapshotCase, SnapshotCriterion, folder_name
 
 VERSION = "2026.W47"
 CRITERIA = 6

@@ -7,21 +7,27 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from filelock import FileLock, Timeout
 from pydantic_core import from_json
 
-from medlive.errors import NO_SPACE, BadInput, DiskFull
-from medlive.guard.bounds import LOG_LINE_BYTES, RUN_FILE_BYTES
+from medlive.errors import NO_SPACE, BadInput, DiskFull, MedliveError
+from medlive.guard.bounds import GIVEN_BYTES, LOG_LINE_BYTES, RUN_FILE_BYTES
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.folder import read_small
-from medlive.integrity.given import open_given, read_given
-from medlive.integrity.lock import exclusive
+from medlive.integrity.folder import open_given, read_given, read_small
 from medlive.integrity.paths import UnsafePath, create_below, open_plain
 
 T = TypeVar("T")
 _BUFFER: Final = 256 * 1024
+
+
+class Locked(MedliveError):
+    """Another process is writing here."""
+
+    exit_status = 3
 
 
 @dataclass(slots=True)
@@ -149,21 +155,38 @@ def some(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int = GIVEN_BYTES) -> bytes:
     """The bytes of a file that a user named. Raises BadInput if it cannot be read, or is a device."""
-    return _read(path, read_given)
+    return _read(path, partial(read_given, path, most))
 
 
 def read_found(path: Path, most: int = RUN_FILE_BYTES) -> bytes:
     """The bytes of a file of a run's folder. Raises BadInput if it cannot be read, or is no plain file."""
-    return _read(path, lambda path: read_small(path, most))
+    return _read(path, partial(read_small, path, most))
 
 
-def _read(path: Path, read: Callable[[Path], bytes]) -> bytes:
+def _read(path: Path, read: Callable[[], bytes]) -> bytes:
     try:
-        return read(path)
+        return read()
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock file at `path`, which is created if it is missing.
+
+    Raises Locked at once if another process holds it: a second run that waited would pay for its requests again.
+    """
+    try:
+        lock = FileLock(path, timeout=0).acquire()
+    except Timeout as exc:
+        raise Locked(
+            f"another process is writing {path}",
+            hint="wait until it ends, or end it, then run this again",
+        ) from exc
+    with lock:
+        yield
 
 
 @contextmanager

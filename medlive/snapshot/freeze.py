@@ -26,13 +26,11 @@ from medlive.integrity.folder import (
     sums_text,
     sync,
 )
-from medlive.integrity.lock import exclusive
-from medlive.integrity.log import writing
+from medlive.integrity.log import exclusive, writing
 from medlive.snapshot.describe import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.gates import row_hits
-from medlive.snapshot.identity import folder_name, trusted_comment
-from medlive.snapshot.ledgers import CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, write_ledger
+from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, SECTIONS, write_ledger
 from medlive.snapshot.manifest import (
     FileEntry,
     Manifest,
@@ -43,10 +41,12 @@ from medlive.snapshot.manifest import (
 )
 from medlive.snapshot.model import (
     SnapshotCase,
+    folder_name,
     line,
     livemedbench_end,
     livemedbench_piece,
     stamped,
+    trusted_comment,
     week_end,
 )
 from medlive.snapshot.parquet import ParquetRows, writer_name
@@ -71,8 +71,9 @@ class Entries:
         return sorted(changes, key=lambda change: change.case_id)
 
     def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of a section of `ledgers.HOLDOUT_SECTIONS`, by its key."""
-        return sorted(getattr(self, section), key=itemgetter(HOLDOUT_SECTIONS[section]))
+        """Return the entries of a section of `holdouts.json`, by its key."""
+        key = SECTIONS[HOLDOUTS][section]
+        return sorted(getattr(self, section), key=itemgetter(key))
 
 
 NO_ENTRIES: Final = Entries()
@@ -190,9 +191,9 @@ def _build(
     files = {}
     for name in REQUIRED:
         if (out / name).is_file():
-            files[name] = _entry(out / name, tally)
+            files[name] = _entry(out, name, tally)
     write("croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
-    files["croissant.json"] = _entry(out / "croissant.json", tally)
+    files["croissant.json"] = _entry(out, "croissant.json", tally)
     stated = meta.shape.format_version >= 4
     manifest = Manifest(
         format_version=meta.shape.format_version,
@@ -227,16 +228,10 @@ def _build(
     return manifest, signature
 
 
-def _entry(path: Path, tally: Tally) -> FileEntry:
-    rows = None
-    if path.name == "livemedbench.json" or path.stem == "cases":
-        rows = tally.cases
-    elif path.stem == "criteria":
-        rows = tally.criteria
+def _entry(out: Path, name: str, tally: Tally) -> FileEntry:
+    path = out / name
     return FileEntry(
-        size=path.stat().st_size,
-        sha256=sha256(path),
-        rows=rows,
+        size=path.stat().st_size, sha256=sha256(path), rows=tally.rows(name)
     )
 
 
@@ -318,7 +313,8 @@ def _write_ledgers(
         for kind in ChangeKind:
             yield kind.value, (change.row() for change in entries.changes(kind))
 
-    holdouts = ((section, entries.holdouts(section)) for section in HOLDOUT_SECTIONS)
+    sections = SECTIONS[HOLDOUTS]
+    holdouts = ((section, entries.holdouts(section)) for section in sections)
     with (out / CHANGES).open("wb") as ledger:
         numbers = write_ledger(ledger.write, {**head, "parent": meta.parent}, changes())
     with (out / HOLDOUTS).open("wb") as ledger:
@@ -327,11 +323,11 @@ def _write_ledgers(
 
 def differences(built: Path, existing: Path) -> list[str]:
     """Return the names that differ between two folders, with everything that is not a snapshot's file."""
-    first = list_files(built)
-    other = list_files(existing)
-    differing = {fault.file for fault in (*first.faults, *other.faults)}
-    differing |= first.files ^ other.files
-    for name in first.files & other.files:
+    first, first_faults = list_files(built)
+    other, other_faults = list_files(existing)
+    differing = {fault.file for fault in (*first_faults, *other_faults)}
+    differing |= first.keys() ^ other.keys()
+    for name in first.keys() & other.keys():
         if sha256(built / name) != sha256(existing / name):
             differing.add(name)
     return sorted(differing)

@@ -20,7 +20,6 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from medlive.integrity.digest import digest_bytes, digest_json
@@ -38,6 +37,7 @@ from medlive.snapshot.verify.text_checks import (
     as_read,
     find_contact,
     find_disguise,
+    find_leak,
     find_markup,
     find_unstorable,
     texts_of,
@@ -85,39 +85,36 @@ def standard_scanner() -> Scanner:
     return find_identifiers
 
 
-def standard_linter() -> Linter:
-    """Return the rubric linter, applied to a case as it would be released."""
+def lint_case(case: SnapshotCase) -> list[str]:
+    """Apply the rubric linter to a case as it would be released."""
     from medlive.rubric.lint import lint
     from medlive.rubric.model import Criterion
 
-    def lint_case(case: SnapshotCase) -> Iterable[str]:
-        criteria = []
-        for c in case.criteria:
-            if c.axis not in _AXES or c.origin not in _ORIGINS:
-                return []  # `row_hits` reports the axis or origin
-            criterion = Criterion(
-                id=c.criterion_id,
-                position=c.position,
-                criterion=c.criterion,
-                axis=Axis(c.axis),
-                points=c.points,
-                advice_id="" if c.origin == Origin.ADVICE else None,
-                origin=Origin(c.origin),
-                source=c.source,
-            )
-            criteria.append(criterion)
-        whole = f"{case.narrative}\n{case.query}\n{case.advice}"
-        # The reason for a rubric without negative points is recorded by the curation, not in a snapshot.
-        findings = lint(
-            case.language,
-            criteria,
-            {"": case.advice},
-            whole,
-            no_negative="unknown here",
+    criteria = []
+    for c in case.criteria:
+        if c.axis not in _AXES or c.origin not in _ORIGINS:
+            return []  # `row_hits` reports the axis or origin
+        criterion = Criterion(
+            id=c.criterion_id,
+            position=c.position,
+            criterion=c.criterion,
+            axis=Axis(c.axis),
+            points=c.points,
+            advice_id="" if c.origin == Origin.ADVICE else None,
+            origin=Origin(c.origin),
+            source=c.source,
         )
-        return [f"{f.fault.value}: {f.detail}" for f in findings]
-
-    return lint_case
+        criteria.append(criterion)
+    whole = f"{case.narrative}\n{case.query}\n{case.advice}"
+    # The reason for a rubric without negative points is recorded by the curation, not in a snapshot.
+    findings = lint(
+        case.language,
+        criteria,
+        {"": case.advice},
+        whole,
+        no_negative="unknown here",
+    )
+    return [f"{f.fault.value}: {f.detail}" for f in findings]
 
 
 _AXES: Final = frozenset(ENUMERATIONS["axis"])
@@ -152,11 +149,10 @@ def row_hits(
     if len({c.criterion_id for c in case.criteria}) != len(case.criteria):
         yield GateHit(Gate.RUBRIC, case.case_id, "two criteria share an id")
     for place, criterion in enumerate(case.criteria, start=1):
-        faults = [
+        for detail in (
             *_criterion_faults(criterion, enumerations),
             *_place_faults(criterion, place, case, parts),
-        ]
-        for detail in faults:
+        ):
             yield GateHit(Gate.RUBRIC, case.case_id, f"criterion {place}: {detail}")
 
 
@@ -302,11 +298,9 @@ def content_hits(
 def _source_hits(case: SnapshotCase) -> Iterator[GateHit]:
     """Find what no passage's id or model's name holds."""
     for place, criterion in enumerate(case.criteria, start=1):
-        for find in (find_unstorable, find_disguise, find_markup, find_contact):
-            if (what := find(criterion.source)) is not None:
-                detail = f"source of criterion {place} holds {what}"
-                yield GateHit(Gate.TEXT, case.case_id, detail)
-                break
+        if what := find_leak(criterion.source) or find_markup(criterion.source):
+            detail = f"source of criterion {place} holds {what}"
+            yield GateHit(Gate.TEXT, case.case_id, detail)
 
 
 def _text_hits(
@@ -348,8 +342,8 @@ def release_hits(
     cases: int,
     minimum: int,
     *,
-    by_language: Mapping[str, int] = MappingProxyType({}),
-    minimum_by_language: Mapping[str, int] = MappingProxyType({}),
+    by_language: Mapping[str, int] = {},
+    minimum_by_language: Mapping[str, int] = {},
 ) -> list[GateHit]:
     """Find every reason why a release may not be published."""
     hits = []

@@ -4,13 +4,16 @@ A case does not know in which snapshot it stands: `stamped` adds the canary of t
 """
 
 import re
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final, Literal
 
 from medlive.integrity.digest import canonical_json, digest_bytes
+from medlive.integrity.folder import SUMS
 from medlive.rubric.model import Criterion, known_axis
 
 VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
@@ -37,6 +40,35 @@ def week_end(version: str) -> date | None:
         return date.fromisocalendar(int(match["year"]), int(match["week"]), 7)
     except ValueError:
         return None
+
+
+def folder_name(version: str) -> str:
+    """The name of a version's folder."""
+    return f"medlive-{version}"
+
+
+def version_of(name: str) -> str | None:
+    """The version whose folder has this name; None where it is not a snapshot's."""
+    version = name.removeprefix(folder_name(""))
+    return version if version != name and week_end(version) else None
+
+
+_CANARY_SPACE: Final = uuid.UUID("5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976")
+
+
+@cache
+def canary_of(version: str) -> str:
+    """The canary GUID of a version: fixed, so that anybody can look for it."""
+    return str(uuid.uuid5(_CANARY_SPACE, version))
+
+
+def trusted_comment(
+    version: str,
+    created_at: datetime,
+    canary: str,
+) -> str:
+    """What a snapshot's signature vouches for beside SHA256SUMS; made of the manifest, not of a clock."""
+    return f"timestamp:{int(created_at.timestamp())}\tfile:{SUMS}\tversion:{version}\tcanary:{canary}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +110,7 @@ class SnapshotCriterion:
 
     def row(self) -> dict[str, Any]:
         """The criterion as a row of `data/criteria.jsonl`, without the canary."""
-        known = {
-            name: getattr(self, name) for name in CRITERION_FIELDS if name != "canary"
-        }
-        return {**known, **self.further}
+        return {**_known(self, "criteria"), **self.further}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,41 +154,47 @@ class SnapshotCase:
 
     def row(self) -> dict[str, Any]:
         """The case as a row of `data/cases.jsonl`, its criteria and the canary left out."""
-        row = {name: getattr(self, name) for name in CASE_FIELDS if name != "canary"}
-        return {**row, "posted_at": self.posted_at.isoformat(), **self.further}
+        day = self.posted_at.isoformat()
+        return {**_known(self, "cases"), "posted_at": day, **self.further}
 
     def record(self) -> dict[str, Any]:
         """The case as one nested record: its row, and under `criteria` the criteria's rows."""
         return {**self.row(), "criteria": [c.row() for c in self.criteria]}
 
 
-def _columns(kind: type) -> dict[str, type]:
+Table = Literal["cases", "criteria"]
+TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")
+
+
+def _columns(kind: type) -> dict[str, str]:
     """A row's columns: the fields of its class but for those that hold other rows or columns, and the canary."""
-    columns: dict[str, type] = {}
+    columns: dict[str, str] = {}
     for column in fields(kind):
         if column.name not in ("criteria", "further"):
-            columns[column.name] = _JSON_TYPES.get(column.type, str)
-    return {**columns, "canary": str}
+            columns[column.name] = _JSON_TYPES.get(column.type, "string")
+    return {**columns, "canary": "string"}
 
 
-_JSON_TYPES: Final[Mapping[Any, type]] = {int: int, float | None: float}
+_JSON_TYPES: Final[Mapping[Any, str]] = {int: "integer", float | None: "number"}
 """Type of a field → that of its JSON value; all others are strings."""
-CASE_FIELDS: Final[Mapping[str, type]] = _columns(SnapshotCase)
-"""Columns of cases, in order, with the type of their JSON value."""
+FIELDS: Final[Mapping[Table, Mapping[str, str]]] = {
+    "cases": _columns(SnapshotCase),
+    "criteria": _columns(SnapshotCriterion),
+}
+"""Table → its columns, in order, with the type of their JSON value as a manifest names it."""
+
+
+def _known(row: SnapshotCase | SnapshotCriterion, table: Table) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in FIELDS[table] if name != "canary"}
+
 
 PROOF_FIELDS: Final = ("ceiling", "floor", "separation")
 """The figures of every proof: all three of a case are null, or none."""
 
-CRITERION_FIELDS: Final[Mapping[str, type]] = _columns(SnapshotCriterion)
-"""Columns of criteria, in order, with the type of their JSON value."""
-
 CRITERION_CONTENT: Final = tuple(
-    name for name in CRITERION_FIELDS if name not in ("case_id", "revision", "canary")
+    name for name in FIELDS["criteria"] if name not in ("case_id", "revision", "canary")
 )
 """The columns of a criterion that its case does not have."""
-
-Table = Literal["cases", "criteria"]
-TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")
 
 OPTIONAL: Final[Mapping[Table, Mapping[str, str | None]]] = {
     "cases": {
@@ -210,20 +245,10 @@ def _arguments(row: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, 
 
 
 def stamped(
-    row: Mapping[str, Any],
-    canary: str,
-    columns: Iterable[str] | None = None,
+    row: Mapping[str, Any], canary: str, columns: Iterable[str]
 ) -> dict[str, Any]:
-    """Return a case's or a criterion's row with the canary of its snapshot.
-
-    Args:
-        row: The row.
-        canary: The snapshot's canary.
-        columns: The columns of the snapshot; None keeps all.
-    """
+    """Return these columns of a case's or a criterion's row, with the canary of its snapshot."""
     whole = {**row, "canary": canary}
-    if columns is None:
-        return whole
     return {name: whole[name] for name in columns}
 
 
@@ -252,36 +277,31 @@ def _without_defaults(
     return kept
 
 
-def livemedbench_record(
-    row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return a case in LiveMedBench's format, with the canary, from its stamped row and its criteria's rows.
+def livemedbench_piece(
+    number: int,
+    row: Mapping[str, Any],
+    criteria: Sequence[Mapping[str, Any]],
+) -> bytes:
+    """Return the bytes that the case at this place, from 0, adds to `livemedbench.json`, from its stamped row.
 
     Only criteria of origin `advice` are in it: they are what LiveMedBench calls a rubric.
     """
-    of_advice = [c for c in criteria if c.get("origin", "advice") == "advice"]
-    return {
+    rubric = []
+    for c in criteria:
+        if c.get("origin", "advice") == "advice":
+            item = {"criterion": c["criterion"], "points": c["points"]}
+            rubric.append({**item, "axe": c["axis"]})
+    record = {
         "canary": row["canary"],
         "case_id": row["case_id"],
         "post_time": f"{row['posted_at']}T00:00:00",
         "narrative": row["narrative"],
         "core_request": row["query"],
         "doctor_advice": row["advice"],
-        "rubric_items": [
-            {"criterion": c["criterion"], "points": c["points"], "axe": c["axis"]}
-            for c in of_advice
-        ],
+        "rubric_items": rubric,
     }
-
-
-def livemedbench_piece(
-    number: int,
-    row: Mapping[str, Any],
-    criteria: Sequence[Mapping[str, Any]],
-) -> bytes:
-    """Return the bytes that the case at this place, from 0, adds to `livemedbench.json`."""
     before = b",\n" if number else b"[\n"
-    return before + canonical_json(livemedbench_record(row, criteria)).encode("utf-8")
+    return before + canonical_json(record).encode("utf-8")
 
 
 def livemedbench_end() -> bytes:

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from medlive.errors import BadInput
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import TooLong, lines
+from medlive.integrity.folder import lines, read_small
 from medlive.integrity.paths import open_plain
+from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import Table, line
 from medlive.snapshot.shape import Shape
 
@@ -22,50 +24,33 @@ CRITERIA: Final = "data/criteria.jsonl"
 Row = dict[str, Any]
 
 
+@dataclass
 class RowReader:
     """Iterates over (line number from 1, row) of one file; lines that hold no row are skipped and reported."""
 
-    def __init__(
-        self,
-        handle: "io.FileIO",
-        name: str,
-        shape: Shape,
-        canary: str | None = None,
-        *,
-        trusted: bool = False,
-    ) -> None:
-        """Prepare to read.
-
-        Args:
-            handle: The open file; it is closed at the end of the iteration.
-            name: CASES or CRITERIA.
-            shape: The snapshot's.
-            canary: What every row must state; None accepts any.
-            trusted: Whether the file was verified, so that rows need not be checked again.
-        """
-        self._handle = handle
-        self._name = name
-        self._canary = canary
-        self._trusted = trusted
-        self._table: Table = "cases" if name == CASES else "criteria"
-        self._shape = shape
-        self.faults = Faults()
-        self.canary_faults = Faults()
+    handle: "io.FileIO"  # The open file; it is closed at the end of the iteration
+    name: str  # CASES or CRITERIA
+    shape: Shape  # The snapshot's
+    canary: str | None = None  # What every row must state; None accepts any
+    trusted: bool = False
+    """Whether the file was verified, so that rows need not be checked again."""
+    faults: Faults = field(default_factory=Faults)
+    canary_faults: Faults = field(default_factory=Faults)
 
     def __iter__(self) -> Iterator[tuple[int, Row]]:
         previous = ""
-        for number, data in enumerate(lines(self._handle), start=1):
-            where = f"{self._name}:{number}"
+        for number, data in enumerate(lines(self.handle), start=1):
+            where = f"{self.name}:{number}"
             if (row := self._parse(data, where)) is None:
                 continue
             case_id = row["case_id"]
             if case_id < previous or (
-                case_id == previous and number > 1 and self._name == CASES
+                case_id == previous and number > 1 and self.name == CASES
             ):
                 self.faults.add(
                     where,
                     "rows in the order of case_id",
-                    f"{case_id!r} after {previous!r}"[:300],
+                    f"{case_id!r} after {previous!r}",
                 )
             previous = case_id
             yield number, row
@@ -77,12 +62,13 @@ class RowReader:
     ) -> Row | None:
         try:
             row: Row = json.loads(data.decode("utf-8"))
-            if self._trusted:
+            if self.trusted:
                 return row
-            fault = self._shape.row_fault(row, self._table)
+            table: Table = "cases" if self.name == CASES else "criteria"
+            fault = self.shape.row_fault(row, table)
             canonical = line(row) if fault is None else b""
         except (ValueError, RecursionError) as exc:
-            fault = f"{type(exc).__name__}: {str(exc)[:120]}"
+            fault = f"{type(exc).__name__}: {exc!s}"
         if fault is not None:
             self.faults.add(where, "a row of the format", fault)
             return None
@@ -92,9 +78,9 @@ class RowReader:
                 "canonical JSON and a line end",
                 "the same value spelled otherwise",
             )
-        if self._canary not in (None, row["canary"]):
+        if self.canary not in (None, row["canary"]):
             self.canary_faults.add(
-                where, f"the canary {self._canary}", repr(row["canary"])[:100]
+                where, f"the canary {self.canary}", repr(row["canary"])
             )
         return row
 
@@ -143,10 +129,16 @@ def readable(root: Path) -> Iterator[None]:
     """Turn what reading a damaged snapshot's folder raises into BadInput."""
     try:
         yield
-    except (OSError, TooLong, ValueError) as exc:
+    except (OSError, ValueError) as exc:
         raise BadInput(
             f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
         ) from exc
+
+
+def read_manifest(root: Path) -> Manifest:
+    """Read the manifest of a snapshot's folder. Raises BadInput."""
+    with readable(root):
+        return Manifest.model_validate_json(read_small(root / "manifest.json"))
 
 
 def read_cases(
@@ -195,22 +187,3 @@ def read_cases(
                 )
             yield case
         check()
-
-
-def pair_cases(
-    old_cases: Iterator[CaseRows], new_cases: Iterator[CaseRows]
-) -> Iterator[tuple[CaseRows | None, CaseRows | None]]:
-    """Pair the cases of two snapshots by id; None where a side has no such case."""
-    old = next(old_cases, None)
-    new = next(new_cases, None)
-    while old is not None or new is not None:
-        if old is not None and (new is None or old.case_id < new.case_id):
-            yield old, None
-            old = next(old_cases, None)
-        elif new is not None and (old is None or new.case_id < old.case_id):
-            yield None, new
-            new = next(new_cases, None)
-        else:
-            yield old, new
-            old = next(old_cases, None)
-            new = next(new_cases, None)

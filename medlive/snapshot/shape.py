@@ -6,6 +6,7 @@ not know, and says so; only a changed meaning needs another format number.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
@@ -21,8 +22,7 @@ from medlive.rubric.model import (
     Tier,
 )
 from medlive.snapshot.model import (
-    CASE_FIELDS,
-    CRITERION_FIELDS,
+    FIELDS,
     OPTIONAL,
     TABLES,
     Table,
@@ -49,10 +49,6 @@ ENUMERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Column → the values that it may have. New values and new enumerations are added here."""
 
-_FIELDS: Final[Mapping[Table, Mapping[str, type]]] = {
-    "cases": CASE_FIELDS,
-    "criteria": CRITERION_FIELDS,
-}
 _NEW_IN_FORMAT_3: Final = ("ceiling", "floor", "separation", "origin", "source")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -82,7 +78,7 @@ class Column(BaseModel):
         return TYPES.get(self.type)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shape:
     """The columns and enumerations of one snapshot."""
 
@@ -95,15 +91,20 @@ class Shape:
         names = {column.name for column in self.columns[table]}
         return [c for c in shape_of().columns[table] if c.name not in names]
 
-    def unknown(self, table: Table) -> dict[str, Any]:
-        """Return the columns that this medlive does not know, with their defaults."""
-        columns = self.columns[table]
-        return {c.name: c.default for c in columns if c.name not in _FIELDS[table]}
+    @cached_property
+    def unknown(self) -> dict[Table, dict[str, Any]]:
+        """Table → the columns that this medlive does not know, with their defaults."""
+        unknown: dict[Table, dict[str, Any]] = {table: {} for table in TABLES}
+        for table in TABLES:
+            for column in self.columns[table]:
+                if column.name not in FIELDS[table]:
+                    unknown[table][column.name] = column.default
+        return unknown
 
     def unknown_names(self) -> Iterator[str]:
         """Yield what the snapshot may hold and this medlive does not know, in words."""
-        for table in TABLES:
-            for name in self.unknown(table):
+        for table, columns in self.unknown.items():
+            for name in columns:
                 yield f"column {name!r} of {table}"
         for name, values in self.enumerations.items():
             for value in values:
@@ -137,22 +138,17 @@ class Shape:
 
 def shape_of(format_version: int = FORMAT_VERSION) -> Shape:
     """Return the shape that a format has in this medlive."""
-    names = {kind: name for name, kind in TYPES.items()}
     columns: dict[Table, tuple[Column, ...]] = {}
-    for table in TABLES:
+    for table, fields in FIELDS.items():
         listed = []
-        for name, kind in _FIELDS[table].items():
+        for name, kind in fields.items():
             optional = name in OPTIONAL[table]
             # Formats 2 and 3 are closed.
             is_new = name not in _NEW_IN_FORMAT_3 or format_version < 3
             if optional and format_version < 4 and is_new:
                 continue
-            column = Column(
-                name=name,
-                type=names[kind],
-                optional=optional,
-                default=OPTIONAL[table].get(name),
-            )
+            default = OPTIONAL[table].get(name)
+            column = Column(name=name, type=kind, optional=optional, default=default)
             listed.append(column)
         columns[table] = tuple(listed)
     return Shape(format_version, columns, ENUMERATIONS)

@@ -25,7 +25,6 @@ import medlive.service.work.worker
 import medlive.sources.registry
 import medlive.web.app
 import medlive.web.metrics
-import medlive.web.serving
 from medlive import clock
 from medlive.db import session
 from medlive.db import workers as reported

@@ -200,7 +200,7 @@ def serve(
         part: The public site and downloads, the rooms behind accounts, both, or /metrics for a monitor alone.
         preview: Show snapshots that are not publishable too, marked as such.
     """
-    from medlive.web.serving import serve_web
+    from medlive.web.app import serve_web
 
     settings = read_settings()
 

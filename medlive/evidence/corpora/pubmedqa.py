@@ -15,8 +15,7 @@ from medlive.errors import BadInput
 from medlive.evidence.corpora.jsonl import Published, Text, converted
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.integrity.folder import TooLong
-from medlive.integrity.given import open_given, read_given
+from medlive.integrity.folder import TooLong, open_given, read_given
 
 
 def sniff(path: Path) -> bool:

@@ -90,7 +90,7 @@ def changes_md(
             for c in entries(kind):
                 ends = filter(None, (c.from_revision, c.to_revision))
                 steps = " → ".join(map(str, ends))
-                yield f"| {cell(c.case_id)} | {steps} | {cell(c.reason, _MOST_REASON)} |\n"
+                yield f"| {cell(c.case_id)} | {steps} | {cell(c.reason or '', _MOST_REASON)} |\n"
     revealed = numbers["revealed"]
     dropped = numbers["dropped"]
     if revealed or dropped:
@@ -199,11 +199,8 @@ def _corpora(evidence: EvidenceUse) -> str:
 
 def _shares(title: str, counts: Mapping[str, int], *, ranked: bool = True) -> str:
     whole = sum(counts.values())
-    order = list(counts.items())
-    if ranked:
-        order.sort(key=lambda item: (-item[1], item[0]))
     rows = []
-    for name, n in order:
+    for name, n in figures.ranked(counts) if ranked else counts.items():
         rows.append((cell(name), number(n), f"{n / whole:.1%}" if whole else ""))
     return table((title, "n", "share"), rows, right=2)
 

@@ -11,8 +11,8 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from medlive.integrity.folder import SUMS
 from medlive.snapshot.errata import ERRATA, Errata
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest, moment_text, pretty_json
+from medlive.snapshot.model import folder_name
 from medlive.text.html import environment
 
 LATEST: Final = "latest.json"

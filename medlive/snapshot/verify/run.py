@@ -45,7 +45,7 @@ def verify_snapshot(
         parent: The parent's folder, by default the folder of its name beside `path` if there is one.
     """
     root = Path(path)
-    folder = Inspected(root, public_key, parent, list_files(root))
+    folder = Inspected(root, public_key, parent, *list_files(root))
     steps = run_steps(folder, STEPS)
     unknown: tuple[str, ...] = ()
     if folder.manifest is not None:

@@ -19,8 +19,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import open_run
 from medlive.grader.judge import Mode
-from medlive.integrity.lock import Locked
-from medlive.integrity.log import open_log, read_log
+from medlive.integrity.log import Locked, open_log, read_log
 from medlive.llm.engine import Request
 from tests.support.waiting import until
 from tests.unit.evaluation.conftest import (

@@ -16,8 +16,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.runs.templates import TEMPLATES, load_template
-from medlive.integrity.lock import Locked
-from medlive.integrity.log import read_log
+from medlive.integrity.log import Locked, read_log
 from medlive.llm.engine import Finish, Reply
 from tests.support.waiting import until
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply

@@ -12,8 +12,7 @@ from medlive.errors import BadInput, DiskFull, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
-from medlive.integrity.lock import Locked
-from medlive.integrity.log import open_log, read_log
+from medlive.integrity.log import Locked, open_log, read_log
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, reply
 
 

@@ -24,6 +24,7 @@ from medlive.evaluation.runs.folder import GRADES, RESPONSES, open_run
 from medlive.evaluation.runs.folder import read_grades as read_run_grades
 from medlive.evaluation.runs.templates import Evidence
 from medlive.integrity.digest import digest_bytes
+from medlive.integrity.folder import parse_sums
 from medlive.integrity.log import read_log
 from medlive.integrity.signing import (
     PublicKey,
@@ -32,7 +33,7 @@ from medlive.integrity.signing import (
     generate,
     sign,
 )
-from medlive.publishing.download import _Latest, parse_manifest, parse_sums
+from medlive.publishing.download import _Latest, parse_manifest
 from medlive.snapshot.errata import parse_errata, trusted_comment
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.errors import DiskFull
-from medlive.integrity.lock import Locked
-from medlive.integrity.log import open_log, read_log
+from medlive.integrity.log import Locked, open_log, read_log
 
 TEXTS = st.text(st.characters(codec=None, categories=None), max_size=12)
 VALUES = st.recursive(

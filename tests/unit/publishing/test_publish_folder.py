@@ -20,7 +20,7 @@ import pytest
 from medlive.__main__ import run
 from medlive.errors import CheckFailed, DiskFull, MedliveError, UsageError
 from medlive.integrity.folder import SUMS
-from medlive.integrity.lock import Locked
+from medlive.integrity.log import Locked
 from medlive.integrity.signing import SecretKey, generate, sign
 from medlive.publishing.publish import (
     PreparedRelease,
