@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -21,21 +20,6 @@ from medlive.rubric.model import unproved_words
 from medlive.text.html import environment
 from medlive.web.site import Section
 from medlive.web.static_files import static_url
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What `base.html` shows around every page, as `frame`."""
-
-    path: str  # Of the page
-    sections: tuple[Section, ...]
-    user: str | None  # Who is signed in
-    csrf: str | None  # The token of forms; None where nobody is signed in
-    version: str = __version__
-
-    def is_current(self, section: Section) -> bool:
-        """Whether the page belongs to a section of the navigation."""
-        return f"{self.path}/".startswith(f"{section.href}/")
 
 
 def back_to(request: Request) -> str:
@@ -83,18 +67,20 @@ def render(
     of the request's state.
     """
     account: Account | None = getattr(request.state, "account", None)
-    sections = []
+    # The sections that the account may see, and whether the page belongs to them
+    sections: list[tuple[Section, bool]] = []
     for section in request.app.state.sections:
         if account is None or section.role is None or account.may(section.role):
-            sections.append(section)
-    frame = Frame(
-        path=request.url.path,
-        sections=tuple(sections),
-        user=None if account is None else account.name,
-        csrf=getattr(request.state, "csrf_token", None),
+            is_current = f"{request.url.path}/".startswith(f"{section.href}/")
+            sections.append((section, is_current))
+    csrf = getattr(request.state, "csrf_token", None)
+    text = TEMPLATES.get_template(template).render(
+        context,
+        sections=sections,
+        user_name=None if account is None else account.name,
+        csrf=csrf,
     )
-    text = TEMPLATES.get_template(template).render(context, frame=frame)
-    kept = "no-store" if frame.user or frame.csrf else "no-cache"
+    kept = "no-store" if account or csrf else "no-cache"
     return HTMLResponse(text, status, headers={"Cache-Control": kept, "Vary": "Cookie"})
 
 
@@ -184,6 +170,7 @@ _LONGEST = 240
 TEMPLATES = environment("medlive.web")
 TEMPLATES.globals |= {
     "static_url": static_url,
+    "version": __version__,
     "most_of_reply": REPLY_CHARS_SHOWN,
     "most_of_request": REQUEST_CHARS_SHOWN,
 }
