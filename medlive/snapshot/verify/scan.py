@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Final
 
 from medlive.integrity.checks import Faults
-from medlive.integrity.paths import open_plain
 from medlive.snapshot.gates import released_texts, row_hits
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, SECTIONS, Ledgers
 from medlive.snapshot.manifest import Manifest, Tally
 from medlive.snapshot.model import (
+    TABLES,
     SnapshotCase,
     case_from_rows,
     commitment,
     livemedbench_end,
     livemedbench_piece,
 )
-from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, Row, RowReader, group_rows
+from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, RowReader
 from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
 _STEPS_OF_HITS: Final = {
@@ -50,33 +50,20 @@ class Scan:
     def run(self, root: Path) -> None:
         """Read cases and criteria side by side; faults are collected and nothing is raised."""
         expected = hashlib.sha256()
-
-        def report_orphan(number: int, criterion: Row) -> None:
-            wanted = f"a case for {criterion['criterion_id']!r}"
-            got = f"no case {criterion['case_id']!r}"
-            self._add("ids", f"{CRITERIA}:{number}", wanted, got)
-
+        reader = RowReader(root, self.shape, self.manifest.canary)
         try:
-            with (
-                open_plain(root / CASES) as cases,
-                open_plain(root / CRITERIA) as criteria,
-            ):
-                canary = self.manifest.canary
-                readers = (
-                    RowReader(cases, CASES, self.shape, canary),
-                    RowReader(criteria, CRITERIA, self.shape, canary),
-                )
-                for group in group_rows(*readers, report_orphan):
-                    number = self.tally.cases
-                    piece = livemedbench_piece(number, group.row, group.criteria)
-                    expected.update(piece)
-                    self._check_case(group)
+            for group in reader:
+                number = self.tally.cases
+                piece = livemedbench_piece(number, group.row, group.criteria)
+                expected.update(piece)
+                self._check_case(group)
         except OSError as exc:
             self._add("rows", "data", "readable rows", str(exc))
             return
-        for reader in readers:
-            self.faults["rows"].extend(reader.faults)
-            self.faults["canary"].extend(reader.canary_faults)
+        for table in TABLES:
+            self.faults["rows"].extend(reader.faults[table])
+            self.faults["canary"].extend(reader.canary_faults[table])
+        self.faults["ids"].extend(reader.orphans)
         expected.update(livemedbench_end())
         self.livemedbench = expected.hexdigest()
         for name, section, step in (

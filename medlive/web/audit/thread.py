@@ -292,15 +292,13 @@ def _mark(
     id_: str, text: str, about: Mapping[str, object], quotes: Mapping[str, str]
 ) -> Marked:
     """A text with its quotes, by element."""
-    folded, places = _fold(text if quotes else "")
     spans = {}
     edges = {0, len(text)}
     for name, quote in quotes.items():
-        wanted = _fold(quote)[0].strip()
-        start = folded.find(wanted) if wanted else -1
-        if start >= 0:
-            last = start + len(wanted) - 1
-            spans[name] = places[start], places[last] + 1
+        # Whatever the case of its letters and the spaces between its words
+        words = r"\s+".join(map(re.escape, quote.split()))
+        if words and (match := re.search(words, text, re.IGNORECASE)):
+            spans[name] = match.span()
             edges.update(spans[name])
     parts = []
     for start, end in pairwise(sorted(edges)):
@@ -314,21 +312,6 @@ def _mark(
         parts.append(Part(text[start:end], tuple(inside), tuple(begins)))
     elsewhere = tuple(name for name in quotes if name not in spans)
     return Marked(id_, tuple(parts), about, elsewhere)
-
-
-def _fold(text: str) -> tuple[str, list[int]]:
-    """A text in small letters with single spaces, and where each of its characters stands in the text."""
-    letters: list[str] = []
-    places: list[int] = []
-    for place, letter in enumerate(text):
-        if not letter.isspace():
-            small = letter.lower()
-            letters.append(small if len(small) == 1 else letter)
-            places.append(place)
-        elif letters and letters[-1] != " ":
-            letters.append(" ")
-            places.append(place)
-    return "".join(letters), places
 
 
 def compare(old: str, new: str) -> list[Change]:
