@@ -26,9 +26,9 @@ from medlive.integrity.folder import (
     sums_text,
     sync,
 )
-from medlive.integrity.log import exclusive, writing
+from medlive.integrity.log import exclusive, some, writing
 from medlive.snapshot.describe import card, croissant, figures
-from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.diff import Change
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, SECTIONS, write_ledger
 from medlive.snapshot.manifest import (
@@ -65,15 +65,12 @@ class Entries:
     revealed: tuple[Mapping[str, Any], ...] = ()
     dropped: tuple[Mapping[str, Any], ...] = ()
 
-    def changes(self, kind: ChangeKind) -> Iterable[Change]:
-        """Return the cases that changed in this way since the parent, by case id."""
-        changes = [change for change in self.changed if change.kind is kind]
-        return sorted(changes, key=lambda change: change.case_id)
-
-    def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of a section of `holdouts.json`, by its key."""
-        key = SECTIONS[HOLDOUTS][section]
-        return sorted(getattr(self, section), key=itemgetter(key))
+    def section(self, name: str) -> Iterable[Mapping[str, Any]]:
+        """Return the entries of a section of `ledgers.SECTIONS`, by its key."""
+        if name in SECTIONS[CHANGES]:
+            rows = [change.row() for change in self.changed if change.kind == name]
+            return sorted(rows, key=itemgetter("case_id"))
+        return sorted(getattr(self, name), key=itemgetter(SECTIONS[HOLDOUTS][name]))
 
 
 NO_ENTRIES: Final = Entries()
@@ -126,7 +123,7 @@ def write_snapshot(
                 unchanged = os.path.lexists(target)
                 if unchanged and (differing := differences(partial, target)):
                     raise CheckFailed(
-                        f"{target} exists with other content: {', '.join(differing[:5])}",
+                        f"{target} exists with other content: {some(differing)}",
                         hint="a frozen snapshot is never replaced: freeze under another version",
                     )
                 if not unchanged:
@@ -176,13 +173,8 @@ def _build(
     tally, new = _write_rows(rows, meta, out)
     numbers = _write_ledgers(entries, meta, out)
     counts = tally.counts(numbers["held"])
-    pieces = card.changes_md(meta, numbers, new.counts(0), entries.changes)
-    with (out / "CHANGES.md").open(
-        "w",
-        encoding="utf-8",
-        newline="\n",
-    ) as change_note:
-        change_note.writelines(pieces)
+    changes = card.changes_md(meta, numbers, new.counts(0), entries.section)
+    write("CHANGES.md", "".join(changes))
     for name, text in figures.figures(counts, meta.canary, meta.version).items():
         write(name, text)
     write("LICENSE", card.licence(meta.canary))
@@ -307,18 +299,15 @@ def _write_ledgers(
     out: Path,
 ) -> dict[str, int]:
     """Write both ledgers and return how many entries each section has."""
-    head = {"canary": meta.canary, "version": meta.version}
-
-    def changes() -> Iterator[tuple[str, Iterator[Mapping[str, Any]]]]:
-        for kind in ChangeKind:
-            yield kind.value, (change.row() for change in entries.changes(kind))
-
-    sections = SECTIONS[HOLDOUTS]
-    holdouts = ((section, entries.holdouts(section)) for section in sections)
-    with (out / CHANGES).open("wb") as ledger:
-        numbers = write_ledger(ledger.write, {**head, "parent": meta.parent}, changes())
-    with (out / HOLDOUTS).open("wb") as ledger:
-        return numbers | write_ledger(ledger.write, head, holdouts)
+    numbers: dict[str, int] = {}
+    for name, sections in SECTIONS.items():
+        head: dict[str, Any] = {"canary": meta.canary, "version": meta.version}
+        if name == CHANGES:
+            head["parent"] = meta.parent
+        written = ((section, entries.section(section)) for section in sections)
+        with (out / name).open("wb") as ledger:
+            numbers |= write_ledger(ledger.write, head, written)
+    return numbers
 
 
 def differences(built: Path, existing: Path) -> list[str]:
