@@ -307,7 +307,7 @@ def _update_pages(
     releases = _releases(target, done)
     while [release.version for release in releases] != before:
         data = target.read(ERRATA)
-        errata = None
+        errata = Errata()
         if data is not None:
             errata = parse_errata(data, f"{ERRATA} in {target.where}")
         newest = max(releases, key=lambda release: release.version)

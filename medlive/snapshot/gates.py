@@ -92,7 +92,7 @@ def lint_case(case: SnapshotCase) -> list[str]:
 
     criteria = []
     for c in case.criteria:
-        if c.axis not in _AXES or c.origin not in _ORIGINS:
+        if c.axis not in ENUMERATIONS["axis"] or c.origin not in ENUMERATIONS["origin"]:
             return []  # `row_hits` reports the axis or origin
         criterion = Criterion(
             id=c.criterion_id,
@@ -117,9 +117,6 @@ def lint_case(case: SnapshotCase) -> list[str]:
     return [f"{f.fault.value}: {f.detail}" for f in findings]
 
 
-_AXES: Final = frozenset(ENUMERATIONS["axis"])
-_ORIGINS: Final = frozenset(ENUMERATIONS["origin"])
-_TIERS: Final = frozenset(ENUMERATIONS["tier"])
 _OF_CASES: Final = ("language", "theme", "specialty", "difficulty", "dialogue_register")
 """The columns of cases that are checked against their enumeration."""
 
@@ -238,12 +235,12 @@ def _criterion_faults(
     is_of_advice = origin == Origin.ADVICE
     if origin not in enumerations.get("origin", ()):
         yield f"origin {origin!r}"
-    elif origin in _ORIGINS and is_of_advice != (criterion.source == ""):
+    elif origin in ENUMERATIONS["origin"] and is_of_advice != (criterion.source == ""):
         yield f"origin {origin} with source {criterion.source[:100]!r}"
     tier = criterion.tier
     if tier and tier not in enumerations.get("tier", ()):
         yield f"tier {tier!r}"
-    elif tier in _TIERS and tier != tier_of(points):
+    elif tier in ENUMERATIONS["tier"] and tier != tier_of(points):
         yield f"tier {tier!r} with {points} points"
     if not criterion.criterion.strip():
         yield "is empty"

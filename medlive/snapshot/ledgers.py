@@ -99,42 +99,22 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
         ValueError: At the first line that is not as `write_ledger` spells it, not in order or not of the format.
         OSError: If it cannot be read.
     """
-    keys = SECTIONS[name]
-    sections: dict[str, list[Entry]] = {section: [] for section in keys}
-    file = _Comparison(root / name)
-    parsed = []
-    for section, key in keys.items():
-        parsed.append((section, file.parse(section, key, sections[section])))
-    try:
-        head = json.loads(file.line[:-1] + b"}")
-        write_ledger(file.write, head, parsed)
-        file.write(b"")
-    except ValidationError as exc:
-        raise ValueError(f"line {file.number}: {first_fault(exc)}"[:300]) from exc
-    except (ValueError, TypeError, RecursionError) as exc:
-        raise ValueError(f"line {file.number}: {str(exc)[:250]}") from exc
-    return head, sections
+    sections: dict[str, list[Entry]] = {section: [] for section in SECTIONS[name]}
+    rows = lines(root / name)
+    number, row = 1, next(rows, b"")
 
+    def compare(data: bytes) -> None:
+        """Compare what is written with the next line of the file."""
+        nonlocal number, row
+        if data != row:
+            raise ValueError(f"expected {data[:80]!r}, got {row[:80]!r}")
+        number += 1
+        row = next(rows, b"")
 
-class _Comparison:
-    """Compares each line written to it with the next line of a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._lines = lines(path)
-        self.number = 1
-        self.line = next(self._lines, b"")
-
-    def write(self, data: bytes) -> None:
-        """Go on to the next line. Raises ValueError if this one is another."""
-        if data != self.line:
-            raise ValueError(f"expected {data[:80]!r}, got {self.line[:80]!r}")
-        self.number += 1
-        self.line = next(self._lines, b"")
-
-    def parse(self, section: str, key: str, earlier: list[Entry]) -> Iterator[Entry]:
-        """Yield the entries of a section and add them to `earlier`. Raises ValueError at the first wrong one."""
-        while self.line != b"]\n":
-            entry = json.loads(self.line.removeprefix(b","))
+    def parse(section: str) -> Iterator[Entry]:
+        earlier, key = sections[section], SECTIONS[name][section]
+        while row != b"]\n":
+            entry = json.loads(row.removeprefix(b","))
             further = _MODELS[section].model_validate(entry).model_extra or {}
             # A held case that is named is no longer held: what one section has means the same in all.
             if wrong := sorted(further.keys() & _FIELDS.keys()):
@@ -143,6 +123,16 @@ class _Comparison:
                 raise ValueError(f"{section} is not in the order of {key}, each once")
             earlier.append(entry)
             yield entry
+
+    try:
+        head = json.loads(row[:-1] + b"}")
+        write_ledger(compare, head, ((section, parse(section)) for section in sections))
+        compare(b"")
+    except ValidationError as exc:
+        raise ValueError(f"line {number}: {first_fault(exc)}"[:300]) from exc
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise ValueError(f"line {number}: {str(exc)[:250]}") from exc
+    return head, sections
 
 
 @dataclass(slots=True)

@@ -270,11 +270,11 @@ def commitment(case: SnapshotCase, salt: str) -> str:
 def _without_defaults(
     row: Mapping[str, Any], defaults: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    kept = dict(row)
-    for name, default in defaults.items():
-        if name in kept and kept[name] == default:
-            del kept[name]
-    return kept
+    own = {}
+    for name, value in row.items():
+        if (name, value) not in defaults.items():
+            own[name] = value
+    return own
 
 
 def livemedbench_piece(

@@ -163,10 +163,13 @@ def columns_fault(table: Table, columns: Sequence[Column]) -> str | None:
         column = stated.get(known.name)
         if column is None and not known.optional:
             return f"columns of {table} lack {known.name}"
-        if column is not None and _meaning(column) != _meaning(known):
-            return f"column {known.name} of {table}: expected {_meaning(known)}"
+        if column is not None and known_part(column) != known_part(known):
+            return f"column {known.name} of {table}: expected {known_part(known)}"
     return None
 
 
-def _meaning(column: Column) -> dict[str, object]:
-    return column.model_dump(include=set(Column.model_fields))
+def known_part(value: object) -> object:
+    """Return a model's fields without what a later version adds to them; any other value as it is."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(include=set(type(value).model_fields))
+    return value

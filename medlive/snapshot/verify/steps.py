@@ -36,9 +36,7 @@ from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers
 from medlive.snapshot.manifest import (
     FORMATS,
     Counts,
-    Headroom,
     Manifest,
-    ProofMeans,
     unknown_note,
 )
 from medlive.snapshot.model import (
@@ -51,6 +49,7 @@ from medlive.snapshot.model import (
 )
 from medlive.snapshot.parquet import compare_twins
 from medlive.snapshot.rows import CASES, CRITERIA
+from medlive.snapshot.shape import known_part
 from medlive.snapshot.verify.lineage import check_lineage, check_parent
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.scan import Scan
@@ -297,25 +296,14 @@ def check_counts(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     tally = folder.scan.tally
     held_out = len(folder.ledgers.entries(HOLDOUTS, "held"))
-    stated = _known(manifest.counts)
-    for name, expected in sorted(_known(tally.counts(held_out)).items()):
-        if stated[name] != expected:
-            got = f"{stated[name]}"
-            out.add("manifest.json", f"{name} {expected}", got)
+    counted = tally.counts(held_out)
+    for name in sorted(Counts.model_fields):
+        expected = known_part(getattr(counted, name))
+        if (got := known_part(getattr(manifest.counts, name))) != expected:
+            out.add("manifest.json", f"{name} {expected}", f"{got}")
     for name, entry in sorted(manifest.files.items()):
         if entry.rows != (rows := tally.rows(name)):
             out.add("manifest.json", f"{name}: {rows} rows", f"{entry.rows}")
-
-
-def _known(model: Counts | ProofMeans | Headroom) -> dict[str, object]:
-    """The counts that this medlive can make itself."""
-    known: dict[str, object] = {}
-    for name in type(model).model_fields:
-        value = getattr(model, name)
-        if isinstance(value, ProofMeans | Headroom):
-            value = _known(value)
-        known[name] = value
-    return known
 
 
 def check_livemedbench(folder: Inspected, out: Faults) -> None:
