@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -30,32 +29,26 @@ class Locked(MedliveError):
     exit_status = 3
 
 
-@dataclass(slots=True)
-class Lines:
-    """The objects of a log, and the lines that could not be parsed: (number, why)."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    damaged: list[tuple[int, str]] = field(default_factory=list)
-    torn: int | None = None
-    """The number of a last line that has no end and is no whole object: a write under way, or cut off."""
-
-
-def read_log(path: Path) -> Lines:
-    """Read all rows of a log that a user named and its damaged lines; a missing file is an empty log.
+def read_log(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Read all rows of a log that a user named, and notes on its damaged lines; a missing file is an empty log.
 
     Raises BadInput if it cannot be read, or a line is longer than `LOG_LINE_BYTES`.
     """
-    lines = Lines()
-    lines.rows += [row for _, row in rows_of(path, lines, open_given)]
-    return lines
+    notes: list[str] = []
+    return [row for _, row in rows_of(path, notes, named=True)], notes
 
 
 def rows_of(
-    path: Path, lines: Lines, open_file: Callable[[Path], io.FileIO] = open_plain
+    path: Path, notes: list[str], *, named: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a log with their line numbers; damage is recorded in `lines`. Raises as `read_log`."""
+    """Yield the objects of a log with their line numbers; lines that hold none are listed in `notes`.
+
+    A file that a user `named` may be a link, and a last line without an end is cut off; elsewhere it is a write under
+    way. Raises as `read_log`.
+    """
     try:
-        with io.BufferedReader(open_file(path), _BUFFER) as handle:
+        opened = open_given(path) if named else open_plain(path)
+        with io.BufferedReader(opened, _BUFFER) as handle:
             number = 0
             while data := handle.readline(LOG_LINE_BYTES):
                 number += 1
@@ -63,8 +56,15 @@ def rows_of(
                     raise BadInput(
                         f"{path}: line {number} has {LOG_LINE_BYTES} bytes or more"
                     )
-                if (row := _parse(data, lines, number)) is not None:
-                    yield number, row
+                try:
+                    row = _parse(data)
+                except (ValueError, RecursionError) as exc:
+                    if data.endswith(b"\n"):
+                        notes.append(f"{path.name}:{number}: {str(exc)[:120]}")
+                    elif named:
+                        notes.append(f"{path.name}:{number}: the last line is cut off")
+                    continue
+                yield number, row
     except FileNotFoundError:
         return
     except OSError as exc:
@@ -77,39 +77,27 @@ def values_of(
     notes: list[str],
 ) -> Iterator[T]:
     """Yield what `parse` returns for each row; damaged lines and rows that it rejects by TypeError, KeyError or
-    ValueError are skipped, and listed in `notes` at the end.
+    ValueError are skipped, and listed in `notes`.
     """
-    lines = Lines()
-    for number, row in rows_of(path, lines):
+    for number, row in rows_of(path, notes):
         try:
             value = parse(row)
         except (TypeError, KeyError, ValueError) as exc:
-            lines.damaged.append((number, f"not a valid row: {str(exc)[:120]}"))
+            why = f"not a valid row: {str(exc)[:120]}"
+            notes.append(f"{path.name}:{number}: {why}")
             continue
         yield value
-    notes += [f"{path.name}:{number}: {why}" for number, why in lines.damaged]
 
 
-def _parse(
-    data: bytes,
-    lines: Lines,
-    number: int,
-) -> dict[str, Any] | None:
+def _parse(data: bytes) -> dict[str, Any]:
+    """Parse the object of a line. Raises ValueError, and RecursionError."""
     try:
-        try:
-            row = from_json(data, cache_strings="keys")
-        except ValueError:
-            # It refuses some of what the json module reads, such as a lone surrogate's escape.
-            row = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as exc:
-        if data.endswith(b"\n"):
-            lines.damaged.append((number, str(exc)[:120]))
-        else:
-            lines.torn = number
-        return None
+        row = from_json(data, cache_strings="keys")
+    except ValueError:
+        # It refuses some of what the json module reads, such as a lone surrogate's escape.
+        row = json.loads(data.decode("utf-8"))
     if not isinstance(row, dict):
-        lines.damaged.append((number, f"a {type(row).__name__} and no object"))
-        return None
+        raise ValueError(f"a {type(row).__name__} and no object")
     return row
 
 
@@ -239,7 +227,8 @@ def _mend(reader: io.FileIO, writer: io.FileIO) -> None:
         pieces.append(reader.read(step))
     tail = b"".join(reversed(pieces))
     last = tail[tail.rfind(b"\n") + 1 :]
-    if last and _parse(last, Lines(), 0) is not None:
+    try:
+        _parse(last)
         writer.write(b"\n")
-    else:
+    except (ValueError, RecursionError):
         writer.truncate(size - len(last))

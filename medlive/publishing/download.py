@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from medlive.errors import BadInput, CheckFailed, UsageError, first_fault
 from medlive.guard.bounds import FETCH_BYTES, SMALL_FILE_BYTES
@@ -41,18 +41,11 @@ from medlive.snapshot.errata import (
 )
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.locate import versions_in
-from medlive.snapshot.manifest import Digest, Manifest, Version
+from medlive.snapshot.manifest import Ancestor, Manifest
 from medlive.snapshot.model import folder_name, week_end
 from medlive.snapshot.verify.run import verify_snapshot
 
 _LOCK: Final = ".fetch.lock"
-
-
-class _Latest(BaseModel):
-    """What is read of latest.json; its addresses are not followed."""
-
-    version: Version
-    digest: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +168,13 @@ class _Fetch:
             why_not=report.manifest.why_not if report.manifest else (),
         )
 
-    async def _latest(self, allow_older: bool) -> _Latest:
-        """The latest version; a place of publication never goes back."""
+    async def _latest(self, allow_older: bool) -> Ancestor:
+        """The latest version with its digest; a place of publication never goes back.
+
+        The addresses in latest.json are not followed.
+        """
         try:
-            latest = _Latest.model_validate_json(await self._file(LATEST))
+            latest = Ancestor.model_validate_json(await self._file(LATEST))
         except ValidationError as exc:
             text = (
                 f"{LATEST} at {self.source} cannot be read: {exc.error_count()} faults"

@@ -255,7 +255,7 @@ _NUMBERS: Final = ("cases", "criteria", "held", "proof", "headroom", "overruled"
 
 
 class Ancestor(_Frozen):
-    """A snapshot that this one continues."""
+    """A snapshot by its version, such as one that another continues."""
 
     version: Version
     digest: Digest  # Of its SHA256SUMS: the identity of its whole folder

@@ -33,9 +33,10 @@ from medlive.integrity.signing import (
     generate,
     sign,
 )
-from medlive.publishing.download import _Latest, parse_manifest
+from medlive.publishing.download import parse_manifest
 from medlive.snapshot.errata import parse_errata, trusted_comment
 from medlive.snapshot.load import load_snapshot
+from medlive.snapshot.manifest import Ancestor
 from medlive.snapshot.verify.run import verify_snapshot
 from medlive.sources.files import ImportedThread, ImportProblem, read_threads
 from tests.support.fuzzing import DEEP, altered, as_json, damaged
@@ -244,7 +245,7 @@ def test_lists_of_digests_and_manifests_are_read_or_refused(
             altered(LATEST).map(as_json) | st.binary(max_size=40),
         ),
         (
-            lambda content: _Latest.model_validate_json(content),
+            lambda content: Ancestor.model_validate_json(content),
             altered(LATEST).map(as_json),
         ),
     ):
