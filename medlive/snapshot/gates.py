@@ -286,18 +286,14 @@ def content_hits(
     for name, text in texts:
         for gate, what in _text_hits(text, case.language, scan):
             hits.append(GateHit(gate, case.case_id, f"{name} holds {what}"))
-    hits += _source_hits(case)
+    for place, criterion in enumerate(case.criteria, start=1):
+        # What no passage's id or model's name holds
+        if what := find_leak(criterion.source) or find_markup(criterion.source):
+            detail = f"source of criterion {place} holds {what}"
+            hits.append(GateHit(Gate.TEXT, case.case_id, detail))
     for finding in lint(case):
         hits.append(GateHit(Gate.RUBRIC, case.case_id, finding))
     return hits
-
-
-def _source_hits(case: SnapshotCase) -> Iterator[GateHit]:
-    """Find what no passage's id or model's name holds."""
-    for place, criterion in enumerate(case.criteria, start=1):
-        if what := find_leak(criterion.source) or find_markup(criterion.source):
-            detail = f"source of criterion {place} holds {what}"
-            yield GateHit(Gate.TEXT, case.case_id, detail)
 
 
 def _text_hits(
