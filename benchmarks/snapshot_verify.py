@@ -40,7 +40,7 @@ PROGRAM = """
 import json, resource, sys, time
 from pathlib import Path
 import pyarrow.parquet as pq
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 
 def parse(folder):
     for name in ("cases", "criteria"):

@@ -43,7 +43,7 @@ from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.locate import versions_in
 from medlive.snapshot.manifest import Ancestor, Manifest
 from medlive.snapshot.model import folder_name, week_end
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 
 _LOCK: Final = ".fetch.lock"
 

@@ -37,7 +37,7 @@ from medlive.snapshot.errata import (
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.manifest import FileEntry, Manifest
 from medlive.snapshot.model import folder_name, version_of
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 
 PUBLIC_KEY: Final = "minisign.pub"
 _LAST: Final = {

@@ -27,12 +27,12 @@ from medlive.rubric.model import Axis, Origin, tier_of
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import (
     CASE_ID,
+    ENUMERATIONS,
     PROOF_FIELDS,
     SnapshotCase,
     SnapshotCriterion,
     week_end,
 )
-from medlive.snapshot.shape import ENUMERATIONS
 from medlive.snapshot.verify.text_checks import (
     as_read,
     find_contact,
@@ -288,8 +288,8 @@ def content_hits(
             hits.append(GateHit(gate, case.case_id, f"{name} holds {what}"))
     for place, criterion in enumerate(case.criteria, start=1):
         # What no passage's id or model's name holds
-        if what := find_leak(criterion.source) or find_markup(criterion.source):
-            detail = f"source of criterion {place} holds {what}"
+        if leak := find_leak(criterion.source) or find_markup(criterion.source):
+            detail = f"source of criterion {place} holds {leak}"
             hits.append(GateHit(Gate.TEXT, case.case_id, detail))
     for finding in lint(case):
         hits.append(GateHit(Gate.RUBRIC, case.case_id, finding))

@@ -20,7 +20,7 @@ from medlive.snapshot.model import (
     week_end,
 )
 from medlive.snapshot.rows import read_cases, read_manifest, readable
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,13 +21,17 @@ from pydantic_core import PydanticCustomError
 
 from medlive.guard.printable import printable
 from medlive.integrity.log import some
-from medlive.snapshot.model import PROOF_FIELDS, TABLES, SnapshotCase, Table, canary_of
-from medlive.snapshot.shape import (
+from medlive.snapshot.model import (
     FORMAT_VERSION,
     OLDEST_FORMAT,
+    PROOF_FIELDS,
+    TABLES,
     Column,
     Name,
     Shape,
+    SnapshotCase,
+    Table,
+    canary_of,
     columns_fault,
     shape_of,
 )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from medlive.errors import require
 from medlive.guard.child_environment import child_environment
 from medlive.integrity.folder import lines
-from medlive.snapshot.shape import Column
+from medlive.snapshot.model import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,7 @@ from medlive.integrity.checks import Faults
 from medlive.integrity.folder import lines, read_small
 from medlive.integrity.paths import open_plain
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import TABLES, Table, line
-from medlive.snapshot.shape import Shape
+from medlive.snapshot.model import TABLES, Shape, Table, line
 
 CASES: Final = "data/cases.jsonl"
 CRITERIA: Final = "data/criteria.jsonl"

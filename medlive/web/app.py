@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
@@ -23,14 +23,13 @@ from medlive.guard.serving import serve_app
 from medlive.guard.trust import read_address
 from medlive.instance.paths import documents_path
 from medlive.publishing.target import MUTABLE
-from medlive.web import static_files
+from medlive.web import pages
 from medlive.web.accounts.access import session_cookie
 from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.acts.room import ACTS
 from medlive.web.audit.room import AUDIT
 from medlive.web.downloads.files import send_file
 from medlive.web.downloads.room import DOWNLOADS
-from medlive.web.pages import notice
 from medlive.web.requests import check_requests
 from medlive.web.review.room import REVIEW
 from medlive.web.site import READ, Room, Site, SiteOf
@@ -84,7 +83,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app = FastAPI(title="medlive", version=__version__, openapi_url=None)
     app.state.site = site
     app.state.sections = tuple(section for room in rooms for section in room.sections)
-    for own in (static_files.router, router):
+    for own in (pages.router, router):
         app.include_router(own)
     for room in rooms:
         app.include_router(room.router)
@@ -108,6 +107,22 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     for kind in _ERRORS:
         app.add_exception_handler(kind, _on_error)
     return app
+
+
+def metrics_room(read: Callable[[], Awaitable[bytes]]) -> Room:
+    """The room of a monitor, without an account, on a port of its own that no proxy passes on.
+
+    Its one page, `/metrics`, is what `read` returns, in Prometheus' text format.
+    """
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        return Response(
+            await read(), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    return Room(True, router)
 
 
 @asynccontextmanager
@@ -165,7 +180,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
     text = text or _TEXTS.get(status, title)
     if path == "/readyz":
         return JSONResponse({"detail": text}, status, headers)
-    response = notice(request, title, f"{text} (Status {status}.)", status)
+    response = pages.notice(request, title, f"{text} (Status {status}.)", status)
     response.headers.update(headers or {})
     return response
 

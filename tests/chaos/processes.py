@@ -24,7 +24,6 @@ import medlive.service.watch.status
 import medlive.service.work.worker
 import medlive.sources.registry
 import medlive.web.app
-import medlive.web.metrics
 from medlive import clock
 from medlive.db import session
 from medlive.db import workers as reported

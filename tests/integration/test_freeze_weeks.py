@@ -44,7 +44,7 @@ from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.gates import gates_digest
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.release import case_id, fill
 
 REVISE = """

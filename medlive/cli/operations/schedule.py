@@ -239,8 +239,7 @@ async def _open_app(
     from medlive.cli.served import served_evaluation
     from medlive.service.watch.metrics import read_metrics
     from medlive.web.accounts.access import check_exposure
-    from medlive.web.app import ROOMS, build_app
-    from medlive.web.metrics import metrics_room
+    from medlive.web.app import ROOMS, build_app, metrics_room
     from medlive.web.site import Site
 
     async with AsyncExitStack() as own:

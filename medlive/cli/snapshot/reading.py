@@ -41,7 +41,7 @@ from medlive.snapshot.diff import Change, ChangeKind, SnapshotDiff, diff_snapsho
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 
 _CUT = 80
 """Characters of a value in a diff."""

@@ -1,11 +1,12 @@
 """The line of releases: what a snapshot states about its ancestors, and whether its parent agrees."""
 
+import os
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from medlive.errors import BadInput
-from medlive.integrity.checks import Faults
+from medlive.integrity.checks import Faults, Skip
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS, list_files, parse_sums, read_small, sha256
 from medlive.snapshot.diff import Change, diff_cases
@@ -17,13 +18,44 @@ from medlive.snapshot.ledgers import (
     read_ledgers,
 )
 from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.model import folder_name
 from medlive.snapshot.rows import CASES, CRITERIA
+
+if TYPE_CHECKING:
+    from medlive.snapshot.verify.steps import Inspected
 
 _PARENT_FILES: Final = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
 """The files of a parent that are compared."""
 
 
-def check_lineage(manifest: Manifest, faults: Faults) -> None:
+def check_chain(folder: "Inspected", out: Faults) -> None:
+    """Check what a snapshot states about its ancestors, and compare it with its parent where that is at hand.
+
+    Raises:
+        Skip: If the parent is not at hand, or the rows cannot be compared.
+        OSError: If a file of either folder cannot be read.
+    """
+    manifest = folder.require_manifest()
+    _check_lineage(manifest, out)
+    parent = folder.parent
+    if manifest.parent is None:
+        if parent is not None:
+            out.add("manifest.json", f"a parent, {parent.name}", "none")
+        return
+    if parent is None:
+        beside = Path(os.path.abspath(folder.root)).parent
+        parent = beside / folder_name(manifest.parent)
+        if parent.is_symlink() or not parent.is_dir():
+            if out.count:
+                return
+            why = f"the parent was not found: there is no {parent.name} beside it"
+            raise Skip(why, allowed=True)
+    if not {CASES, CRITERIA} <= folder.sizes.keys() or folder.scan.faults["rows"].count:
+        raise Skip("the rows are missing or not valid")
+    _check_parent(folder, manifest, parent, out)
+
+
+def _check_lineage(manifest: Manifest, faults: Faults) -> None:
     """Check what the manifest states about its ancestors."""
     name = "manifest.json"
     for earlier, other in pairwise(manifest.line):
@@ -37,19 +69,10 @@ def check_lineage(manifest: Manifest, faults: Faults) -> None:
         faults.add(name, f"as parent the last ancestor, {last}", f"{stated}")
 
 
-def check_parent(
-    root: Path,
-    manifest: Manifest,
-    ledgers: Ledgers,
-    parent: Path,
-    faults: Faults,
+def _check_parent(
+    folder: "Inspected", manifest: Manifest, parent: Path, faults: Faults
 ) -> None:
-    """Compare a snapshot with its parent.
-
-    Raises:
-        OSError: If a file of either folder cannot be read.
-        TooLong: If a file or line is longer than a snapshot's can be.
-    """
+    """Compare a snapshot with its parent."""
     before = _read_parent(manifest, parent, faults)
     if before is None:
         return
@@ -62,14 +85,15 @@ def check_parent(
         faults.add(f"{parent.name}/{name}", expected, before.version)
     if before.lineage != manifest.lineage[:-1]:
         faults.add(name, "the parent's lineage and the parent", "other ancestors")
-    _check_commitments(read_ledgers(parent, before), ledgers, manifest.version, faults)
+    theirs = read_ledgers(parent, before)
+    _check_commitments(theirs, folder.ledgers, manifest.version, faults)
     try:
-        differing = {case.case_id: case for case in diff_cases(parent, root)}
+        differing = {case.case_id: case for case in diff_cases(parent, folder.root)}
     except BadInput as exc:
         expected = "rows that can be compared with the parent's"
         faults.add("data", expected, str(exc))
     else:
-        _check_changes(differing, ledgers, faults)
+        _check_changes(differing, folder.ledgers, faults)
 
 
 def _read_parent(

@@ -1,7 +1,6 @@
 """The steps that verify a snapshot's folder: each checks one thing, and says what it found."""
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -16,8 +15,10 @@ from medlive.guard.printable import printable
 from medlive.integrity.checks import (
     Faults,
     Inspection,
+    Report,
     Skip,
     check_signed,
+    run_steps,
 )
 from medlive.integrity.folder import (
     REQUIRED,
@@ -25,6 +26,7 @@ from medlive.integrity.folder import (
     SIGNATURE_COMMENT,
     SUMS,
     Finding,
+    list_files,
     parse_sums,
     read_small,
     sha256,
@@ -42,15 +44,14 @@ from medlive.snapshot.manifest import (
 from medlive.snapshot.model import (
     TABLES,
     canary_of,
-    folder_name,
+    known_part,
     trusted_comment,
     version_of,
     week_end,
 )
 from medlive.snapshot.parquet import compare_twins
 from medlive.snapshot.rows import CASES, CRITERIA
-from medlive.snapshot.shape import known_part
-from medlive.snapshot.verify.lineage import check_lineage, check_parent
+from medlive.snapshot.verify.lineage import check_chain
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.scan import Scan
 from medlive.snapshot.verify.text_checks import find_leak
@@ -369,27 +370,6 @@ def check_leaks(folder: Inspected, out: Faults) -> None:
     out.extend(folder.ledgers.leaks)
 
 
-def check_chain(folder: Inspected, out: Faults) -> None:
-    manifest = folder.require_manifest()
-    check_lineage(manifest, out)
-    parent = folder.parent
-    if manifest.parent is None:
-        if parent is not None:
-            out.add("manifest.json", f"a parent, {parent.name}", "none")
-        return
-    if parent is None:
-        beside = Path(os.path.abspath(folder.root)).parent
-        parent = beside / folder_name(manifest.parent)
-        if parent.is_symlink() or not parent.is_dir():
-            if out.count:
-                return
-            why = f"the parent was not found: there is no {parent.name} beside it"
-            raise Skip(why, allowed=True)
-    if not {CASES, CRITERIA} <= folder.sizes.keys() or folder.scan.faults["rows"].count:
-        raise Skip("the rows are missing or not valid")
-    check_parent(folder.root, manifest, folder.ledgers, parent, out)
-
-
 STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     (
         "the signature is valid, and exists exactly when the manifest names its key",
@@ -436,3 +416,50 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     ),
 )
 """The steps, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationReport(Report):
+    """The results of all steps, and what the snapshot states."""
+
+    manifest: Manifest | None  # None if it could not be read
+    unknown: tuple[str, ...] = ()  # What it holds and this medlive does not know
+
+    def summary(self) -> str:
+        """Describe the failed steps in one line, for an error message."""
+        if self.ok:
+            return f"{self.path} verifies"
+        return f"{self.path} fails verification: {'; '.join(map(str, self.failed[:4]))}"
+
+
+def verify_snapshot(
+    path: Path,
+    *,
+    public_key: "PublicKey | None" = None,
+    parent: Path | None = None,
+) -> VerificationReport:
+    """Run every step over a folder, whatever it holds; faults are returned and nothing is raised.
+
+    Nothing outside the folder and its parent is opened, nothing is written and no link is followed.
+
+    Args:
+        path: The snapshot's folder.
+        public_key: The key that must have signed it. Without one the signature is checked with the key that the
+            manifest names, which proves integrity and not origin (`VerificationReport.trust`).
+        parent: The parent's folder, by default the folder of its name beside `path` if there is one.
+    """
+    root = Path(path)
+    folder = Inspected(root, public_key, parent, *list_files(root))
+    steps = run_steps(folder, STEPS)
+    unknown: tuple[str, ...] = ()
+    if folder.manifest is not None:
+        unknown = folder.manifest.unknown
+        with suppress(Skip):
+            unknown = (*unknown, *sorted(folder.ledgers.unknown))
+    return VerificationReport(
+        path=root,
+        steps=steps,
+        manifest=folder.manifest,
+        trust=folder.trust,
+        unknown=unknown,
+    )

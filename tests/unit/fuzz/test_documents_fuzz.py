@@ -37,7 +37,7 @@ from medlive.publishing.download import parse_manifest
 from medlive.snapshot.errata import parse_errata, trusted_comment
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.manifest import Ancestor
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from medlive.sources.files import ImportedThread, ImportProblem, read_threads
 from tests.support.fuzzing import DEEP, altered, as_json, damaged
 from tests.support.publishing import a_snapshot

@@ -38,7 +38,7 @@ from medlive.snapshot.errata import (
 )
 from medlive.snapshot.freeze import Entries
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.snapshots import Line, build_line, freeze
 
 ATOM = "{http://www.w3.org/2005/Atom}"

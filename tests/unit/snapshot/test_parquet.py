@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from medlive.snapshot.model import Column
 from medlive.snapshot.parquet import (
     CANARY_KEY,
     ROWS_PER_GROUP,
     compare_twins,
     schema,
 )
-from medlive.snapshot.shape import Column
 
 
 def test_a_long_entry_in_every_row_is_not_unpacked(tmp_path: Path) -> None:
