@@ -78,15 +78,12 @@ class S3Target:
 
     def has(self, item: Item) -> bool | None:
         """Compare by the server's own SHA-256 where it has one of the bytes, else by reading them back."""
-        with self._errors():
-            try:
-                head = self._client.head_object(
-                    **self._key(item.name), ChecksumMode="ENABLED"
-                )
-            except self._client.exceptions.ClientError as exc:
-                if _code(exc) in _MISSING:
-                    return None
-                raise
+        head: Any = None
+        with self._errors(_MISSING):
+            place = self._key(item.name)
+            head = self._client.head_object(**place, ChecksumMode="ENABLED")
+        if head is None:
+            return None
         if head["ContentLength"] != item.size:
             return False
         stated = head.get("ChecksumSHA256", "")
@@ -98,14 +95,10 @@ class S3Target:
 
     def add(self, item: Item) -> None:
         """Send the item unless an object exists."""
-        with self._errors():
-            try:
-                proven = self._put(item, IfNoneMatch="*")
-            except self._client.exceptions.ClientError as exc:
-                if _code(exc) not in _RACE:
-                    raise
-                # Another publisher was first, or the answer to our own first request was lost.
-                proven = False
+        proven = False
+        # Another publisher may be first, or the answer to our own first request may be lost.
+        with self._errors(_RACE):
+            proven = self._put(item, IfNoneMatch="*")
         is_same = proven or self.has(item)
         if is_same is None:
             text = f"{self.where} accepts {item.name} and does not keep it"
@@ -120,14 +113,10 @@ class S3Target:
 
     def read(self, name: str) -> bytes | None:
         """Return an object's bytes."""
-        with self._errors():
-            try:
-                data: bytes = self._client.get_object(**self._key(name))["Body"].read()
-            except self._client.exceptions.ClientError as exc:
-                if _code(exc) in _MISSING:
-                    return None
-                raise
-        return data
+        data: Any = None
+        with self._errors(_MISSING):
+            data = self._client.get_object(**self._key(name))["Body"].read()
+        return None if data is None else bytes(data)
 
     def _key(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + name}
@@ -157,8 +146,8 @@ class S3Target:
                     yield entry[field].removeprefix(self._prefix)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn what the client raises into errors with a hint; no message holds a key."""
+    def _errors(self, expected: frozenset[str] = frozenset()) -> Iterator[None]:
+        """Turn what the client raises into errors with a hint, expected codes into none; no message holds a key."""
         from botocore import exceptions as boto
 
         try:
@@ -171,7 +160,9 @@ class S3Target:
             text = f"there are no credentials for {self.where}"
             raise ServiceUnavailable(text, hint=_KEYS) from exc
         except boto.ClientError as exc:
-            text = f"{self.where} answers {exc.operation_name} with {_code(exc)}"
+            if (code := str(exc.response.get("Error", {}).get("Code", ""))) in expected:
+                return
+            text = f"{self.where} answers {exc.operation_name} with {code}"
             raise ServiceUnavailable(text, hint=_CHECK) from exc
         except boto.BotoCoreError as exc:  # Some are OSErrors too
             # The message of a lost connection may hold more than its kind.
@@ -211,7 +202,3 @@ def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
         raise ServiceUnavailable(
             f"the client for S3 cannot be made: {exc}", hint=_KEYS
         ) from exc
-
-
-def _code(exc: Any) -> str:
-    return str(exc.response.get("Error", {}).get("Code", ""))
