@@ -153,12 +153,9 @@ def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
     skippable = [len(report.steps)]
     if report.trust == "not signed":
         skippable.append(1)
-    skipped = []
-    for step in report.skipped:
-        if step.number not in skippable:
-            skipped.append(f"step {step.number}: {step.why}")
-    if skipped:
-        reasons = "; ".join(skipped)
+    steps = [str(s) for s in report.skipped if s.number not in skippable]
+    if steps:
+        reasons = "; ".join(steps)
         raise CheckFailed(f"{folder} could not be verified completely: {reasons}")
     if not report.manifest.publishable:
         reasons = "; ".join(report.manifest.why_not)

@@ -306,8 +306,12 @@ def livemedbench_piece(
     rubric = []
     for c in criteria:
         if c.get("origin", "advice") == "advice":
-            item = {"criterion": c["criterion"], "points": c["points"]}
-            rubric.append({**item, "axe": c["axis"]})
+            item = {
+                "criterion": c["criterion"],
+                "points": c["points"],
+                "axe": c["axis"],
+            }
+            rubric.append(item)
     record = {
         "canary": row["canary"],
         "case_id": row["case_id"],
@@ -330,6 +334,8 @@ def line(row: Mapping[str, Any]) -> bytes:
     """Return a row as one line of canonical JSON Lines. Raises ValueError for text that UTF-8 cannot encode."""
     return canonical_json(dict(row)).encode("utf-8") + b"\n"
 
+
+# --- the shape of a snapshot
 
 FORMAT_VERSION: Final = 4
 """The format that is written. A new column or value needs no new format: see `OPTIONAL` and `ENUMERATIONS`."""
