@@ -249,7 +249,7 @@ def _check_line(
 
 
 def _releases(target: Target, done: Published) -> list[Release]:
-    """Return the complete versions on the target, and note the others in `done`."""
+    """Return the complete versions on the target, the oldest first, and note the others in `done`."""
     releases: list[Release] = []
     done.unfinished.clear()
     for name in sorted(target.folders()):
@@ -307,8 +307,7 @@ def _update_pages(
         errata = Errata()
         if data is not None:
             errata = parse_errata(data, f"{ERRATA} in {target.where}")
-        newest = max(releases, key=lambda release: release.version)
-        key = _key_of(newest.manifest)
+        key = _key_of(releases[-1].manifest)
         files = {}
         name = None
         if key is not None:
@@ -320,7 +319,7 @@ def _update_pages(
         put(files)
         before = [release.version for release in releases]
         releases = _releases(target, done)
-    done.latest = max(before)
+    done.latest = before[-1]
 
 
 def _key_of(manifest: Manifest) -> PublicKey | None:

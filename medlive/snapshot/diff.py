@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from heapq import merge
 from itertools import chain, groupby, repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -231,10 +232,8 @@ def _stated(manifest: Manifest) -> dict[str, Any]:
     """What a manifest states about how a release was made and may be used, by name."""
     made = manifest.provenance
     stated: dict[str, Any] = {}
-    for use in made.engines:
+    for use in sorted(made.engines, key=attrgetter("engine", "model")):
         stated.setdefault(f"engine {use.role}", []).append(f"{use.engine} {use.model}")
-    for models in stated.values():
-        models.sort()
     for task, digest in made.prompts.items():
         stated[f"prompt {task}"] = digest
     for name, value in made.thresholds.items():

@@ -116,19 +116,16 @@ class HubRepository:
         missing = []
         for name, entry in prepared.files.items():
             file = files.get(name)
-            if file is None or file.size != entry.size:
-                missing.append(name)
-            elif file.lfs is not None:
-                if file.lfs.sha256 != entry.sha256:
-                    missing.append(name)
-            else:
+            is_same = False
+            if file is not None and file.lfs is not None:
+                is_same = file.lfs.sha256 == entry.sha256
+            elif file is not None:
                 data = (prepared.path / name).read_bytes()
-                blob = b"blob %d\0" % len(data) + data
-                if (
-                    file.blob_id
-                    != hashlib.sha1(blob, usedforsecurity=False).hexdigest()
-                ):
-                    missing.append(name)
+                blob = hashlib.sha1(b"blob %d\0" % len(data), usedforsecurity=False)
+                blob.update(data)
+                is_same = file.blob_id == blob.hexdigest()
+            if not is_same:
+                missing.append(name)
         return missing
 
     def _release(self, prepared: PreparedRelease, *, aside: bool) -> None:

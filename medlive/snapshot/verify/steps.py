@@ -60,16 +60,14 @@ if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
 LIVEMEDBENCH: Final = "livemedbench.json"
-_SMALL: Final = [
-    name
-    for name in REQUIRED
-    if not name.startswith("data/") and name not in (LIVEMEDBENCH, CHANGES, HOLDOUTS)
-]
-"""The files whose canary no other step checks."""
 _DESCRIBED: Final = [
     name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH
 ]
 """What croissant.json names."""
+_SMALL: Final = [
+    name for name in REQUIRED if name not in (*_DESCRIBED, CHANGES, HOLDOUTS)
+]
+"""The files whose canary no other step checks."""
 _FIRST: Final = (SUMS, SIGNATURE, "manifest.json")
 """The files that state the digests of all others, and are read to know them."""
 
