@@ -22,7 +22,7 @@ from medlive.rubric.model import Origin
 from medlive.snapshot.model import ENUMERATIONS
 from medlive.web.accounts.access import Admin, Viewer
 from medlive.web.acts import final
-from medlive.web.acts.actions import case_actions, perform
+from medlive.web.acts.actions import case_actions, parse_number, perform
 from medlive.web.pages import (
     TEMPLATES,
     local_path,
@@ -119,7 +119,7 @@ async def edit(
                 }
                 kept.append({**row, **unset})
         wanted = CaseEdit.model_validate(changes | {"criteria": kept})
-        revision = _number(form.get("revision", ""))
+        revision = parse_number(form.get("revision", ""))
         if revision is None:
             raise UsageError("the form does not say which revision was edited")
         try:
@@ -204,7 +204,7 @@ async def act(
             reason,
             criterion=criterion,
             words=words,
-            revision=_number(revision),
+            revision=parse_number(revision),
         )
     except MedliveError as error:
         about = f"{kind}:{subject}"
@@ -283,10 +283,6 @@ async def _case_page(
         error=message,
         stale=error if isinstance(error, StaleEdit) else None,
     )
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def _rows_of(case: StoredCase) -> Sequence[Mapping[str, object]]:
