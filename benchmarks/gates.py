@@ -23,8 +23,8 @@ from medlive.evidence.corpora.model import sentences
 from medlive.rubric.model import Axis
 from medlive.snapshot.gates import (
     content_hits,
+    lint_case,
     row_hits,
-    standard_linter,
     standard_scanner,
 )
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
@@ -142,8 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"cases               {count} of {kind}, mean {size:.0f} characters and {CRITERIA} criteria"
     )
 
-    scan, lint = standard_scanner(), standard_linter()
-    content_hits(made[0], scan, lint)
+    scan = standard_scanner()
+    content_hits(made[0], scan, lint_case)
     limit = rate(
         lambda: [
             WORD.findall(unicodedata.normalize("NFKC", text))
@@ -156,8 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scanned = rate(
         lambda: [content_hits(case, scan, lambda _: ()) for case in made], count
     )
-    linted = rate(lambda: [list(lint(case)) for case in made], count)
-    whole = rate(lambda: [content_hits(case, scan, lint) for case in made], count)
+    linted = rate(lambda: [lint_case(case) for case in made], count)
+    whole = rate(lambda: [content_hits(case, scan, lint_case) for case in made], count)
     for name, cases_s in (
         ("rows", rows),
         ("texts and scan", scanned),

@@ -20,9 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from medlive.snapshot.freeze import write_snapshot
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Ancestor, Provenance, SnapshotMeta
-from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from medlive.snapshot.model import SnapshotCase, SnapshotCriterion, folder_name
 
 LIMIT_S = 2.0
 REPEATS = 3

@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.freeze import Entries, write_snapshot
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Provenance, SnapshotMeta
-from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from medlive.snapshot.model import SnapshotCase, SnapshotCriterion, folder_name
 
 VERSION = "2026.W47"
 CRITERIA = 6
@@ -40,7 +40,7 @@ PROGRAM = """
 import json, resource, sys, time
 from pathlib import Path
 import pyarrow.parquet as pq
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 
 def parse(folder):
     for name in ("cases", "criteria"):
@@ -120,15 +120,13 @@ class Added(Entries):
     def __init__(self, count: int) -> None:
         self._count = count
 
-    def changes(self, kind: ChangeKind) -> Iterator[Change]:
+    def section(self, name: str) -> Iterator[dict[str, Any]]:
         """Each case in order, as added."""
-        if kind is ChangeKind.ADDED:
-            for number in range(self._count):
-                yield Change(kind, f"ml-{number:012x}", "new in this release", None, 1)
-
-    def holdouts(self, section: str) -> Iterator[dict[str, str]]:
-        """None."""
-        return iter(())
+        for number in range(self._count if name == ChangeKind.ADDED else 0):
+            case_id = f"ml-{number:012x}"
+            yield Change(
+                ChangeKind.ADDED, case_id, "new in this release", None, 1
+            ).row()
 
 
 def build(folder: Path, count: int) -> Path:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from medlive.errors import ConfigError
 from medlive.guard.bounds import CONFIG_BYTES
-from medlive.integrity.given import open_given, read_to_end
+from medlive.integrity.folder import open_given, read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain
 
 VARIABLE: Final = "MEDLIVE_CONFIG"

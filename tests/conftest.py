@@ -17,8 +17,7 @@ from hypothesis import settings
 
 from medlive.db import embedded
 from medlive.db.schema.migrate import grant, upgrade
-from medlive.snapshot.parquet import TwinComparison, find_difference
-from medlive.snapshot.parquet_process import compare_twins
+from medlive.snapshot.parquet import Comparison, compare_twins, find_difference
 from tests.support.server import PRISTINE, named, plain
 
 # What the caller has set for an instance of their own is no setting of the tests.
@@ -107,13 +106,13 @@ COMPARE_TWINS = "medlive.snapshot.verify.steps.compare_twins"
 
 
 def compare_in_this_process(
-    comparisons: Sequence[TwinComparison],
+    comparisons: Sequence[Comparison],
 ) -> list[str | ValueError | None]:
     """Compare parquet files as medlive's own process does, but where pyarrow is loaded already."""
     results: list[str | ValueError | None] = []
     for comparison in comparisons:
         try:
-            results.append(find_difference(comparison))
+            results.append(find_difference(*comparison))
         except (ValueError, OSError) as exc:
             results.append(ValueError(str(exc)))
     return results

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from medlive.db import embedded
 from medlive.instance.paths import snapshots_path
-from medlive.snapshot.identity import folder_name
+from medlive.snapshot.model import folder_name
 from year.candidates import Outcome, evaluate
 from year.report import write_report
 from year.scenario import Year, run_year

@@ -35,8 +35,8 @@ from medlive.service.harvest.takedown import take_down
 from medlive.service.release.withdraw import withdraw
 from medlive.service.watch.status import read_problems, read_week
 from medlive.snapshot.errata import WithdrawalKind
-from medlive.snapshot.identity import folder_name
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.model import folder_name
+from medlive.snapshot.verify.steps import verify_snapshot
 from year.clock import Clock, simulated
 from year.staff import Staff
 from year.world import WEEK, World, Writer, boards, serve_endpoint

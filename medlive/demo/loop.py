@@ -47,7 +47,7 @@ from medlive.service.harvest.harvest import HarvestResult, harvest_source
 from medlive.service.release.freeze import FreezeResult, freeze
 from medlive.service.wiring import CURATION_ROLES
 from medlive.site.read import BUNDLES
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from medlive.sources.registry import build_site
 
 MARK = "demo-home"

@@ -57,7 +57,7 @@ from medlive.evidence.store import LINES, PassageStore, store_passages
 from medlive.evidence.vectors import VectorStore, folder_of, keys_of
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import sync
-from medlive.integrity.lock import Locked, exclusive
+from medlive.integrity.log import Locked, exclusive
 
 _BUILDING = "building-"
 _EVERY = 1000

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from medlive.errors import BadInput, MissingExtra
 from medlive.filters.model import read_lines
 from medlive.integrity.digest import digest_json
-from medlive.integrity.folder import TooLong
-from medlive.integrity.given import read_given
+from medlive.integrity.folder import TooLong, read_given
 from medlive.text.normalise import normalise
 
 _CODE_COLUMNS = frozenset(read_lines("code_columns.txt"))

@@ -5,6 +5,7 @@ else. Redirects are left to callers, who know which hosts they may ask, and envi
 """
 
 import asyncio
+import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import cycle
@@ -14,8 +15,7 @@ import httpcore2
 import httpx2
 
 from medlive.errors import ServiceUnavailable
-from medlive.guard.trust import tls_context
-from medlive.integrity.addresses import may_connect
+from medlive.guard.trust import read_address, tls_context
 
 Addresses = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host and port that may be asked. Raises OSError, or what its caller expects of a refused one."""
@@ -27,6 +27,11 @@ RETRIED_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """After which the same request may succeed."""
 
 
+_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+"""Addresses that lead to the IPv4 address in their last 32 bits (RFC 6052)."""
+
+
 class AddressRefused(ServiceUnavailable):
     """A name leads to an address that must not be asked."""
 
@@ -35,6 +40,21 @@ def resolve_name(host: str, port: int) -> list[str]:
     """Return the addresses of a host's name; blocking. Raises OSError, or UnicodeError."""
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
+def may_connect(address: str, *, allow_loopback: bool = False) -> bool:
+    """Whether an IP address is public, or loopback where that is allowed. Raises ValueError if it is not one."""
+    ip = read_address(address)
+    if ip.is_loopback:
+        return allow_loopback
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.sixtofour
+        if ip in _NAT64:
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is None and ip not in _GLOBAL_UNICAST:
+            return False
+        ip = inner or ip
+    return ip.is_global and not ip.is_multicast
 
 
 async def any_address(host: str, port: int) -> list[str]:

@@ -7,9 +7,8 @@ from typing import Final
 
 from medlive.config import Settings
 from medlive.evidence.encoders.table import EncoderSettings
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.locate import find_snapshot
-from medlive.snapshot.model import week_end
+from medlive.snapshot.model import folder_name, week_end
 
 _ADDRESS_FILE: Final = "web.address"
 

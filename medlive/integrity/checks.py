@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MAX_FINDINGS: Final = 20
 """Findings that are kept of one step; further ones are counted."""
+MAX_CHARACTERS: Final = 500
+"""Characters of each text of a finding."""
 
 
 @dataclass(slots=True)
@@ -29,8 +31,9 @@ class Faults:
         expected: str,
         got: str,
     ) -> None:
-        """Add a fault; unprintable characters are escaped."""
-        self.append(Finding(printable(file), printable(expected), printable(got)))
+        """Add a fault; its texts are cut, and unprintable characters escaped."""
+        texts = [printable(text[:MAX_CHARACTERS]) for text in (file, expected, got)]
+        self.append(Finding(*texts))
 
     def append(self, finding: Finding) -> None:
         """Add a finding as it is."""
@@ -155,9 +158,9 @@ def run_steps(
             else:
                 faults.add(".", "what this step needs", str(skip))
         except TooLong as exc:
-            faults.add(".", "files and lines within the size limits", str(exc)[:200])
+            faults.add(".", "files and lines within the size limits", str(exc))
         except OSError as exc:
-            got = exc.strerror or str(exc)[:200]
+            got = exc.strerror or str(exc)
             faults.add(str(exc.filename or "."), "a readable file", got)
         state: StepState = "passed"
         why = subject.note
@@ -251,12 +254,12 @@ def _check_key(
         comment = check_signature(sums, text, key, untrusted_comment=untrusted)
         if comment != trusted:
             expected = f"the trusted comment {trusted!r}"
-            faults.add(SIGNATURE, expected, repr(comment)[:300])
+            faults.add(SIGNATURE, expected, repr(comment))
     except BadKey as exc:
-        faults.add(document, "a public key", str(exc)[:200])
+        faults.add(document, "a public key", str(exc))
     except BadSignature as exc:
         expected = f"a signature of {SUMS} by the key {stated[0]}"
-        faults.add(SIGNATURE, expected, str(exc)[:300])
+        faults.add(SIGNATURE, expected, str(exc))
 
 
 def _any_of(keys: Sequence["PublicKey"]) -> str:

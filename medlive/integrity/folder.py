@@ -1,16 +1,22 @@
-"""Listing and reading an untrusted snapshot's folder without following links."""
+"""Listing and reading an untrusted snapshot's folder without following links, and files that a user names.
 
+A file that is named on the command line may be a link, or a pipe such as `<(…)`, but must end.
+"""
+
+import errno
 import hashlib
 import io
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from medlive.guard.bounds import (
+    GIVEN_BYTES,
     SMALL_FILE_BYTES,
     SNAPSHOT_FILE_BYTES,
     SNAPSHOT_FILES,
@@ -28,6 +34,7 @@ SIGNATURE: Final = "SHA256SUMS.minisig"
 SIGNATURE_COMMENT: Final = "signature of a medlive snapshot"
 """The signature's untrusted comment, fixed since it is not signed."""
 
+_SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
 FOLDERS: Final = ("data", "figures")
 """The folders in a snapshot's folder."""
 
@@ -67,28 +74,18 @@ class Finding:
         return f"{self.file}: expected {self.expected}, got {self.got}"
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The regular files in a folder, and faults for everything else."""
-
-    sizes: Mapping[str, int]  # File, by its relative path with `/` → its bytes
-    faults: tuple[Finding, ...] = field(default=())
-
-    @property
-    def files(self) -> frozenset[str]:
-        """The names of the files."""
-        return frozenset(self.sizes)
-
-
 class TooLong(OSError):
     """A file or a line is longer than anything a snapshot holds: it cannot be read, as with the system's errors."""
 
 
-def list_files(root: Path) -> Listing:
-    """List the regular files under `root`; links, devices and unprintable names are faults."""
+def list_files(root: Path) -> tuple[dict[str, int], list[Finding]]:
+    """List the regular files under `root`; links, devices and unprintable names are faults.
+
+    Returns the files by their relative paths with `/`, each with its bytes, and the faults.
+    """
     if not _is_folder(root):
         got = "a symbolic link" if root.is_symlink() else "not a folder"
-        return Listing({}, (Finding(".", "a folder", got),))
+        return {}, [Finding(".", "a folder", got)]
     sizes: dict[str, int] = {}
     faults: list[Finding] = []
     for prefix in ("", *(f"{name}/" for name in FOLDERS)):
@@ -99,7 +96,7 @@ def list_files(root: Path) -> Listing:
             except OSError as exc:
                 got = exc.strerror or str(exc)
                 faults.append(Finding(prefix or ".", "a readable folder", got))
-    return Listing(sizes, tuple(faults))
+    return sizes, faults
 
 
 def _is_folder(path: Path) -> bool:
@@ -140,6 +137,15 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def parse_sums(sums: bytes) -> dict[str, str]:
+    """Return name → sha256 as SHA256SUMS states them; malformed lines are left out."""
+    digests = {}
+    for row in sums.decode("utf-8", "replace").split("\n"):
+        if match := _SUM_LINE.fullmatch(row):
+            digests[match[2]] = match[1]
+    return digests
+
+
 def sums_text(digests: Mapping[str, str]) -> str:
     """Return SHA256SUMS for name → sha256."""
     return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
@@ -151,6 +157,40 @@ def read_small(path: Path, max_bytes: int = SMALL_FILE_BYTES) -> bytes:
         if os.fstat(handle.fileno()).st_size > max_bytes:
             raise TooLong(f"{path.name} has more than {max_bytes} bytes")
         return handle.readall()
+
+
+def open_given(path: Path) -> io.FileIO:
+    """Open a file that a user named; links are followed, and a pipe is read until its writer ends.
+
+    Raises:
+        OSError: If it cannot be opened, or is a folder or a device, which may never end.
+    """
+    handle = io.FileIO(path)
+    mode = os.fstat(handle.fileno()).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        return handle
+    handle.close()
+    raise OSError(errno.EINVAL, "it is a device, expected a file or a pipe", str(path))
+
+
+def read_given(path: Path, most: int = GIVEN_BYTES) -> bytes:
+    """Return the bytes of a file that a user named. Raises OSError, as `open_given` and TooLong."""
+    with open_given(path) as handle:
+        return read_to_end(handle, path.name, most)
+
+
+def read_to_end(
+    handle: io.FileIO,
+    name: str,
+    most: int,
+) -> bytes:
+    """Return what is left of a file. Raises OSError, as TooLong."""
+    data = bytearray()
+    while block := handle.read(min(1 << 20, most + 1 - len(data))):
+        data += block
+        if len(data) > most:
+            raise TooLong(f"{name} has more than {most} bytes")
+    return bytes(data)
 
 
 def lines(source: Path | io.FileIO) -> Iterator[bytes]:

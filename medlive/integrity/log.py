@@ -6,50 +6,49 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from filelock import FileLock, Timeout
 from pydantic_core import from_json
 
-from medlive.errors import NO_SPACE, BadInput, DiskFull
-from medlive.guard.bounds import LOG_LINE_BYTES, RUN_FILE_BYTES
+from medlive.errors import NO_SPACE, BadInput, DiskFull, MedliveError
+from medlive.guard.bounds import GIVEN_BYTES, LOG_LINE_BYTES, RUN_FILE_BYTES
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.folder import read_small
-from medlive.integrity.given import open_given, read_given
-from medlive.integrity.lock import exclusive
+from medlive.integrity.folder import open_given, read_given, read_small
 from medlive.integrity.paths import UnsafePath, create_below, open_plain
 
 T = TypeVar("T")
 _BUFFER: Final = 256 * 1024
 
 
-@dataclass(slots=True)
-class Lines:
-    """The objects of a log, and the lines that could not be parsed: (number, why)."""
+class Locked(MedliveError):
+    """Another process is writing here."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    damaged: list[tuple[int, str]] = field(default_factory=list)
-    torn: int | None = None
-    """The number of a last line that has no end and is no whole object: a write under way, or cut off."""
+    exit_status = 3
 
 
-def read_log(path: Path) -> Lines:
-    """Read all rows of a log that a user named and its damaged lines; a missing file is an empty log.
+def read_log(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Read all rows of a log that a user named, and notes on its damaged lines; a missing file is an empty log.
 
     Raises BadInput if it cannot be read, or a line is longer than `LOG_LINE_BYTES`.
     """
-    lines = Lines()
-    lines.rows += [row for _, row in rows_of(path, lines, open_given)]
-    return lines
+    notes: list[str] = []
+    return [row for _, row in rows_of(path, notes, named=True)], notes
 
 
 def rows_of(
-    path: Path, lines: Lines, open_file: Callable[[Path], io.FileIO] = open_plain
+    path: Path, notes: list[str], *, named: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a log with their line numbers; damage is recorded in `lines`. Raises as `read_log`."""
+    """Yield the objects of a log with their line numbers; lines that hold none are listed in `notes`.
+
+    A file that a user `named` may be a link, and a last line without an end is cut off; elsewhere it is a write under
+    way. Raises as `read_log`.
+    """
     try:
-        with io.BufferedReader(open_file(path), _BUFFER) as handle:
+        opened = open_given(path) if named else open_plain(path)
+        with io.BufferedReader(opened, _BUFFER) as handle:
             number = 0
             while data := handle.readline(LOG_LINE_BYTES):
                 number += 1
@@ -57,8 +56,15 @@ def rows_of(
                     raise BadInput(
                         f"{path}: line {number} has {LOG_LINE_BYTES} bytes or more"
                     )
-                if (row := _parse(data, lines, number)) is not None:
-                    yield number, row
+                try:
+                    row = _parse(data)
+                except (ValueError, RecursionError) as exc:
+                    if data.endswith(b"\n"):
+                        notes.append(f"{path.name}:{number}: {str(exc)[:120]}")
+                    elif named:
+                        notes.append(f"{path.name}:{number}: the last line is cut off")
+                    continue
+                yield number, row
     except FileNotFoundError:
         return
     except OSError as exc:
@@ -71,39 +77,27 @@ def values_of(
     notes: list[str],
 ) -> Iterator[T]:
     """Yield what `parse` returns for each row; damaged lines and rows that it rejects by TypeError, KeyError or
-    ValueError are skipped, and listed in `notes` at the end.
+    ValueError are skipped, and listed in `notes`.
     """
-    lines = Lines()
-    for number, row in rows_of(path, lines):
+    for number, row in rows_of(path, notes):
         try:
             value = parse(row)
         except (TypeError, KeyError, ValueError) as exc:
-            lines.damaged.append((number, f"not a valid row: {str(exc)[:120]}"))
+            why = f"not a valid row: {str(exc)[:120]}"
+            notes.append(f"{path.name}:{number}: {why}")
             continue
         yield value
-    notes += [f"{path.name}:{number}: {why}" for number, why in lines.damaged]
 
 
-def _parse(
-    data: bytes,
-    lines: Lines,
-    number: int,
-) -> dict[str, Any] | None:
+def _parse(data: bytes) -> dict[str, Any]:
+    """Parse the object of a line. Raises ValueError, and RecursionError."""
     try:
-        try:
-            row = from_json(data, cache_strings="keys")
-        except ValueError:
-            # It refuses some of what the json module reads, such as a lone surrogate's escape.
-            row = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as exc:
-        if data.endswith(b"\n"):
-            lines.damaged.append((number, str(exc)[:120]))
-        else:
-            lines.torn = number
-        return None
+        row = from_json(data, cache_strings="keys")
+    except ValueError:
+        # It refuses some of what the json module reads, such as a lone surrogate's escape.
+        row = json.loads(data.decode("utf-8"))
     if not isinstance(row, dict):
-        lines.damaged.append((number, f"a {type(row).__name__} and no object"))
-        return None
+        raise ValueError(f"a {type(row).__name__} and no object")
     return row
 
 
@@ -149,21 +143,38 @@ def some(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int = GIVEN_BYTES) -> bytes:
     """The bytes of a file that a user named. Raises BadInput if it cannot be read, or is a device."""
-    return _read(path, read_given)
+    return _read(path, partial(read_given, path, most))
 
 
 def read_found(path: Path, most: int = RUN_FILE_BYTES) -> bytes:
     """The bytes of a file of a run's folder. Raises BadInput if it cannot be read, or is no plain file."""
-    return _read(path, lambda path: read_small(path, most))
+    return _read(path, partial(read_small, path, most))
 
 
-def _read(path: Path, read: Callable[[Path], bytes]) -> bytes:
+def _read(path: Path, read: Callable[[], bytes]) -> bytes:
     try:
-        return read(path)
+        return read()
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock file at `path`, which is created if it is missing.
+
+    Raises Locked at once if another process holds it: a second run that waited would pay for its requests again.
+    """
+    try:
+        lock = FileLock(path, timeout=0).acquire()
+    except Timeout as exc:
+        raise Locked(
+            f"another process is writing {path}",
+            hint="wait until it ends, or end it, then run this again",
+        ) from exc
+    with lock:
+        yield
 
 
 @contextmanager
@@ -216,7 +227,8 @@ def _mend(reader: io.FileIO, writer: io.FileIO) -> None:
         pieces.append(reader.read(step))
     tail = b"".join(reversed(pieces))
     last = tail[tail.rfind(b"\n") + 1 :]
-    if last and _parse(last, Lines(), 0) is not None:
+    try:
+        _parse(last)
         writer.write(b"\n")
-    else:
+    except (ValueError, RecursionError):
         writer.truncate(size - len(last))

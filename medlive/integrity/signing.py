@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -320,26 +321,21 @@ def _parse(
     *sizes: int,
 ) -> list[tuple[str, bytes]]:
     """Read pairs of a comment and data of these sizes; raises the error for any other spelling."""
-    fault = f"not a minisign {what}: "
     rows = text.split("\n") if len(text) <= _MAX_TEXT else []
-    if len(rows) != 2 * len(sizes) + 1:
-        raise error(
-            f"{fault}expected {2 * len(sizes)} lines, each with a line end", hint=_HINT
-        )
-    try:
-        pairs = []
-        for prefix, comment, row in zip(
-            _PREFIXES, rows[:-1:2], rows[1::2], strict=False
-        ):
+    lines = zip(_PREFIXES, rows[:-1:2], rows[1::2], strict=False)
+    pairs = []
+    with suppress(ValueError):  # A line that is not base64
+        for prefix, comment, row in lines:
             pairs.append((comment.removeprefix(prefix), base64.b64decode(row)))
-    except ValueError:
-        raise error(f"{fault}a line is not valid base64", hint=_HINT) from None
     if _render(*pairs) != text or [len(data) for _, data in pairs] != [*sizes]:
         raise error(
-            f"{fault}its lines are not spelled as minisign spells them", hint=_HINT
+            f"not a minisign {what}: its lines are not spelled as minisign spells them",
+            hint=_HINT,
         )
     if not all(_is_printable(comment) for comment, _ in pairs):
-        raise error(f"{fault}a comment has a control character or is not valid UTF-8")
+        raise error(
+            f"not a minisign {what}: a comment has a control character or is not valid UTF-8"
+        )
     return pairs
 
 

@@ -1,49 +1,51 @@
 """Fetches a published snapshot over HTTP or from a folder, and verifies it before it gets its name.
 
-Files that an earlier try fetched whole are not fetched again.
+Files that an earlier try fetched whole are not fetched again. Errata that come with it replace those that are here
+only if nothing is undone by that.
 """
 
 import asyncio
 import hashlib
 import io
 import os
-import re
 import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from medlive.errors import BadInput, CheckFailed, UsageError, first_fault
 from medlive.guard.bounds import FETCH_BYTES, SMALL_FILE_BYTES
 from medlive.integrity.checks import Trust
 from medlive.integrity.digest import digest_bytes
-from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, sync
-from medlive.integrity.lock import exclusive
-from medlive.integrity.log import writing
+from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, parse_sums, sync
+from medlive.integrity.log import exclusive, writing
 from medlive.integrity.paths import UnsafePath, create_below, open_below
-from medlive.integrity.signing import PublicKey, check_signature
-from medlive.publishing.errata_update import update_errata
-from medlive.publishing.reading import Read, open_source
+from medlive.integrity.signing import (
+    BadKey,
+    BadSignature,
+    PublicKey,
+    check_signature,
+)
+from medlive.publishing.reading import Read, open_source, read_below
 from medlive.snapshot.describe.feed import LATEST
-from medlive.snapshot.errata import ERRATA
+from medlive.snapshot.errata import (
+    ERRATA,
+    Errata,
+    parse_errata,
+    put_errata,
+    read_errata,
+)
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.locate import versions_in
-from medlive.snapshot.manifest import Digest, Manifest, Version
-from medlive.snapshot.model import week_end
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.manifest import Ancestor, Manifest
+from medlive.snapshot.model import folder_name, week_end
+from medlive.snapshot.verify.steps import verify_snapshot
 
-_SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  (\S+)")
 _LOCK: Final = ".fetch.lock"
-
-
-class _Latest(BaseModel):
-    """What is read of latest.json; its addresses are not followed."""
-
-    version: Version
-    digest: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class _Fetch:
             check_signature(sums, signature.decode("utf-8", "replace"), self.key)
         target = self.out / root
         already = await asyncio.to_thread(os.path.lexists, target)
-        if already and _digest(self.out, f"{root}/{SUMS}") != digest:
+        if already and f"sha256:{_sha256(self.out, f'{root}/{SUMS}')}" != digest:
             raise CheckFailed(
                 f"{target} exists and is another snapshot than the one to fetch",
                 hint="a published version never changes: find out which one is wrong",
@@ -166,10 +168,13 @@ class _Fetch:
             why_not=report.manifest.why_not if report.manifest else (),
         )
 
-    async def _latest(self, allow_older: bool) -> _Latest:
-        """The latest version; a place of publication never goes back."""
+    async def _latest(self, allow_older: bool) -> Ancestor:
+        """The latest version with its digest; a place of publication never goes back.
+
+        The addresses in latest.json are not followed.
+        """
         try:
-            latest = _Latest.model_validate_json(await self._file(LATEST))
+            latest = Ancestor.model_validate_json(await self._file(LATEST))
         except ValidationError as exc:
             text = (
                 f"{LATEST} at {self.source} cannot be read: {exc.error_count()} faults"
@@ -191,13 +196,13 @@ class _Fetch:
         return data
 
     async def _file(
-        self, name: str, digest: str | None = None, most: int = SMALL_FILE_BYTES
+        self, name: str, expected: str | None = None, most: int = SMALL_FILE_BYTES
     ) -> bytes:
-        """A file that has to be there, with this digest."""
+        """A file that has to be there, with this sha256."""
         if (data := await self._small(name, most)) is None:
             hint = f"check --from; {LATEST} there lists all versions"
             raise BadInput(f"{self.source} has no {name}", hint=hint)
-        if digest not in (None, digest_bytes(data)):
+        if expected not in (None, hashlib.sha256(data).hexdigest()):
             text = f"{name} at {self.source} has another digest than {SUMS} states"
             raise CheckFailed(text)
         return data
@@ -211,6 +216,11 @@ class _Fetch:
         """Fetch every file into a hidden folder beside the target, each with its digest."""
         root = folder_name(version)
         digests = parse_sums(sums)
+        if digests.keys() != set(REQUIRED):
+            raise CheckFailed(
+                f"{SUMS} names other files than a snapshot's",
+                hint="nothing was fetched",
+            )
         partial = f".{root}.fetched"
         data = await self._file(f"{root}/manifest.json", digests["manifest.json"])
         manifest = parse_manifest(data, version)
@@ -220,7 +230,7 @@ class _Fetch:
         if manifest.signing is not None:
             self._write(f"{partial}/{SIGNATURE}", await self._signature(root))
         for name, entry in sorted(manifest.files.items()):
-            if _digest(self.out, f"{partial}/{name}") != digests[name]:
+            if _sha256(self.out, f"{partial}/{name}") != digests[name]:
                 data = await self._file(f"{root}/{name}", digests[name], entry.size)
                 self._write(f"{partial}/{name}", data)
                 self.fetched += len(data)
@@ -236,27 +246,13 @@ class _Fetch:
             raise BadInput(f"{self.out}: {exc.message}", hint=hint) from exc
 
 
-def _digest(root: Path, name: str) -> str | None:
+def _sha256(root: Path, name: str) -> str | None:
     """Return the digest of a plain file below a folder, as in the manifest; None if there is none."""
     try:
         with open_below(root, name) as handle:
-            return f"sha256:{hashlib.file_digest(handle, 'sha256').hexdigest()}"
+            return hashlib.file_digest(handle, "sha256").hexdigest()
     except (OSError, UnsafePath):
         return None
-
-
-def parse_sums(sums: bytes) -> dict[str, str]:
-    """Return name → digest. Raises CheckFailed unless the names are those of a snapshot's files, each once."""
-    digests = {}
-    rows = sums.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    for row in rows:
-        if match := _SUM_LINE.fullmatch(row):
-            digests[match[2]] = f"sha256:{match[1]}"
-    if len(rows) != len(digests) or digests.keys() != set(REQUIRED):
-        raise CheckFailed(
-            f"{SUMS} names other files than a snapshot's", hint="nothing was fetched"
-        )
-    return digests
 
 
 def parse_manifest(data: bytes, version: str) -> Manifest:
@@ -274,3 +270,112 @@ def parse_manifest(data: bytes, version: str) -> Manifest:
     if sum(entry.size for entry in manifest.files.values()) > FETCH_BYTES:
         raise CheckFailed(f"the manifest states more than {FETCH_BYTES} bytes")
     return manifest
+
+
+def update_errata(
+    folder: Path,
+    offered: bytes,
+    signature: bytes | None,
+    name: str,
+    key: PublicKey | None,
+) -> tuple[Errata, str | None]:
+    """Put errata beside the snapshots of a folder, unless those that lie there are newer.
+
+    Signed errata are only replaced by errata of the same signer: of `key`, or of a key that a snapshot in the
+    folder names and that has signed those that are there. Without a key the first ones are trusted as they come.
+
+    Args:
+        folder: Where the snapshots lie.
+        offered: Errata as a place of publication gives them out.
+        signature: Theirs.
+        name: What they are called in messages.
+        key: The key that must have signed them.
+
+    Returns:
+        The errata that hold from now on, and why those that were here are kept; None if they were replaced.
+
+    Raises:
+        BadInput: If either file is not valid.
+        CheckFailed: If what is offered is not signed as it must be.
+        OSError: If the folder cannot be written.
+    """
+    errata = read_errata(offered, signature, name, key)
+    data = _read(folder, ERRATA)
+    own_signature = _read(folder, ERRATA_SIGNATURE)
+    if data is None:
+        put_errata(folder, offered, signature)
+        return errata, None
+    try:
+        existing = parse_errata(data, str(folder / ERRATA))
+    except BadInput as exc:
+        hint = f"remove {folder / ERRATA} and fetch again"
+        raise BadInput(exc.message, hint=hint) from exc
+    is_proved = key is None or own_signature is not None
+    if data == offered and signature in (None, own_signature) and is_proved:
+        return existing, None
+    is_trusted = key is None
+    if own_signature is not None:
+        keys = known_keys(folder) if key is None else [key]
+        signer = find_signer(data, own_signature, keys)
+        is_trusted = signer is not None
+        if key is None:
+            check_same_signer(folder, offered, signature, name, signer)
+    if is_trusted and (lost := errata.find_lost(existing)) is not None:
+        return existing, f"{name} is older than the errata here: it lacks {lost}"
+    put_errata(folder, offered, signature)
+    return errata, None
+
+
+def check_same_signer(
+    folder: Path,
+    offered: bytes,
+    signature: bytes | None,
+    name: str,
+    signer: PublicKey | None,
+) -> None:
+    """Raise CheckFailed unless errata are signed by the signer of those that are here."""
+    if signer is None:
+        raise CheckFailed(
+            f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
+            hint="give the publisher's key with --public-key",
+        )
+    try:
+        read_errata(offered, signature, name, signer)
+    except CheckFailed as exc:
+        raise CheckFailed(
+            f"{exc.message}; the errata here are signed with key {signer.id_text()} and were kept",
+            hint="if the publisher has another key now, give it with --public-key",
+        ) from exc
+
+
+def known_keys(folder: Path) -> Iterator[PublicKey]:
+    """Yield the keys that the snapshots of a folder name, the newest first."""
+    for _, snapshot in reversed(list(versions_in(folder))):
+        with suppress(ValidationError, BadInput, BadKey):
+            data = _read(folder, f"{snapshot.name}/manifest.json") or b""
+            manifest = Manifest.model_validate_json(data)
+            if manifest.signing is not None:
+                yield PublicKey.parse(manifest.signing.public_key)
+
+
+def find_signer(
+    data: bytes, signature: bytes, keys: Iterable[PublicKey]
+) -> PublicKey | None:
+    """Return the first key that has signed the data."""
+    text = signature.decode("utf-8", "replace")
+    for key in keys:
+        with suppress(BadSignature):
+            check_signature(data, text, key)
+            return key
+    return None
+
+
+def _read(folder: Path, name: str) -> bytes | None:
+    """Return the bytes of a file below a folder; None if it is missing."""
+    data = read_below(folder, name, SMALL_FILE_BYTES)
+    if data is not None and len(data) > SMALL_FILE_BYTES:
+        raise BadInput(
+            f"{folder / name} has more than {SMALL_FILE_BYTES} bytes",
+            hint="remove it and fetch again",
+        )
+    return data

@@ -4,7 +4,6 @@ Data goes first and SHA256SUMS last: a version without SHA256SUMS is incomplete,
 again. The index, feed and latest.json are made anew from the versions on the target.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
+from medlive.integrity.log import some
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.target import IMMUTABLE, Item, Target, page
 from medlive.snapshot.describe.feed import (
@@ -35,13 +35,11 @@ from medlive.snapshot.errata import (
     parse_errata,
 )
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest
-from medlive.snapshot.model import week_end
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.model import folder_name, version_of
+from medlive.snapshot.verify.steps import verify_snapshot
 
 PUBLIC_KEY: Final = "minisign.pub"
-_FOLDER: Final = re.compile(r"medlive-([0-9]{4}\.W[0-9]{2})")
 _LAST: Final = {
     "manifest.json": 1,
     SIGNATURE: 2,
@@ -155,12 +153,9 @@ def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
     skippable = [len(report.steps)]
     if report.trust == "not signed":
         skippable.append(1)
-    skipped = []
-    for step in report.skipped:
-        if step.number not in skippable:
-            skipped.append(f"step {step.number}: {step.why}")
-    if skipped:
-        reasons = "; ".join(skipped)
+    steps = [str(s) for s in report.skipped if s.number not in skippable]
+    if steps:
+        reasons = "; ".join(steps)
         raise CheckFailed(f"{folder} could not be verified completely: {reasons}")
     if not report.manifest.publishable:
         reasons = "; ".join(report.manifest.why_not)
@@ -220,11 +215,9 @@ def _missing_items(
             done.already.append(item.name)
             wrong.discard(item.name)
     if wrong:
-        names = sorted(wrong)
-        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         raise CheckFailed(
             f"{target.where} has other bytes of medlive {prepared.version}: "
-            f"{', '.join(names[:8])}{more}; nothing was written",
+            f"{some(sorted(wrong), 8)}; nothing was written",
             hint="a published version never changes: freeze and publish a new one",
         )
     return missing
@@ -256,17 +249,17 @@ def _check_line(
 
 
 def _releases(target: Target, done: Published) -> list[Release]:
-    """Return the complete versions on the target, and note the others in `done`."""
+    """Return the complete versions on the target, the oldest first, and note the others in `done`."""
     releases: list[Release] = []
     done.unfinished.clear()
     for name in sorted(target.folders()):
-        match = _FOLDER.fullmatch(name)
-        if match is None or week_end(match[1]) is None:
+        version = version_of(name)
+        if version is None:
             continue
         if (sums := target.read(f"{name}/{SUMS}")) is not None:
-            releases.append(read_release(target, match[1], sums))
-        elif match[1] != done.version:
-            done.unfinished.append(match[1])
+            releases.append(read_release(target, version, sums))
+        elif version != done.version:
+            done.unfinished.append(version)
     return releases
 
 
@@ -311,11 +304,10 @@ def _update_pages(
     releases = _releases(target, done)
     while [release.version for release in releases] != before:
         data = target.read(ERRATA)
-        errata = None
+        errata = Errata()
         if data is not None:
             errata = parse_errata(data, f"{ERRATA} in {target.where}")
-        newest = max(releases, key=lambda release: release.version)
-        key = _key_of(newest.manifest)
+        key = _key_of(releases[-1].manifest)
         files = {}
         name = None
         if key is not None:
@@ -327,7 +319,7 @@ def _update_pages(
         put(files)
         before = [release.version for release in releases]
         releases = _releases(target, done)
-    done.latest = max(before)
+    done.latest = before[-1]
 
 
 def _key_of(manifest: Manifest) -> PublicKey | None:

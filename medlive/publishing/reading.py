@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx2
 
@@ -18,12 +18,13 @@ from medlive.guard.bounds import FETCH_GRACE_S, FETCH_LEAST_RATE, FETCH_REDIRECT
 from medlive.guard.http import (
     RETRIED_STATUSES,
     AddressRefused,
+    any_address,
     guarded_client,
-    resolve_name,
+    may_connect,
 )
 from medlive.guard.printable import printable
-from medlive.integrity.addresses import may_connect
 from medlive.integrity.paths import open_below
+from medlive.snapshot.describe.feed import safe_base
 
 TRIES: Final = 6
 """How often one file is asked for before its server is given up."""
@@ -39,11 +40,6 @@ Read = Callable[[str, int], Awaitable[bytes | None]]
 """`read(name, most)`: a published file's bytes, cut soon after `most`; None if it does not exist."""
 
 
-async def resolve_host(host: str) -> list[str]:
-    """Return the addresses of a host's name. Raises OSError."""
-    return await asyncio.to_thread(resolve_name, host, 0)
-
-
 @asynccontextmanager
 async def open_source(source: str) -> AsyncIterator[Read]:
     """Open an http(s) address or a folder for reading. Raises UsageError."""
@@ -53,11 +49,13 @@ async def open_source(source: str) -> AsyncIterator[Read]:
                 f"{source} is not a folder",
                 hint="--from names a folder or an https:// address",
             )
-        yield partial(read_file, Path(source))
+
+        async def read(name: str, most: int) -> bytes | None:
+            return await asyncio.to_thread(read_below, Path(source), name, most)
+
+        yield read
         return
-    parts = urlsplit(source)
-    is_web = parts.scheme in ("http", "https") and parts.hostname
-    if not is_web or parts.query or parts.fragment:
+    if not safe_base(source):
         raise UsageError(
             f"{source!r} is not an address to fetch from",
             hint="write https://host/path",
@@ -71,7 +69,7 @@ async def open_source(source: str) -> AsyncIterator[Read]:
         yield partial(site.read, http)
 
 
-async def read_file(root: Path, name: str, most: int) -> bytes | None:
+def read_below(root: Path, name: str, most: int) -> bytes | None:
     """Read a published file below a folder, as `Read` does. Raises UnsafePath over a link."""
     try:
         with open_below(root, name) as handle:
@@ -99,7 +97,7 @@ class _Site:
                 text = f"{printable(host)} is not an address as it is usually written"
                 raise AddressRefused(text) from exc
         else:
-            addresses = await resolve_host(host)
+            addresses = await any_address(host, port)
         inner = [place for place in addresses if not may_connect(place)]
         if self.public_only is None:
             self.public_only = len(inner) < len(addresses)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from medlive.errors import NO_SPACE, CheckFailed, DiskFull, UsageError
 from medlive.integrity.folder import sha256, sync
-from medlive.integrity.lock import exclusive
+from medlive.integrity.log import exclusive
 from medlive.integrity.paths import (
     UnsafePath,
     create_below,

@@ -12,8 +12,8 @@ from medlive.db.session import Database
 from medlive.errors import BadInput
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.folder import TooLong, read_small
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import AuditLogHead, Manifest
+from medlive.snapshot.model import folder_name
 
 
 async def verify_audit_log(

@@ -38,11 +38,10 @@ from medlive.rubric.model import Origin
 from medlive.site.model import WITHHELD, BoardEntry, Content, ModelEntry, Week
 from medlive.site.scale import HARD, load_hard
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import headroom_of
-from medlive.snapshot.model import SnapshotCase
+from medlive.snapshot.model import SnapshotCase, folder_name
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey

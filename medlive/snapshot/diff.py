@@ -2,18 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import chain
+from heapq import merge
+from itertools import chain, groupby, repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.errors import BadInput
-from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
+from medlive.integrity.folder import SUMS, sha256
 from medlive.snapshot.ledgers import CHANGES, read_ledger
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import CASE_FIELDS, CRITERION_CONTENT, OPTIONAL
-from medlive.snapshot.rows import Row, pair_cases, read_cases, readable
+from medlive.snapshot.model import CRITERION_CONTENT, FIELDS, OPTIONAL
+from medlive.snapshot.rows import CaseRows, Row, read_cases, read_manifest, readable
 
 
 class ChangeKind(StrEnum):
@@ -22,26 +23,6 @@ class ChangeKind(StrEnum):
     ADDED = "added"
     REVISED = "revised"
     WITHDRAWN = "withdrawn"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One case's change since the parent snapshot, with its reason."""
-
-    kind: ChangeKind
-    case_id: str
-    reason: str
-    from_revision: int | None = None
-    to_revision: int | None = None
-
-    def row(self) -> dict[str, Any]:
-        """The change as an entry of `changes.json`."""
-        return {
-            "case_id": self.case_id,
-            "reason": self.reason,
-            "from_revision": self.from_revision,
-            "to_revision": self.to_revision,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +45,26 @@ class CriterionEdit:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseDiff:
-    """One case that differs between two releases."""
+class Change:
+    """One case that differs between a snapshot and an earlier one."""
 
     kind: ChangeKind
     case_id: str
-    from_revision: int | None
-    to_revision: int | None
+    reason: str | None  # None where nothing states it
+    from_revision: int | None = None
+    to_revision: int | None = None
+    # Of a revised case that was compared; if both are empty, only the revision's number changed
     fields: tuple[FieldEdit, ...] = ()
-    criteria: tuple[
-        CriterionEdit, ...
-    ] = ()  # If `fields` is empty too, only the revision's number changed
+    criteria: tuple[CriterionEdit, ...] = ()
 
-    def field(self, name: str) -> FieldEdit | None:
-        """Return the edit of a field, if it changed."""
-        return next((edit for edit in self.fields if edit.name == name), None)
-
-    def edited(self) -> Iterator[str]:
-        """Yield what changed, each once: names of fields, and `criteria <edit>`."""
-        for field in self.fields:
-            yield field.name
-        edits: set[str] = set()
-        for criterion in self.criteria:
-            edits.update(criterion.edits)
-        for edit in sorted(edits):
-            yield f"criteria {edit}"
+    def row(self) -> dict[str, Any]:
+        """The change as an entry of `changes.json`."""
+        return {
+            "case_id": self.case_id,
+            "reason": self.reason,
+            "from_revision": self.from_revision,
+            "to_revision": self.to_revision,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +74,14 @@ class SnapshotDiff:
     old: Manifest
     new: Manifest
     counts: Mapping[ChangeKind, int]
-    # Changed field, or `criteria <edit>` → how many revised cases have it
-    touched: Mapping[str, int]
-    listed: tuple[CaseDiff, ...]  # The first cases of each kind, by kind and case id
-    reasons: Mapping[str, str]  # Case id → reason, for the listed cases
+    listed: tuple[Change, ...]  # The first cases of each kind, by kind and case id
     reasons_from: str  # Where the reasons were read, or why there are none
     # Where the manifests differ in how the releases were made
     settings: tuple[FieldEdit, ...]
 
 
 _CASE_CONTENT: Final = tuple(
-    name for name in CASE_FIELDS if name not in ("case_id", "revision", "canary")
+    name for name in FIELDS["cases"] if name not in ("case_id", "revision", "canary")
 )
 
 
@@ -125,19 +98,18 @@ def diff_snapshots(
     Raises:
         BadInput: If a folder holds no snapshot, or rows that are invalid or out of order.
     """
-    before = _manifest(old)
-    now = _manifest(new)
+    before = read_manifest(old)
+    now = read_manifest(new)
     counts = Counter[ChangeKind]()
-    touched = Counter[str]()
-    by_kind: dict[ChangeKind, list[CaseDiff]] = {kind: [] for kind in ChangeKind}
+    by_kind: dict[ChangeKind, list[Change]] = {kind: [] for kind in ChangeKind}
     for case in diff_cases(old, new):
         counts[case.kind] += 1
-        touched.update(case.edited())
         if limit is None or len(by_kind[case.kind]) < limit:
             by_kind[case.kind].append(case)
-    listed = tuple(chain.from_iterable(by_kind.values()))
-    case_ids = {case.case_id for case in listed}
-    reasons, reasons_from = _reasons(old, new, before, now, case_ids)
+    reasons, reasons_from = _reasons(old, new, before, now)
+    listed = []
+    for case in chain.from_iterable(by_kind.values()):
+        listed.append(replace(case, reason=reasons.get(case.case_id)))
     made_before = _stated(before)
     made_now = _stated(now)
     names = sorted(made_before.keys() | made_now.keys())
@@ -145,38 +117,48 @@ def diff_snapshots(
         old=before,
         new=now,
         counts={kind: counts[kind] for kind in ChangeKind},
-        touched=dict(sorted(touched.items())),
-        listed=listed,
-        reasons=reasons,
+        listed=tuple(listed),
         reasons_from=reasons_from,
         settings=tuple(_field_edits(made_before, made_now, names)),
     )
 
 
-def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
-    """Yield every case that differs between two snapshots, by case id. Raises BadInput."""
-    old_cases = read_cases(old, _manifest(old).shape)
-    new_cases = read_cases(new, _manifest(new).shape)
-    for before, now in pair_cases(old_cases, new_cases):
-        if before is not None and now is not None:
-            old_row = {**OPTIONAL["cases"], **before.row}
-            new_row = {**OPTIONAL["cases"], **now.row}
-            revised = CaseDiff(
-                kind=ChangeKind.REVISED,
-                case_id=now.case_id,
-                from_revision=old_row["revision"],
-                to_revision=new_row["revision"],
-                fields=tuple(_field_edits(old_row, new_row, _CASE_CONTENT)),
-                criteria=tuple(_criteria(before.criteria, now.criteria)),
-            )
-            is_edited = revised.fields or revised.criteria
-            if is_edited or revised.from_revision != revised.to_revision:
-                yield revised
-        elif now is not None:
-            yield CaseDiff(ChangeKind.ADDED, now.case_id, None, now.row["revision"])
-        elif before is not None:
-            was = before.row["revision"]
-            yield CaseDiff(ChangeKind.WITHDRAWN, before.case_id, was, None)
+def diff_cases(old: Path, new: Path) -> Iterator[Change]:
+    """Yield every case that differs between two snapshots, by case id and without a reason. Raises BadInput."""
+    old_cases = read_cases(old, read_manifest(old).shape)
+    new_cases = read_cases(new, read_manifest(new).shape)
+    sides = merge(
+        zip(old_cases, repeat("old")),
+        zip(new_cases, repeat("new")),
+        key=_case_id,
+    )
+    for case_id, group in groupby(sides, key=_case_id):
+        match {side: case for case, side in group}:
+            case {"old": before, "new": now}:
+                old_row = {**OPTIONAL["cases"], **before.row}
+                new_row = {**OPTIONAL["cases"], **now.row}
+                revised = Change(
+                    kind=ChangeKind.REVISED,
+                    case_id=case_id,
+                    reason=None,
+                    from_revision=old_row["revision"],
+                    to_revision=new_row["revision"],
+                    fields=tuple(_field_edits(old_row, new_row, _CASE_CONTENT)),
+                    criteria=tuple(_criteria(before.criteria, now.criteria)),
+                )
+                is_edited = revised.fields or revised.criteria
+                if is_edited or revised.from_revision != revised.to_revision:
+                    yield revised
+            case {"new": now}:
+                number = now.row["revision"]
+                yield Change(ChangeKind.ADDED, case_id, None, to_revision=number)
+            case {"old": before}:
+                number = before.row["revision"]
+                yield Change(ChangeKind.WITHDRAWN, case_id, None, number)
+
+
+def _case_id(case: tuple[CaseRows, str]) -> str:
+    return case[0].case_id
 
 
 def _field_edits(
@@ -222,19 +204,13 @@ def _content(row: Row) -> Row:
     return {name: complete[name] for name in CRITERION_CONTENT}
 
 
-def _manifest(root: Path) -> Manifest:
-    with readable(root):
-        return Manifest.model_validate_json(read_small(root / "manifest.json"))
-
-
 def _reasons(
     old: Path,
     new: Path,
     before: Manifest,
     now: Manifest,
-    case_ids: set[str],
 ) -> tuple[dict[str, str], str]:
-    """Return the reasons that the newer release gives for these cases, and where they were read or why not."""
+    """Return the reasons that the newer release gives, by case id, and where they were read or why not."""
     if before.version not in now.line[:-1]:
         other = f"{now.version} does not continue {before.version}"
         return {}, f"{other}: nothing states reasons for what differs"
@@ -242,16 +218,13 @@ def _reasons(
         later = ", ".join(now.line[now.line.index(before.version) + 1 :])
         other = f"{before.version} is not the parent of {now.version}"
         return {}, f"{other}: the reasons are in {CHANGES} of {later}"
-    try:
+    with readable(new):
         if now.parent_digest != "sha256:" + sha256(old / SUMS):
             other = f"{now.version} continues a {before.version} of other bytes"
             return {}, f"{other}: its reasons may be for other changes"
         reasons: dict[str, str] = {}
         for entry in chain.from_iterable(read_ledger(new, CHANGES)[1].values()):
-            if entry["case_id"] in case_ids:
-                reasons[entry["case_id"]] = entry["reason"]
-    except (OSError, TooLong, ValueError) as exc:
-        raise BadInput(f"{new / CHANGES} cannot be read: {str(exc)[:300]}") from exc
+            reasons[entry["case_id"]] = entry["reason"]
     return reasons, f"{CHANGES} of {now.version}"
 
 
@@ -259,10 +232,8 @@ def _stated(manifest: Manifest) -> dict[str, Any]:
     """What a manifest states about how a release was made and may be used, by name."""
     made = manifest.provenance
     stated: dict[str, Any] = {}
-    for use in made.engines:
+    for use in sorted(made.engines, key=attrgetter("engine", "model")):
         stated.setdefault(f"engine {use.role}", []).append(f"{use.engine} {use.model}")
-    for models in stated.values():
-        models.sort()
     for task, digest in made.prompts.items():
         stated[f"prompt {task}"] = digest
     for name, value in made.thresholds.items():

@@ -19,9 +19,7 @@ from pydantic import (
 
 from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.guard.bounds import SMALL_FILE_BYTES
-from medlive.integrity.folder import read_small
-from medlive.integrity.given import read_given
-from medlive.integrity.log import writing
+from medlive.integrity.log import read_bytes, read_found, writing
 from medlive.integrity.paths import create_below
 from medlive.snapshot.manifest import Version, moment_text, optional, pretty_json
 from medlive.snapshot.model import CASE_ID
@@ -184,14 +182,11 @@ def load_errata(
     """
     path = Path(path)
     beside = path.parent / f"{path.name}.minisig"
-    read = read_given if is_named else read_small
+    read = read_bytes if is_named else read_found
     signature = None
-    try:
-        if public_key is not None and beside.is_file():
-            signature = read(beside, SMALL_FILE_BYTES)
-        data = read(path, SMALL_FILE_BYTES)
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    if public_key is not None and beside.is_file():
+        signature = read(beside, SMALL_FILE_BYTES)
+    data = read(path, SMALL_FILE_BYTES)
     return read_errata(data, signature, str(path), public_key)
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_file
@@ -14,7 +14,6 @@ from medlive.snapshot.model import (
     line,
     livemedbench_end,
     livemedbench_piece,
-    stamped,
 )
 
 ExportFormat = Literal["livemedbench", "jsonl"]
@@ -58,15 +57,12 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> str:
 
 def _pieces(snapshot: Snapshot, form: ExportFormat) -> Iterator[bytes]:
     for number, case in enumerate(snapshot.cases):
-        row = stamped(case.row(), snapshot.manifest.canary)
+        row = {**case.row(), "canary": snapshot.manifest.canary}
+        criteria = [criterion.row() for criterion in case.criteria]
         if form == "livemedbench":
-            yield livemedbench_piece(number, row, [c.row() for c in case.criteria])
+            yield livemedbench_piece(number, row, criteria)
             continue
-        criteria: list[dict[str, Any]] = []
-        for criterion in case.criteria:
-            criteria.append(
-                {name: getattr(criterion, name) for name in CRITERION_CONTENT}
-            )
-        yield line({**row, "criteria": criteria})
+        known = [{name: own[name] for name in CRITERION_CONTENT} for own in criteria]
+        yield line({**row, "criteria": known})
     if form == "livemedbench":
         yield livemedbench_end()

@@ -26,13 +26,11 @@ from medlive.integrity.folder import (
     sums_text,
     sync,
 )
-from medlive.integrity.lock import exclusive
-from medlive.integrity.log import writing
+from medlive.integrity.log import exclusive, some, writing
 from medlive.snapshot.describe import card, croissant, figures
-from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.diff import Change
 from medlive.snapshot.gates import row_hits
-from medlive.snapshot.identity import folder_name, trusted_comment
-from medlive.snapshot.ledgers import CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, write_ledger
+from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, SECTIONS, write_ledger
 from medlive.snapshot.manifest import (
     FileEntry,
     Manifest,
@@ -43,10 +41,12 @@ from medlive.snapshot.manifest import (
 )
 from medlive.snapshot.model import (
     SnapshotCase,
+    folder_name,
     line,
     livemedbench_end,
     livemedbench_piece,
     stamped,
+    trusted_comment,
     week_end,
 )
 from medlive.snapshot.parquet import ParquetRows, writer_name
@@ -65,14 +65,12 @@ class Entries:
     revealed: tuple[Mapping[str, Any], ...] = ()
     dropped: tuple[Mapping[str, Any], ...] = ()
 
-    def changes(self, kind: ChangeKind) -> Iterable[Change]:
-        """Return the cases that changed in this way since the parent, by case id."""
-        changes = [change for change in self.changed if change.kind is kind]
-        return sorted(changes, key=lambda change: change.case_id)
-
-    def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of a section of `ledgers.HOLDOUT_SECTIONS`, by its key."""
-        return sorted(getattr(self, section), key=itemgetter(HOLDOUT_SECTIONS[section]))
+    def section(self, name: str) -> Iterable[Mapping[str, Any]]:
+        """Return the entries of a section of `ledgers.SECTIONS`, by its key."""
+        if name in SECTIONS[CHANGES]:
+            rows = [change.row() for change in self.changed if change.kind == name]
+            return sorted(rows, key=itemgetter("case_id"))
+        return sorted(getattr(self, name), key=itemgetter(SECTIONS[HOLDOUTS][name]))
 
 
 NO_ENTRIES: Final = Entries()
@@ -125,7 +123,7 @@ def write_snapshot(
                 unchanged = os.path.lexists(target)
                 if unchanged and (differing := differences(partial, target)):
                     raise CheckFailed(
-                        f"{target} exists with other content: {', '.join(differing[:5])}",
+                        f"{target} exists with other content: {some(differing)}",
                         hint="a frozen snapshot is never replaced: freeze under another version",
                     )
                 if not unchanged:
@@ -175,13 +173,8 @@ def _build(
     tally, new = _write_rows(rows, meta, out)
     numbers = _write_ledgers(entries, meta, out)
     counts = tally.counts(numbers["held"])
-    pieces = card.changes_md(meta, numbers, new.counts(0), entries.changes)
-    with (out / "CHANGES.md").open(
-        "w",
-        encoding="utf-8",
-        newline="\n",
-    ) as change_note:
-        change_note.writelines(pieces)
+    changes = card.changes_md(meta, numbers, new.counts(0), entries.section)
+    write("CHANGES.md", "".join(changes))
     for name, text in figures.figures(counts, meta.canary, meta.version).items():
         write(name, text)
     write("LICENSE", card.licence(meta.canary))
@@ -190,9 +183,9 @@ def _build(
     files = {}
     for name in REQUIRED:
         if (out / name).is_file():
-            files[name] = _entry(out / name, tally)
+            files[name] = _entry(out, name, tally)
     write("croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
-    files["croissant.json"] = _entry(out / "croissant.json", tally)
+    files["croissant.json"] = _entry(out, "croissant.json", tally)
     stated = meta.shape.format_version >= 4
     manifest = Manifest(
         format_version=meta.shape.format_version,
@@ -227,16 +220,10 @@ def _build(
     return manifest, signature
 
 
-def _entry(path: Path, tally: Tally) -> FileEntry:
-    rows = None
-    if path.name == "livemedbench.json" or path.stem == "cases":
-        rows = tally.cases
-    elif path.stem == "criteria":
-        rows = tally.criteria
+def _entry(out: Path, name: str, tally: Tally) -> FileEntry:
+    path = out / name
     return FileEntry(
-        size=path.stat().st_size,
-        sha256=sha256(path),
-        rows=rows,
+        size=path.stat().st_size, sha256=sha256(path), rows=tally.rows(name)
     )
 
 
@@ -312,26 +299,24 @@ def _write_ledgers(
     out: Path,
 ) -> dict[str, int]:
     """Write both ledgers and return how many entries each section has."""
-    head = {"canary": meta.canary, "version": meta.version}
-
-    def changes() -> Iterator[tuple[str, Iterator[Mapping[str, Any]]]]:
-        for kind in ChangeKind:
-            yield kind.value, (change.row() for change in entries.changes(kind))
-
-    holdouts = ((section, entries.holdouts(section)) for section in HOLDOUT_SECTIONS)
-    with (out / CHANGES).open("wb") as ledger:
-        numbers = write_ledger(ledger.write, {**head, "parent": meta.parent}, changes())
-    with (out / HOLDOUTS).open("wb") as ledger:
-        return numbers | write_ledger(ledger.write, head, holdouts)
+    numbers: dict[str, int] = {}
+    for name, sections in SECTIONS.items():
+        head: dict[str, Any] = {"canary": meta.canary, "version": meta.version}
+        if name == CHANGES:
+            head["parent"] = meta.parent
+        written = ((section, entries.section(section)) for section in sections)
+        with (out / name).open("wb") as ledger:
+            numbers |= write_ledger(ledger.write, head, written)
+    return numbers
 
 
 def differences(built: Path, existing: Path) -> list[str]:
     """Return the names that differ between two folders, with everything that is not a snapshot's file."""
-    first = list_files(built)
-    other = list_files(existing)
-    differing = {fault.file for fault in (*first.faults, *other.faults)}
-    differing |= first.files ^ other.files
-    for name in first.files & other.files:
+    first, first_faults = list_files(built)
+    other, other_faults = list_files(existing)
+    differing = {fault.file for fault in (*first_faults, *other_faults)}
+    differing |= first.keys() ^ other.keys()
+    for name in first.keys() & other.keys():
         if sha256(built / name) != sha256(existing / name):
             differing.add(name)
     return sorted(differing)

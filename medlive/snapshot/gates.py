@@ -20,7 +20,6 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from medlive.integrity.digest import digest_bytes, digest_json
@@ -28,16 +27,17 @@ from medlive.rubric.model import Axis, Origin, tier_of
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import (
     CASE_ID,
+    ENUMERATIONS,
     PROOF_FIELDS,
     SnapshotCase,
     SnapshotCriterion,
     week_end,
 )
-from medlive.snapshot.shape import ENUMERATIONS
 from medlive.snapshot.verify.text_checks import (
     as_read,
     find_contact,
     find_disguise,
+    find_leak,
     find_markup,
     find_unstorable,
     texts_of,
@@ -85,44 +85,38 @@ def standard_scanner() -> Scanner:
     return find_identifiers
 
 
-def standard_linter() -> Linter:
-    """Return the rubric linter, applied to a case as it would be released."""
+def lint_case(case: SnapshotCase) -> list[str]:
+    """Apply the rubric linter to a case as it would be released."""
     from medlive.rubric.lint import lint
     from medlive.rubric.model import Criterion
 
-    def lint_case(case: SnapshotCase) -> Iterable[str]:
-        criteria = []
-        for c in case.criteria:
-            if c.axis not in _AXES or c.origin not in _ORIGINS:
-                return []  # `row_hits` reports the axis or origin
-            criterion = Criterion(
-                id=c.criterion_id,
-                position=c.position,
-                criterion=c.criterion,
-                axis=Axis(c.axis),
-                points=c.points,
-                advice_id="" if c.origin == Origin.ADVICE else None,
-                origin=Origin(c.origin),
-                source=c.source,
-            )
-            criteria.append(criterion)
-        whole = f"{case.narrative}\n{case.query}\n{case.advice}"
-        # The reason for a rubric without negative points is recorded by the curation, not in a snapshot.
-        findings = lint(
-            case.language,
-            criteria,
-            {"": case.advice},
-            whole,
-            no_negative="unknown here",
+    criteria = []
+    for c in case.criteria:
+        if c.axis not in ENUMERATIONS["axis"] or c.origin not in ENUMERATIONS["origin"]:
+            return []  # `row_hits` reports the axis or origin
+        criterion = Criterion(
+            id=c.criterion_id,
+            position=c.position,
+            criterion=c.criterion,
+            axis=Axis(c.axis),
+            points=c.points,
+            advice_id="" if c.origin == Origin.ADVICE else None,
+            origin=Origin(c.origin),
+            source=c.source,
         )
-        return [f"{f.fault.value}: {f.detail}" for f in findings]
+        criteria.append(criterion)
+    whole = f"{case.narrative}\n{case.query}\n{case.advice}"
+    # The reason for a rubric without negative points is recorded by the curation, not in a snapshot.
+    findings = lint(
+        case.language,
+        criteria,
+        {"": case.advice},
+        whole,
+        no_negative="unknown here",
+    )
+    return [f"{f.fault.value}: {f.detail}" for f in findings]
 
-    return lint_case
 
-
-_AXES: Final = frozenset(ENUMERATIONS["axis"])
-_ORIGINS: Final = frozenset(ENUMERATIONS["origin"])
-_TIERS: Final = frozenset(ENUMERATIONS["tier"])
 _OF_CASES: Final = ("language", "theme", "specialty", "difficulty", "dialogue_register")
 """The columns of cases that are checked against their enumeration."""
 
@@ -153,11 +147,10 @@ def row_hits(
     if len({c.criterion_id for c in case.criteria}) != len(case.criteria):
         yield GateHit(Gate.RUBRIC, case.case_id, "two criteria share an id")
     for place, criterion in enumerate(case.criteria, start=1):
-        faults = [
+        for detail in (
             *_criterion_faults(criterion, enumerations),
             *_place_faults(criterion, place, case, parts),
-        ]
-        for detail in faults:
+        ):
             yield GateHit(Gate.RUBRIC, case.case_id, f"criterion {place}: {detail}")
 
 
@@ -243,12 +236,12 @@ def _criterion_faults(
     is_of_advice = origin == Origin.ADVICE
     if origin not in enumerations.get("origin", ()):
         yield f"origin {origin!r}"
-    elif origin in _ORIGINS and is_of_advice != (criterion.source == ""):
+    elif origin in ENUMERATIONS["origin"] and is_of_advice != (criterion.source == ""):
         yield f"origin {origin} with source {criterion.source[:100]!r}"
     tier = criterion.tier
     if tier and tier not in enumerations.get("tier", ()):
         yield f"tier {tier!r}"
-    elif tier in _TIERS and tier != tier_of(points):
+    elif tier in ENUMERATIONS["tier"] and tier != tier_of(points):
         yield f"tier {tier!r} with {points} points"
     if not criterion.criterion.strip():
         yield "is empty"
@@ -294,20 +287,14 @@ def content_hits(
     for name, text in texts:
         for gate, what in _text_hits(text, case.language, scan):
             hits.append(GateHit(gate, case.case_id, f"{name} holds {what}"))
-    hits += _source_hits(case)
+    for place, criterion in enumerate(case.criteria, start=1):
+        # What no passage's id or model's name holds
+        if leak := find_leak(criterion.source) or find_markup(criterion.source):
+            detail = f"source of criterion {place} holds {leak}"
+            hits.append(GateHit(Gate.TEXT, case.case_id, detail))
     for finding in lint(case):
         hits.append(GateHit(Gate.RUBRIC, case.case_id, finding))
     return hits
-
-
-def _source_hits(case: SnapshotCase) -> Iterator[GateHit]:
-    """Find what no passage's id or model's name holds."""
-    for place, criterion in enumerate(case.criteria, start=1):
-        for find in (find_unstorable, find_disguise, find_markup, find_contact):
-            if (what := find(criterion.source)) is not None:
-                detail = f"source of criterion {place} holds {what}"
-                yield GateHit(Gate.TEXT, case.case_id, detail)
-                break
 
 
 def _text_hits(
@@ -349,8 +336,8 @@ def release_hits(
     cases: int,
     minimum: int,
     *,
-    by_language: Mapping[str, int] = MappingProxyType({}),
-    minimum_by_language: Mapping[str, int] = MappingProxyType({}),
+    by_language: Mapping[str, int] = {},
+    minimum_by_language: Mapping[str, int] = {},
 ) -> list[GateHit]:
     """Find every reason why a release may not be published."""
     hits = []

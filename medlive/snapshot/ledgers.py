@@ -5,7 +5,7 @@ is JSON of the same value.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,31 +21,24 @@ from pydantic import (
 from medlive.errors import first_fault
 from medlive.integrity.checks import Faults
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.folder import TooLong, lines
+from medlive.integrity.folder import lines
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
 from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
 CHANGES: Final = "changes.json"
-CHANGE_SECTIONS: Final = {
-    "added": "case_id",
-    "revised": "case_id",
-    "withdrawn": "case_id",
+HOLDOUTS: Final = "holdouts.json"
+SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    CHANGES: dict.fromkeys(("added", "revised", "withdrawn"), "case_id"),
+    # Committed to, shown now with their proof, withdrawn without having been shown
+    HOLDOUTS: {"held": "commitment", "revealed": "case_id", "dropped": "commitment"},
 }
-"""Section → the key by which its entries are in order, each once."""
+"""Ledger → section → the key by which its entries are in order, each once."""
 _REVISIONS: Final = {
     "added": (False, True),
     "revised": (True, True),
     "withdrawn": (True, False),
 }
 """Section → whether its entries have a revision before and after."""
-
-HOLDOUTS: Final = "holdouts.json"
-HOLDOUT_SECTIONS: Final = {
-    "held": "commitment",
-    "revealed": "case_id",
-    "dropped": "commitment",
-}
-"""The same of held-out cases: committed to, shown now with their proof, withdrawn without having been shown."""
 
 _FIELDS: Final[Mapping[str, Any]] = {
     "case_id": str,
@@ -58,7 +51,7 @@ _FIELDS: Final[Mapping[str, Any]] = {
 }
 _OF_CHANGES: Final = ("case_id", "from_revision", "reason", "to_revision")
 _OF_SECTIONS: Final = {
-    **dict.fromkeys(CHANGE_SECTIONS, _OF_CHANGES),
+    **dict.fromkeys(SECTIONS[CHANGES], _OF_CHANGES),
     "held": ("commitment", "held_since"),
     "revealed": ("commitment", "held_since", "case_id", "salt"),
     "dropped": ("commitment", "held_since", "reason"),
@@ -104,44 +97,24 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
 
     Raises:
         ValueError: At the first line that is not as `write_ledger` spells it, not in order or not of the format.
-        TooLong, OSError: If it cannot be read.
+        OSError: If it cannot be read.
     """
-    keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    sections: dict[str, list[Entry]] = {section: [] for section in keys}
-    file = _Comparison(root / name)
-    parsed = []
-    for section, key in keys.items():
-        parsed.append((section, file.parse(section, key, sections[section])))
-    try:
-        head = json.loads(file.line[:-1] + b"}")
-        write_ledger(file.write, head, parsed)
-        file.write(b"")
-    except ValidationError as exc:
-        raise ValueError(f"line {file.number}: {first_fault(exc)}"[:300]) from exc
-    except (ValueError, TypeError, RecursionError) as exc:
-        raise ValueError(f"line {file.number}: {str(exc)[:250]}") from exc
-    return head, sections
+    sections: dict[str, list[Entry]] = {section: [] for section in SECTIONS[name]}
+    rows = lines(root / name)
+    number, row = 1, next(rows, b"")
 
+    def compare(data: bytes) -> None:
+        """Compare what is written with the next line of the file."""
+        nonlocal number, row
+        if data != row:
+            raise ValueError(f"expected {data[:80]!r}, got {row[:80]!r}")
+        number += 1
+        row = next(rows, b"")
 
-class _Comparison:
-    """Compares each line written to it with the next line of a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._lines = lines(path)
-        self.number = 1
-        self.line = next(self._lines, b"")
-
-    def write(self, data: bytes) -> None:
-        """Go on to the next line. Raises ValueError if this one is another."""
-        if data != self.line:
-            raise ValueError(f"expected {data[:80]!r}, got {self.line[:80]!r}")
-        self.number += 1
-        self.line = next(self._lines, b"")
-
-    def parse(self, section: str, key: str, earlier: list[Entry]) -> Iterator[Entry]:
-        """Yield the entries of a section and add them to `earlier`. Raises ValueError at the first wrong one."""
-        while self.line != b"]\n":
-            entry = json.loads(self.line.removeprefix(b","))
+    def parse(section: str) -> Iterator[Entry]:
+        earlier, key = sections[section], SECTIONS[name][section]
+        while row != b"]\n":
+            entry = json.loads(row.removeprefix(b","))
             further = _MODELS[section].model_validate(entry).model_extra or {}
             # A held case that is named is no longer held: what one section has means the same in all.
             if wrong := sorted(further.keys() & _FIELDS.keys()):
@@ -151,30 +124,44 @@ class _Comparison:
             earlier.append(entry)
             yield entry
 
+    try:
+        head = json.loads(row[:-1] + b"}")
+        write_ledger(compare, head, ((section, parse(section)) for section in sections))
+        compare(b"")
+    except ValidationError as exc:
+        raise ValueError(f"line {number}: {first_fault(exc)}"[:300]) from exc
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise ValueError(f"line {number}: {str(exc)[:250]}") from exc
+    return head, sections
+
 
 @dataclass(slots=True)
 class Ledgers:
     """Both ledgers, and what is wrong with them."""
 
-    changes: dict[str, dict[str, Entry]] | None = None
-    """Section → case id → entry; None if the ledger is not valid."""
-    holdouts: dict[str, dict[str, Entry]] | None = None
-    """Section → case id of a revealed case, else commitment → entry; None if the ledger is not valid."""
-    change_faults: Faults = field(default_factory=Faults)
-    holdout_faults: Faults = field(default_factory=Faults)
+    sections: dict[str, dict[str, dict[str, Entry]]] = field(default_factory=dict)
+    """Ledger → section → its key → entry; a ledger that is not valid is missing."""
+    faults: dict[str, Faults] = field(
+        default_factory=lambda: {name: Faults() for name in SECTIONS}
+    )
     leaks: Faults = field(default_factory=Faults)
     unknown: set[str] = field(default_factory=set)
     """Fields of entries that this medlive does not know, in words."""
 
     def entries(self, name: str, section: str) -> dict[str, Entry]:
         """Return the entries of a section of one ledger, by key; none if the ledger is not valid."""
-        ledger = self.changes if name == CHANGES else self.holdouts
-        return ledger[section] if ledger else {}
+        return self.sections.get(name, {}).get(section, {})
+
+    def each(self, name: str) -> Iterator[tuple[str, str, Entry]]:
+        """Yield each entry of one ledger after its section and its key; none if the ledger is not valid."""
+        for section, entries in self.sections.get(name, {}).items():
+            for key, entry in entries.items():
+                yield section, key, entry
 
     def commitments(self) -> dict[str, tuple[str, str]]:
         """Return commitment → its section and the version since which it is held."""
         commitments = {}
-        for section, _, entry in each_entry(self.holdouts):
+        for section, _, entry in self.each(HOLDOUTS):
             commitments[entry["commitment"]] = (section, entry["held_since"])
         return commitments
 
@@ -183,31 +170,27 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     """Read both ledgers, and check them by themselves and against the manifest."""
     ledgers = Ledgers()
     head = {"canary": manifest.canary, "version": manifest.version}
-    changes = ledgers.change_faults
-    holdouts = ledgers.holdout_faults
-    ledgers.changes = _read(
-        root, CHANGES, {**head, "parent": manifest.parent}, changes, ledgers
-    )
-    ledgers.holdouts = _read(root, HOLDOUTS, head, holdouts, ledgers)
+    _read(root, CHANGES, {**head, "parent": manifest.parent}, ledgers)
+    _read(root, HOLDOUTS, head, ledgers)
+    changes = ledgers.faults[CHANGES]
     if manifest.format_version < 4:
         for name in sorted(ledgers.unknown):
             changes.add("ledgers", "the fields of its format", name)
-    for section, case_id, entry in each_entry(ledgers.changes):
-        where = f"{CHANGES}: {section} {case_id!r}"[:300]
+    for section, case_id, entry in ledgers.each(CHANGES):
+        where = f"{CHANGES}: {section} {case_id!r}"
         has = entry["from_revision"] is not None, entry["to_revision"] is not None
         if has != _REVISIONS[section]:
             changes.add(where, f"the revisions of a case that was {section}", f"{has}")
         if manifest.parent is None and section != "added":
             changes.add(where, "only added cases, since there is no parent", section)
+    holdouts = ledgers.faults[HOLDOUTS]
     seen = set[str]()
-    for section, _, entry in each_entry(ledgers.holdouts):
+    for section, _, entry in ledgers.each(HOLDOUTS):
         commitment = entry["commitment"]
         since = entry["held_since"]
         where = f"{HOLDOUTS}: {section} {commitment}"
-        if since not in manifest.ancestry and (section, since) != (
-            "held",
-            manifest.version,
-        ):
+        is_new = (section, since) == ("held", manifest.version)
+        if since not in manifest.ancestry and not is_new:
             holdouts.add(where, "held since a release of this line", since)
         if commitment in seen:
             holdouts.add(where, "each commitment once", "another entry of it")
@@ -215,43 +198,25 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     return ledgers
 
 
-def each_entry(
-    sections: Mapping[str, Mapping[str, Entry]] | None,
-) -> Iterator[tuple[str, str, Entry]]:
-    """Each entry after its section and its key."""
-    for section, entries in (sections or {}).items():
-        for key, entry in entries.items():
-            yield section, key, entry
-
-
-def _read(
-    root: Path,
-    name: str,
-    expected: Entry,
-    faults: Faults,
-    ledgers: Ledgers,
-) -> dict[str, dict[str, Entry]] | None:
-    """Read a ledger by section and key; None with a fault if it is not valid."""
+def _read(root: Path, name: str, expected: Entry, ledgers: Ledgers) -> None:
+    """Add a ledger with this head, or a fault if it is not valid."""
+    faults = ledgers.faults[name]
     try:
         head, sections = read_ledger(root, name)
-    except (ValueError, OSError, TooLong) as exc:
-        faults.add(name, "a valid ledger", str(exc)[:300])
-        return None
+    except (ValueError, OSError) as exc:
+        faults.add(name, "a valid ledger", str(exc))
+        return
     if {key: head.get(key) for key in expected} != expected:
-        faults.add(f"{name}:1", f"the head {expected}", f"{head}"[:300])
-    keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    by_section: dict[str, dict[str, Entry]] = {}
-    for section, key in keys.items():
-        by_section[section] = {entry[key]: entry for entry in sections[section]}
+        faults.add(f"{name}:1", f"the head {expected}", f"{head}")
     ledgers.unknown |= _unknown_fields(name, head, expected)
-    for section, key, entry in each_entry(by_section):
+    by_section = ledgers.sections[name] = {}
+    for section, key in SECTIONS[name].items():
+        by_section[section] = {entry[key]: entry for entry in sections[section]}
+    for section, key, entry in ledgers.each(name):
         known = _OF_SECTIONS[section]
         ledgers.unknown |= _unknown_fields(f"{section} of {name}", entry, known)
-        own = {field: entry[field] for field in entry if field not in _CHECKED}
-        _check_texts(f"{name}: {section} {key!r}"[:300], own, ledgers.leaks)
-    own = {field: head[field] for field in head if field not in expected}
-    _check_texts(f"{name}:1", own, ledgers.leaks)
-    return by_section
+        _check_texts(f"{name}: {section} {key!r}", entry, _CHECKED, ledgers.leaks)
+    _check_texts(f"{name}:1", head, expected, ledgers.leaks)
 
 
 _CHECKED: Final = ("case_id", "commitment", "held_since", "salt")
@@ -262,8 +227,11 @@ def _unknown_fields(place: str, entry: Entry, known: Iterable[str]) -> set[str]:
     return {f"field {name!r} of {place}" for name in entry.keys() - set(known)}
 
 
-def _check_texts(where: str, value: object, leaks: Faults) -> None:
-    for text in texts_of(value):
+def _check_texts(
+    where: str, entry: Entry, checked: Container[str], leaks: Faults
+) -> None:
+    """Note the first address or disguise in the fields of an entry that are not checked otherwise."""
+    for text in texts_of({key: entry[key] for key in entry if key not in checked}):
         if leak := find_leak(text):
             leaks.add(where, "plain text without addresses", leak)
             return

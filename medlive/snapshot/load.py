@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medlive.errors import BadInput, CheckFailed, UsageError, require
-from medlive.integrity.folder import SUMS, read_small, sha256
+from medlive.integrity.folder import SUMS, sha256
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest, unknown_note
 from medlive.snapshot.model import (
@@ -19,8 +19,8 @@ from medlive.snapshot.model import (
     case_from_rows,
     week_end,
 )
-from medlive.snapshot.rows import read_cases, readable
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.rows import read_cases, read_manifest, readable
+from medlive.snapshot.verify.steps import verify_snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,10 +77,9 @@ class Snapshot:
     def __iter__(self) -> Iterator[SnapshotCase]:
         self._check_same()
         shape = self.manifest.shape
-        unknown = {table: shape.unknown(table) for table in TABLES}
         for rows in read_cases(self.path, shape, trusted=self.verified):
             with readable(self.path):
-                case = case_from_rows(rows.row, rows.criteria, unknown)
+                case = case_from_rows(rows.row, rows.criteria, shape.unknown)
             if all(keep(case) for keep in self.keep):
                 yield case
 
@@ -186,7 +185,7 @@ class Snapshot:
                 return pq.read_table(path, columns=columns.names)
             except (pa.ArrowException, OSError) as exc:
                 raise BadInput(f"{path}: {str(exc)[:300]}") from exc
-        same = {**shape.unknown(table), "canary": self.manifest.canary}
+        same = {**shape.unknown[table], "canary": self.manifest.canary}
         rows: list[dict[str, Any]] = []
         for case in self:
             if table == "cases":
@@ -284,10 +283,10 @@ def open_snapshot(
                 report.summary(),
                 hint="fetch it again, or load it with verify=False at your own risk",
             )
+    manifest = read_manifest(root)
     with readable(root):
-        manifest = Manifest.model_validate_json(read_small(root / "manifest.json"))
         digest = f"sha256:{sha256(root / SUMS)}"
-        return Snapshot(root, manifest, digest, verify, _opened=opened)
+    return Snapshot(root, manifest, digest, verify, _opened=opened)
 
 
 def _state(root: Path) -> tuple[tuple[int, ...], ...]:

@@ -1,19 +1,17 @@
 """Finding a snapshot's folder by its path, by its version, or the latest one."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from medlive.errors import BadInput
 from medlive.home import home_folder
-from medlive.snapshot.model import week_end
+from medlive.snapshot.model import version_of, week_end
 
 VARIABLE: Final = "MEDLIVE_SNAPSHOTS"
 """The folders that are searched for versions, separated as in PATH."""
 LATEST: Final = "latest"
-_NAME: Final = re.compile(r"(?:medlive-)?(?P<version>\d{4}\.W\d{2})")
 
 
 def snapshot_roots(environment: Mapping[str, str]) -> tuple[Path, ...]:
@@ -41,9 +39,9 @@ def find_snapshot(
     text = os.fspath(path_or_version)
     if text and _has_manifest(Path(text)):
         return Path(text)
-    match = _NAME.fullmatch(text) if isinstance(path_or_version, str) else None
-    version = match["version"] if match and week_end(match["version"]) else None
-    if version is None and path_or_version != LATEST:
+    version = text.removeprefix("medlive-")
+    is_version = isinstance(path_or_version, str) and week_end(version) is not None
+    if not is_version and path_or_version != LATEST:
         raise BadInput(
             f"{text!r} is neither a snapshot's folder (found no manifest.json) nor a version",
             hint='give a snapshot\'s folder, a version such as "2026.W47", or "latest"',
@@ -52,7 +50,7 @@ def find_snapshot(
     versions: dict[str, Path] = {}
     for root in reversed(roots):
         versions.update(versions_in(root))
-    chosen = version or max(versions, default="")
+    chosen = version if is_version else max(versions, default="")
     if chosen not in versions:
         searched = ", ".join(str(root.absolute()) for root in roots)
         raise BadInput(
@@ -66,19 +64,12 @@ def versions_in(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the snapshots of a folder as (version, folder), the oldest first."""
     try:
         entries = sorted(root.iterdir())
-    except (
-        OSError
-    ):  # a missing folder has no versions; the error names the folders searched
+    except OSError:  # it has no versions; the error names the folders searched
         return
     for entry in entries:
-        match = _NAME.fullmatch(entry.name)
-        if (
-            match
-            and entry.name.startswith("medlive-")
-            and week_end(match["version"])
-            and _has_manifest(entry)
-        ):
-            yield match["version"], entry
+        version = version_of(entry.name)
+        if version is not None and _has_manifest(entry):
+            yield version, entry
 
 
 def _has_manifest(folder: Path) -> bool:

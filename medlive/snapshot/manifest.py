@@ -1,7 +1,7 @@
 """The manifest: what a snapshot holds, how it was made, and the digest of each of its files."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,14 +20,18 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from medlive.guard.printable import printable
-from medlive.snapshot.identity import canary_of
-from medlive.snapshot.model import PROOF_FIELDS, TABLES, SnapshotCase, Table
-from medlive.snapshot.shape import (
+from medlive.integrity.log import some
+from medlive.snapshot.model import (
     FORMAT_VERSION,
     OLDEST_FORMAT,
+    PROOF_FIELDS,
+    TABLES,
     Column,
     Name,
     Shape,
+    SnapshotCase,
+    Table,
+    canary_of,
     columns_fault,
     shape_of,
 )
@@ -140,10 +144,10 @@ def headroom_of(scores: Mapping[float, int]) -> Headroom:
     cases = sum(scores.values())
     if not cases:
         return Headroom()
-    ranked = sorted(Counter(scores).elements())
     easy = sum(count for score, count in scores.items() if score >= EASY)
+    ordinary = median(Counter(scores).elements())
     return Headroom(
-        cases=cases, ordinary=round(median(ranked), 4), easy=round(easy / cases, 4)
+        cases=cases, ordinary=round(ordinary, 4), easy=round(easy / cases, 4)
     )
 
 
@@ -184,7 +188,7 @@ class Tally:
         names = [column.name for column in shape.columns["criteria"]]
         self._of_criteria = [name for name in _OF_CRITERIA if name in names]
         self.cases = self.criteria = self._proved = self._overruled = 0
-        self._proof: dict[str, Fraction] = {}
+        self._proof = defaultdict[str, Fraction](Fraction)
         self._ordinary = Counter[float]()
         self._by = {
             name: Counter[str]() for name in Counts.model_fields if name not in _NUMBERS
@@ -208,8 +212,13 @@ class Tally:
         if None not in figures:
             self._proved += 1
             for name, figure in zip(PROOF_FIELDS, figures, strict=True):
-                total = self._proof.get(name, Fraction(0))
-                self._proof[name] = total + Fraction(_share(figure))
+                self._proof[name] += Fraction(_share(figure))
+
+    def rows(self, name: str) -> int | None:
+        """Return how many rows a file of the snapshot has; None for one that has none."""
+        if name == "livemedbench.json" or name.startswith("data/cases."):
+            return self.cases
+        return self.criteria if name.startswith("data/criteria.") else None
 
     def counts(self, held_out: int) -> Counts:
         """Return the counts, with the number of held-out cases."""
@@ -250,7 +259,7 @@ _NUMBERS: Final = ("cases", "criteria", "held", "proof", "headroom", "overruled"
 
 
 class Ancestor(_Frozen):
-    """A snapshot that this one continues."""
+    """A snapshot by its version, such as one that another continues."""
 
     version: Version
     digest: Digest  # Of its SHA256SUMS: the identity of its whole folder
@@ -415,10 +424,8 @@ def unknown_note(names: Sequence[str]) -> str:
     """Say that a snapshot holds what this medlive does not know; empty where it does not."""
     if not names:
         return ""
-    shown = ", ".join(printable(name)[:100] for name in names[:_NAMES_SHOWN])
-    more = len(names) - _NAMES_SHOWN
-    rest = f" and {more} more" if more > 0 else ""
-    return f"it is newer than this medlive, which does not know: {shown}{rest}"
+    shown = some([printable(name)[:100] for name in names], _NAMES_SHOWN)
+    return f"it is newer than this medlive, which does not know: {shown}"
 
 
 _NAMES_SHOWN: Final = 12

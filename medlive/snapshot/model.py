@@ -1,17 +1,37 @@
 """The snapshot's rows: a frozen case and its criteria, as every file of a snapshot spells them.
 
 A case does not know in which snapshot it stands: `stamped` adds the canary of that snapshot to its rows.
+
+The shape of a snapshot is the columns of its tables and the values of its enumerations. From format 4 on the manifest
+states both. A reader accepts columns and values that the manifest names and it does not know, and says so; only a
+changed meaning needs another format number.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from typing import Any, Final, Literal
+from functools import cache, cached_property
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
 
 from medlive.integrity.digest import canonical_json, digest_bytes
-from medlive.rubric.model import Criterion, known_axis
+from medlive.integrity.folder import SUMS
+from medlive.rubric.model import (
+    SPECIALTIES,
+    UNKNOWN_SPECIALTY,
+    Axis,
+    Criterion,
+    Difficulty,
+    Origin,
+    Register,
+    Theme,
+    Tier,
+    known_axis,
+)
 
 VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""
@@ -37,6 +57,35 @@ def week_end(version: str) -> date | None:
         return date.fromisocalendar(int(match["year"]), int(match["week"]), 7)
     except ValueError:
         return None
+
+
+def folder_name(version: str) -> str:
+    """The name of a version's folder."""
+    return f"medlive-{version}"
+
+
+def version_of(name: str) -> str | None:
+    """The version whose folder has this name; None where it is not a snapshot's."""
+    version = name.removeprefix(folder_name(""))
+    return version if version != name and week_end(version) else None
+
+
+_CANARY_SPACE: Final = uuid.UUID("5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976")
+
+
+@cache
+def canary_of(version: str) -> str:
+    """The canary GUID of a version: fixed, so that anybody can look for it."""
+    return str(uuid.uuid5(_CANARY_SPACE, version))
+
+
+def trusted_comment(
+    version: str,
+    created_at: datetime,
+    canary: str,
+) -> str:
+    """What a snapshot's signature vouches for beside SHA256SUMS; made of the manifest, not of a clock."""
+    return f"timestamp:{int(created_at.timestamp())}\tfile:{SUMS}\tversion:{version}\tcanary:{canary}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +127,7 @@ class SnapshotCriterion:
 
     def row(self) -> dict[str, Any]:
         """The criterion as a row of `data/criteria.jsonl`, without the canary."""
-        known = {
-            name: getattr(self, name) for name in CRITERION_FIELDS if name != "canary"
-        }
-        return {**known, **self.further}
+        return {**_known(self, "criteria"), **self.further}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,41 +171,47 @@ class SnapshotCase:
 
     def row(self) -> dict[str, Any]:
         """The case as a row of `data/cases.jsonl`, its criteria and the canary left out."""
-        row = {name: getattr(self, name) for name in CASE_FIELDS if name != "canary"}
-        return {**row, "posted_at": self.posted_at.isoformat(), **self.further}
+        day = self.posted_at.isoformat()
+        return {**_known(self, "cases"), "posted_at": day, **self.further}
 
     def record(self) -> dict[str, Any]:
         """The case as one nested record: its row, and under `criteria` the criteria's rows."""
         return {**self.row(), "criteria": [c.row() for c in self.criteria]}
 
 
-def _columns(kind: type) -> dict[str, type]:
+Table = Literal["cases", "criteria"]
+TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")
+
+
+def _columns(kind: type) -> dict[str, str]:
     """A row's columns: the fields of its class but for those that hold other rows or columns, and the canary."""
-    columns: dict[str, type] = {}
+    columns: dict[str, str] = {}
     for column in fields(kind):
         if column.name not in ("criteria", "further"):
-            columns[column.name] = _JSON_TYPES.get(column.type, str)
-    return {**columns, "canary": str}
+            columns[column.name] = _JSON_TYPES.get(column.type, "string")
+    return {**columns, "canary": "string"}
 
 
-_JSON_TYPES: Final[Mapping[Any, type]] = {int: int, float | None: float}
+_JSON_TYPES: Final[Mapping[Any, str]] = {int: "integer", float | None: "number"}
 """Type of a field → that of its JSON value; all others are strings."""
-CASE_FIELDS: Final[Mapping[str, type]] = _columns(SnapshotCase)
-"""Columns of cases, in order, with the type of their JSON value."""
+FIELDS: Final[Mapping[Table, Mapping[str, str]]] = {
+    "cases": _columns(SnapshotCase),
+    "criteria": _columns(SnapshotCriterion),
+}
+"""Table → its columns, in order, with the type of their JSON value as a manifest names it."""
+
+
+def _known(row: SnapshotCase | SnapshotCriterion, table: Table) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in FIELDS[table] if name != "canary"}
+
 
 PROOF_FIELDS: Final = ("ceiling", "floor", "separation")
 """The figures of every proof: all three of a case are null, or none."""
 
-CRITERION_FIELDS: Final[Mapping[str, type]] = _columns(SnapshotCriterion)
-"""Columns of criteria, in order, with the type of their JSON value."""
-
 CRITERION_CONTENT: Final = tuple(
-    name for name in CRITERION_FIELDS if name not in ("case_id", "revision", "canary")
+    name for name in FIELDS["criteria"] if name not in ("case_id", "revision", "canary")
 )
 """The columns of a criterion that its case does not have."""
-
-Table = Literal["cases", "criteria"]
-TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")
 
 OPTIONAL: Final[Mapping[Table, Mapping[str, str | None]]] = {
     "cases": {
@@ -210,20 +262,10 @@ def _arguments(row: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, 
 
 
 def stamped(
-    row: Mapping[str, Any],
-    canary: str,
-    columns: Iterable[str] | None = None,
+    row: Mapping[str, Any], canary: str, columns: Iterable[str]
 ) -> dict[str, Any]:
-    """Return a case's or a criterion's row with the canary of its snapshot.
-
-    Args:
-        row: The row.
-        canary: The snapshot's canary.
-        columns: The columns of the snapshot; None keeps all.
-    """
+    """Return these columns of a case's or a criterion's row, with the canary of its snapshot."""
     whole = {**row, "canary": canary}
-    if columns is None:
-        return whole
     return {name: whole[name] for name in columns}
 
 
@@ -245,33 +287,11 @@ def commitment(case: SnapshotCase, salt: str) -> str:
 def _without_defaults(
     row: Mapping[str, Any], defaults: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    kept = dict(row)
-    for name, default in defaults.items():
-        if name in kept and kept[name] == default:
-            del kept[name]
-    return kept
-
-
-def livemedbench_record(
-    row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return a case in LiveMedBench's format, with the canary, from its stamped row and its criteria's rows.
-
-    Only criteria of origin `advice` are in it: they are what LiveMedBench calls a rubric.
-    """
-    of_advice = [c for c in criteria if c.get("origin", "advice") == "advice"]
-    return {
-        "canary": row["canary"],
-        "case_id": row["case_id"],
-        "post_time": f"{row['posted_at']}T00:00:00",
-        "narrative": row["narrative"],
-        "core_request": row["query"],
-        "doctor_advice": row["advice"],
-        "rubric_items": [
-            {"criterion": c["criterion"], "points": c["points"], "axe": c["axis"]}
-            for c in of_advice
-        ],
-    }
+    own = {}
+    for name, value in row.items():
+        if (name, value) not in defaults.items():
+            own[name] = value
+    return own
 
 
 def livemedbench_piece(
@@ -279,9 +299,30 @@ def livemedbench_piece(
     row: Mapping[str, Any],
     criteria: Sequence[Mapping[str, Any]],
 ) -> bytes:
-    """Return the bytes that the case at this place, from 0, adds to `livemedbench.json`."""
+    """Return the bytes that the case at this place, from 0, adds to `livemedbench.json`, from its stamped row.
+
+    Only criteria of origin `advice` are in it: they are what LiveMedBench calls a rubric.
+    """
+    rubric = []
+    for c in criteria:
+        if c.get("origin", "advice") == "advice":
+            item = {
+                "criterion": c["criterion"],
+                "points": c["points"],
+                "axe": c["axis"],
+            }
+            rubric.append(item)
+    record = {
+        "canary": row["canary"],
+        "case_id": row["case_id"],
+        "post_time": f"{row['posted_at']}T00:00:00",
+        "narrative": row["narrative"],
+        "core_request": row["query"],
+        "doctor_advice": row["advice"],
+        "rubric_items": rubric,
+    }
     before = b",\n" if number else b"[\n"
-    return before + canonical_json(livemedbench_record(row, criteria)).encode("utf-8")
+    return before + canonical_json(record).encode("utf-8")
 
 
 def livemedbench_end() -> bytes:
@@ -292,3 +333,152 @@ def livemedbench_end() -> bytes:
 def line(row: Mapping[str, Any]) -> bytes:
     """Return a row as one line of canonical JSON Lines. Raises ValueError for text that UTF-8 cannot encode."""
     return canonical_json(dict(row)).encode("utf-8") + b"\n"
+
+
+# --- the shape of a snapshot
+
+FORMAT_VERSION: Final = 4
+"""The format that is written. A new column or value needs no new format: see `OPTIONAL` and `ENUMERATIONS`."""
+
+OLDEST_FORMAT: Final = 2
+
+JsonType = type[str] | type[int] | type[float]
+TYPES: Final[Mapping[str, JsonType]] = {"string": str, "integer": int, "number": float}
+"""The types of columns as a manifest names them. `posted_at` is a string in JSON and a date in parquet."""
+
+ENUMERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "language": ("en", "zh"),
+    "theme": tuple(Theme),
+    "specialty": (*SPECIALTIES, UNKNOWN_SPECIALTY),
+    "difficulty": tuple(Difficulty),
+    "dialogue_register": tuple(Register),
+    "axis": tuple(Axis),
+    "origin": tuple(Origin),
+    "tier": tuple(Tier),
+}
+"""Column → the values that it may have. New values and new enumerations are added here."""
+
+_NEW_IN_FORMAT_3: Final = ("ceiling", "floor", "separation", "origin", "source")
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+
+
+class Column(BaseModel):
+    """A column as a manifest states it."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        frozen=True,
+    )
+
+    name: Name
+    type: str  # One of `TYPES`; a column of another type is not compared with parquet
+    optional: bool = False  # Whether a snapshot may lack it
+    default: JsonValue = None  # The value of rows without it; with None it may be null
+
+    @cached_property
+    def nullable(self) -> bool:
+        """Whether a row may hold null."""
+        return self.optional and self.default is None
+
+    @cached_property
+    def kind(self) -> "JsonType | None":
+        """The type of its JSON value; None where this medlive does not know the type."""
+        return TYPES.get(self.type)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns and enumerations of one snapshot."""
+
+    format_version: int
+    columns: Mapping[Table, tuple[Column, ...]]  # By table, in order
+    enumerations: Mapping[str, tuple[str, ...]]  # By column
+
+    def absent(self, table: Table) -> list[Column]:
+        """Return the known columns that this snapshot lacks; its rows have their defaults."""
+        names = {column.name for column in self.columns[table]}
+        return [c for c in shape_of().columns[table] if c.name not in names]
+
+    @cached_property
+    def unknown(self) -> dict[Table, dict[str, Any]]:
+        """Table → the columns that this medlive does not know, with their defaults."""
+        unknown: dict[Table, dict[str, Any]] = {table: {} for table in TABLES}
+        for table in TABLES:
+            for column in self.columns[table]:
+                if column.name not in FIELDS[table]:
+                    unknown[table][column.name] = column.default
+        return unknown
+
+    def unknown_names(self) -> Iterator[str]:
+        """Yield what the snapshot may hold and this medlive does not know, in words."""
+        for table, columns in self.unknown.items():
+            for name in columns:
+                yield f"column {name!r} of {table}"
+        for name, values in self.enumerations.items():
+            for value in values:
+                if value not in ENUMERATIONS.get(name, ()):
+                    yield f"{name} {value!r}"
+
+    def row_fault(
+        self,
+        row: object,
+        table: Table,
+    ) -> str | None:
+        """Return why a parsed JSON value is not a row of a table, or None if it is one."""
+        if not isinstance(row, dict):
+            return f"expected an object, got {type(row).__name__}"
+        columns = self.columns[table]
+        if missing := [c.name for c in columns if c.name not in row]:
+            return f"missing fields {', '.join(missing)}"
+        if len(row) > len(columns):
+            extra = sorted(str(name) for name in row.keys() - {c.name for c in columns})
+            return f"unknown fields {', '.join(extra)}"
+        for column in columns:
+            value = row[column.name]
+            if column.kind is None or (value is None and column.nullable):
+                continue
+            if type(value) is not column.kind:
+                expected = column.kind.__name__
+                got = type(value).__name__
+                return f"{column.name}: expected {expected}, got {got}"
+        return None
+
+
+def shape_of(format_version: int = FORMAT_VERSION) -> Shape:
+    """Return the shape that a format has in this medlive."""
+    columns: dict[Table, tuple[Column, ...]] = {}
+    for table, kinds in FIELDS.items():
+        listed = []
+        for name, kind in kinds.items():
+            optional = name in OPTIONAL[table]
+            # Formats 2 and 3 are closed.
+            is_new = name not in _NEW_IN_FORMAT_3 or format_version < 3
+            if optional and format_version < 4 and is_new:
+                continue
+            default = OPTIONAL[table].get(name)
+            column = Column(name=name, type=kind, optional=optional, default=default)
+            listed.append(column)
+        columns[table] = tuple(listed)
+    return Shape(format_version, columns, ENUMERATIONS)
+
+
+def columns_fault(table: Table, columns: Sequence[Column]) -> str | None:
+    """Return why these cannot be a table's columns: a known column keeps its meaning, and those of before exist."""
+    stated = {column.name: column for column in columns}
+    if len(stated) < len(columns):
+        return f"columns of {table} are named twice"
+    for known in shape_of().columns[table]:
+        column = stated.get(known.name)
+        if column is None and not known.optional:
+            return f"columns of {table} lack {known.name}"
+        if column is not None and known_part(column) != known_part(known):
+            return f"column {known.name} of {table}: expected {known_part(known)}"
+    return None
+
+
+def known_part(value: object) -> object:
+    """Return a model's fields without what a later version adds to them; any other value as it is."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(include=set(type(value).model_fields))
+    return value

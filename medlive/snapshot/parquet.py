@@ -1,11 +1,19 @@
 """The parquet twins of the JSON Lines, derived from the rows; the manifest names the library that wrote them.
 
+Those of strangers are compared in a process whose memory the system limits: run as a program this module is that
+process. What to compare comes in on stdin, the files as open descriptors, and one line of JSON goes out. A footer or
+page may claim any size; what it makes the decoder ask for is refused by the system.
+
 pyarrow comes with the extra `service` only, so it is imported inside the functions.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import os
+import pickle
+import resource
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from importlib.util import find_spec
 from io import FileIO
@@ -14,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import require
+from medlive.guard.child_environment import child_environment
 from medlive.integrity.folder import lines
-from medlive.snapshot.shape import Column
+from medlive.snapshot.model import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +34,23 @@ ROWS_PER_GROUP: Final = 5_000
 
 CANARY_KEY: Final = "medlive.canary"
 """The key of the canary in a file's metadata."""
+
+MEMORY_BYTES: Final = 128 * 2**20
+"""What a comparison may take beyond the loaded libraries, whatever is compared."""
+MEMORY_FACTOR: Final = 8
+"""And for each byte of the twins: a row group is held as text, as Python values and as two tables."""
+SECONDS: Final = 3600.0
+
+_SPARING: Final = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "1",
+    "OMP_NUM_THREADS": "1",
+    "ARROW_IO_THREADS": "1",
+}
+"""One thread and the system's allocator: address space is taken as it is used."""
+
+Comparison = tuple[int, int, Sequence[Column], str]
+"""The arguments of `find_difference`."""
 
 
 def available() -> bool:
@@ -107,21 +133,19 @@ class ParquetRows:
         self._writer.close()
 
 
-@dataclass(frozen=True, slots=True)
-class TwinComparison:
-    """A parquet file that is to be compared with its JSON Lines."""
-
-    source: int  # The descriptor of the open parquet file
-    twin: int  # That of its JSON Lines
-    columns: tuple[Column, ...]
-    canary: str  # What the file's metadata must state
-
-
-def find_difference(comparison: TwinComparison) -> str | None:
+def find_difference(
+    source: int, twin: int, columns: Sequence[Column], canary: str
+) -> str | None:
     """Find the first row at which a parquet file and its JSON Lines differ.
 
     Columns of types that this medlive does not know are not read. A stranger's file may unpack to any size: it is
-    read by `parquet_process` alone, whose memory is limited.
+    read in the process of `compare_twins` alone, whose memory is limited.
+
+    Args:
+        source: The descriptor of the open parquet file.
+        twin: That of its JSON Lines.
+        columns: The snapshot's.
+        canary: What the file's metadata must state.
 
     Returns:
         The row, from 1, and what differs; None if nothing does.
@@ -134,12 +158,12 @@ def find_difference(comparison: TwinComparison) -> str | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    compared = schema(comparison.columns)
-    remaining = lines(FileIO(comparison.twin, closefd=False))
+    compared = schema(columns)
+    remaining = lines(FileIO(twin, closefd=False))
     first = 1
     try:
-        file = pq.ParquetFile(FileIO(comparison.source, closefd=False))
-        _check_columns(file.schema_arrow, compared, comparison)
+        file = pq.ParquetFile(FileIO(source, closefd=False))
+        _check_columns(file.schema_arrow, compared, columns, canary)
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, compared.names, use_threads=False)
             rows = []
@@ -150,11 +174,11 @@ def find_difference(comparison: TwinComparison) -> str | None:
                 rows.append(row)
             if len(rows) < len(table):
                 return f"row {first + len(rows)}: the twin has fewer rows"
-            expected = pa.Table.from_pylist(rows, schema=compared)
+            twins = pa.Table.from_pylist(rows, schema=compared)
             for name in compared.names:
-                if not table[name].equals(expected[name]):
-                    pairs = zip(table[name], expected[name], strict=True)
-                    equal = [value.equals(twin) for value, twin in pairs]
+                if not table[name].equals(twins[name]):
+                    pairs = zip(table[name], twins[name], strict=True)
+                    equal = [value.equals(other) for value, other in pairs]
                     return f"row {first + equal.index(False)}: {name}"
             first += len(table)
         return f"row {first}: the twin has more rows" if next(remaining, None) else None
@@ -172,19 +196,76 @@ def find_difference(comparison: TwinComparison) -> str | None:
 
 
 def _check_columns(
-    stated: "pa.Schema",
-    known: "pa.Schema",
-    comparison: TwinComparison,
+    stated: "pa.Schema", known: "pa.Schema", columns: Sequence[Column], canary: str
 ) -> None:
     """Raise ValueError for another canary or other columns."""
     metadata = stated.metadata or {}
-    if metadata != {CANARY_KEY.encode(): comparison.canary.encode()}:
-        expected = f"{CANARY_KEY} = {comparison.canary!r}"
-        raise ValueError(
-            f"expected the metadata {expected} alone, got {metadata!r}"[:300]
-        )
+    if metadata != {CANARY_KEY.encode(): canary.encode()}:
+        expected = f"expected the metadata {CANARY_KEY} = {canary!r} alone"
+        raise ValueError(f"{expected}, got {metadata!r}"[:300])
     typed = [field for field in stated if field.name in known.names]
-    names = [column.name for column in comparison.columns]
+    names = [column.name for column in columns]
     if stated.names != names or typed != list(known):
         fields = [(field.name, str(field.type)) for field in stated]
         raise ValueError(f"unexpected columns: {fields}"[:300])
+
+
+def compare_twins(
+    comparisons: Sequence[Comparison],
+) -> list[str | ValueError | None]:
+    """Return for each pair of files what `find_difference` returns, or the fault that it raises."""
+    files: list[int] = []
+    limit = MEMORY_BYTES
+    for source, twin, _, _ in comparisons:
+        files += [source, twin]
+        limit += MEMORY_FACTOR * os.fstat(twin).st_size
+    places = os.pathsep.join(filter(None, sys.path))
+    try:
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "medlive.snapshot.parquet",
+                str(limit),
+            ],
+            input=pickle.dumps(list(comparisons)),
+            capture_output=True,
+            pass_fds=files,
+            env=child_environment(values={**_SPARING, "PYTHONPATH": places}),
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return [ValueError(f"was not compared in {SECONDS:.0f} seconds")]
+    results: list[str | ValueError | None] = []
+    for line in done.stdout.splitlines():
+        kind, text = json.loads(line)
+        results.append(ValueError(text) if kind == "fault" else text)
+    if len(results) < len(comparisons):
+        needs = f"cannot be read within {limit >> 20} MB of memory"
+        results.append(ValueError(needs))
+    return results
+
+
+def main() -> None:
+    """Compare what stdin asks for, with as many bytes beyond what the libraries took as the argument says."""
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401  (loaded before the limit)
+
+    comparisons: list[Comparison] = pickle.load(sys.stdin.buffer)
+    with open("/proc/self/statm", encoding="ascii") as status:
+        taken = int(status.read().split()[0]) * resource.getpagesize()
+    limit = taken + int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for comparison in comparisons:
+        try:
+            result = ("difference", find_difference(*comparison))
+        except (ValueError, OSError, MemoryError) as exc:
+            result = ("fault", str(exc)[:300] or "needs more memory than its rows do")
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

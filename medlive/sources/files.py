@@ -22,7 +22,7 @@ from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput
 from medlive.guard.bounds import IMPORT_LINE_BYTES, THREAD_ID_CHARS
 from medlive.integrity.digest import digest_text
-from medlive.integrity.given import open_given
+from medlive.integrity.folder import open_given
 from medlive.text.normalise import strip_unstorable
 from medlive.threads.model import Message, Role, Thread, is_thread_id
 

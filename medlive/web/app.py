@@ -1,7 +1,9 @@
-"""The application: the rooms that are served, security headers, errors as pages."""
+"""The application: the rooms that are served, security headers, errors as pages, the documents at `/docs`."""
 
+import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 from fastapi import APIRouter, FastAPI, Request
@@ -17,14 +19,17 @@ from medlive import __version__
 from medlive.db.session import UnusableValue, ping
 from medlive.errors import DatabaseForbidden, DatabaseUnavailable, UsageError
 from medlive.guard.bounds import FORM_BYTES
+from medlive.guard.serving import serve_app
 from medlive.guard.trust import read_address
-from medlive.web import documents, static_files
+from medlive.instance.paths import documents_path
+from medlive.publishing.target import MUTABLE
+from medlive.web import pages
 from medlive.web.accounts.access import session_cookie
 from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.acts.room import ACTS
 from medlive.web.audit.room import AUDIT
+from medlive.web.downloads.files import send_file
 from medlive.web.downloads.room import DOWNLOADS
-from medlive.web.pages import notice
 from medlive.web.requests import check_requests
 from medlive.web.review.room import REVIEW
 from medlive.web.site import READ, Room, Site, SiteOf
@@ -41,6 +46,12 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=()",
 }
+_DOCUMENTS_POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+"""Material's pages hold scripts of their own. What it shows is built from the repository, never from a thread."""
 _TEXTS = {
     401: "Sign in to see this page.",
     403: "Your account may not do this.",
@@ -72,7 +83,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app = FastAPI(title="medlive", version=__version__, openapi_url=None)
     app.state.site = site
     app.state.sections = tuple(section for room in rooms for section in room.sections)
-    for own in (static_files.router, documents.router, router):
+    for own in (pages.router, router):
         app.include_router(own)
     for room in rooms:
         app.include_router(room.router)
@@ -96,6 +107,30 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     for kind in _ERRORS:
         app.add_exception_handler(kind, _on_error)
     return app
+
+
+def metrics_room(read: Callable[[], Awaitable[bytes]]) -> Room:
+    """The room of a monitor, without an account, on a port of its own that no proxy passes on.
+
+    Its one page, `/metrics`, is what `read` returns, in Prometheus' text format.
+    """
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        return Response(
+            await read(), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    return Room(True, router)
+
+
+@asynccontextmanager
+async def serve_web(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
+    """Serve as `serve_app`; the application knows the host as a name by which it may be called."""
+    app.state.listens_on = host
+    async with serve_app(app, host, port) as address:
+        yield address
 
 
 def with_headers(app: ASGIApp) -> ASGIApp:
@@ -145,7 +180,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
     text = text or _TEXTS.get(status, title)
     if path == "/readyz":
         return JSONResponse({"detail": text}, status, headers)
-    response = notice(request, title, f"{text} (Status {status}.)", status)
+    response = pages.notice(request, title, f"{text} (Status {status}.)", status)
     response.headers.update(headers or {})
     return response
 
@@ -166,3 +201,26 @@ async def ready(site: SiteOf) -> dict[str, str]:
 async def go_to_first_section(request: Request) -> Response:
     """To where a site without public rooms begins."""
     return RedirectResponse(request.app.state.sections[0].href, 303)
+
+
+@router.api_route("/docs", methods=READ)
+async def without_slash() -> Response:
+    """The pages' relative links need the slash."""
+    return RedirectResponse("/docs/", 308)
+
+
+@router.api_route("/docs/{name:path}", methods=READ)
+async def document(request: Request, site: SiteOf, name: str = "") -> Response:
+    """A file of the built site; an address that ends with a slash is its folder's page."""
+    root = documents_path(site.settings)
+    if not await asyncio.to_thread((root / "index.html").is_file):
+        raise HTTPException(404, "The documents are not built here: run `make docs`.")
+    if not name or name.endswith("/"):
+        name += "index.html"
+    return await send_file(
+        request,
+        root,
+        name,
+        cache_control=MUTABLE,
+        policy=_DOCUMENTS_POLICY,
+    )

@@ -1,13 +1,17 @@
-"""Pages: templates filled with everything escaped, and what surrounds every page."""
+"""Pages: templates filled with everything escaped, what surrounds every page, and the few files of `static/`.
+
+Each of these is served under a name with its digest, so that it may be kept for ever.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
 from urllib.parse import quote
 
-from fastapi import HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 from jinja2.filters import do_truncate
 from markupsafe import Markup
@@ -17,25 +21,13 @@ from medlive.db.accounts import Account
 from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError
 from medlive.guard.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
+from medlive.integrity.digest import digest_bytes
+from medlive.publishing.target import IMMUTABLE, media_type
 from medlive.rubric.model import unproved_words
 from medlive.text.html import environment
-from medlive.web.site import Section
-from medlive.web.static_files import static_url
+from medlive.web.site import READ, Section
 
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What `base.html` shows around every page, as `frame`."""
-
-    path: str  # Of the page
-    sections: tuple[Section, ...]
-    user: str | None  # Who is signed in
-    csrf: str | None  # The token of forms; None where nobody is signed in
-    version: str = __version__
-
-    def is_current(self, section: Section) -> bool:
-        """Whether the page belongs to a section of the navigation."""
-        return f"{self.path}/".startswith(f"{section.href}/")
+router = APIRouter(include_in_schema=False)
 
 
 def back_to(request: Request) -> str:
@@ -83,19 +75,55 @@ def render(
     of the request's state.
     """
     account: Account | None = getattr(request.state, "account", None)
-    sections = []
+    # The sections that the account may see, and whether the page belongs to them
+    sections: list[tuple[Section, bool]] = []
     for section in request.app.state.sections:
         if account is None or section.role is None or account.may(section.role):
-            sections.append(section)
-    frame = Frame(
-        path=request.url.path,
-        sections=tuple(sections),
-        user=None if account is None else account.name,
-        csrf=getattr(request.state, "csrf_token", None),
+            is_current = f"{request.url.path}/".startswith(f"{section.href}/")
+            sections.append((section, is_current))
+    csrf = getattr(request.state, "csrf_token", None)
+    text = TEMPLATES.get_template(template).render(
+        context,
+        sections=sections,
+        user_name=None if account is None else account.name,
+        csrf=csrf,
     )
-    text = TEMPLATES.get_template(template).render(context, frame=frame)
-    kept = "no-store" if frame.user or frame.csrf else "no-cache"
+    kept = "no-store" if account or csrf else "no-cache"
     return HTMLResponse(text, status, headers={"Cache-Control": kept, "Vary": "Cookie"})
+
+
+@cache
+def _served() -> dict[str, tuple[str, bytes]]:
+    """Name with digest → name and content."""
+    served = {}
+    for path in files("medlive.web").joinpath("static").iterdir():
+        stem, _, suffix = path.name.rpartition(".")
+        if suffix in ("svg", "css", "js"):
+            data = path.read_bytes()
+            digest = digest_bytes(data).removeprefix("sha256:")[:16]
+            served[f"{stem}.{digest}.{suffix}"] = path.name, data
+    return served
+
+
+@cache
+def static_url(name: str) -> str:
+    """Return the address of a file of `static/`. Raises KeyError if it does not exist."""
+    names = {plain: served for served, (plain, _) in _served().items()}
+    return f"/static/{names[name]}"
+
+
+@router.api_route("/static/{name}", methods=READ)
+async def static_file(name: str) -> Response:
+    """A file of `static/`, by its name with digest."""
+    if name not in _served():
+        raise HTTPException(404)
+    plain, data = _served()[name]
+    headers = {"Cache-Control": IMMUTABLE}
+    return Response(
+        data,
+        media_type=media_type(plain),
+        headers=headers,
+    )
 
 
 Link = tuple[str, str]
@@ -184,6 +212,7 @@ _LONGEST = 240
 TEMPLATES = environment("medlive.web")
 TEMPLATES.globals |= {
     "static_url": static_url,
+    "version": __version__,
     "most_of_reply": REPLY_CHARS_SHOWN,
     "most_of_request": REQUEST_CHARS_SHOWN,
 }

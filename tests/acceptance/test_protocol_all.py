@@ -48,7 +48,7 @@ def kept(out: Path) -> int:
     return sum(
         row["value"] is not None
         for path in out.glob("*.jsonl")
-        for row in read_log(path).rows
+        for row in read_log(path)[0]
     )
 
 

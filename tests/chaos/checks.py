@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from tests.chaos.stage import Week
 
 _THREADS = """

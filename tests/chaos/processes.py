@@ -24,8 +24,6 @@ import medlive.service.watch.status
 import medlive.service.work.worker
 import medlive.sources.registry
 import medlive.web.app
-import medlive.web.metrics
-import medlive.web.serving
 from medlive import clock
 from medlive.db import jobs as reported
 from medlive.db import session

@@ -27,7 +27,7 @@ from medlive.db.tables.release import ReviewAction
 from medlive.db.threads.takedowns import erase_thread
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
-from medlive.integrity.lock import Locked
+from medlive.integrity.log import Locked
 from medlive.integrity.signing import SecretKey, generate
 from medlive.service.curation import editing
 from medlive.service.curation.editing import edit_case, load_edit, redact_case
@@ -44,7 +44,7 @@ from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.gates import gates_digest
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.release import case_id, fill
 
 REVISE = """

@@ -14,7 +14,7 @@ import pytest
 
 from medlive.errors import CheckFailed
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.releases import case, release
 from tests.support.spoiling import seal
 

@@ -212,15 +212,15 @@ def test_what_is_wrong_with_the_place_is_said(
         assert "not-a-secret" not in f"{caught.value.message}{caught.value.hint}"
         return caught.value
 
-    assert "there is no bucket no-such-bucket" in str(
+    assert "answers HeadBucket with 404" in str(
         told(target_of(server, "no-such-bucket"))
     )
     gate.answers = [(lambda r: True, 403, "InvalidAccessKeyId")]
-    assert "refuses HeadBucket" in str(told())
+    assert "answers HeadBucket with 403" in str(told())
     gate.answers = [(lambda r: r.method == "PUT", 403, "AccessDenied")]
-    assert "refuses PutObject: AccessDenied" in str(told())
+    assert "answers PutObject with AccessDenied" in str(told())
     gate.answers = [(lambda r: r.method == "PUT", 501, "NotImplemented")]
-    assert "cannot do PutObject" in str(told())
+    assert "answers PutObject with NotImplemented" in str(told())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -6,8 +6,7 @@ from typing import Any
 from medlive.db import accounts
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
-from medlive.web.app import build_app
-from medlive.web.serving import serve_web
+from medlive.web.app import build_app, serve_web
 from tests.support.web import PASSWORD, site_of
 
 NEW = "another long password"

@@ -9,8 +9,7 @@ import pytest
 
 from medlive.config import Settings
 from medlive.db.session import Database
-from medlive.web.app import build_app
-from medlive.web.serving import serve_web
+from medlive.web.app import build_app, serve_web
 from medlive.web.site import Site
 from tests.support.web import PASSWORD, add_account
 

@@ -15,8 +15,7 @@ from medlive.db.session import Database
 from medlive.service.curation.complete import prove_again
 from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 from medlive.service.curation.inspect import inspect_case
-from medlive.web.app import build_app
-from medlive.web.serving import serve_web
+from medlive.web.app import build_app, serve_web
 from medlive.web.site import Site
 from tests.integration.test_proofs import curated, proving
 from tests.support.instance import Instance

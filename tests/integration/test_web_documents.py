@@ -6,8 +6,7 @@ from pydantic import SecretStr
 
 from medlive.config import Settings, WebSection
 from medlive.db.session import Database
-from medlive.web.app import build_app
-from medlive.web.serving import serve_web
+from medlive.web.app import build_app, serve_web
 from medlive.web.site import Site
 
 

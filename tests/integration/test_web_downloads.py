@@ -31,8 +31,7 @@ from medlive.snapshot.errata import (
     WithdrawalKind,
     read_errata,
 )
-from medlive.web.app import build_app
-from medlive.web.serving import serve_web
+from medlive.web.app import build_app, serve_web
 from medlive.web.site import Site
 from tests.support.decisions import make_case
 from tests.support.releases import case, release

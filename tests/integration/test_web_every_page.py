@@ -38,8 +38,7 @@ from medlive.service.studies import start_study
 from medlive.site.pages import SECTIONS
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
-from medlive.web.app import ROOMS, build_app
-from medlive.web.serving import serve_web
+from medlive.web.app import ROOMS, build_app, serve_web
 from tests.integration.test_web_access import routes
 from tests.integration.test_web_downloads import register
 from tests.support.hostile import TEXTS

@@ -14,7 +14,7 @@ from medlive.db.session import Database
 from medlive.llm.circuit import circuit_key, circuit_name
 from medlive.service.watch.metrics import NAMES, read_metrics
 from medlive.service.work.jobs import defer_revisions, open_app
-from medlive.web.metrics import metrics_room
+from medlive.web.app import metrics_room
 from tests.support.release import fill
 from tests.support.web import served, site_of
 

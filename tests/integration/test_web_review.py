@@ -33,8 +33,7 @@ from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.studies import draw, evaluate
 from medlive.snapshot.load import load_snapshot
-from medlive.web.app import build_app
-from medlive.web.serving import serve_web
+from medlive.web.app import build_app, serve_web
 from medlive.web.site import Site
 from tests.support.instance import Instance
 from tests.support.release import fill

@@ -23,9 +23,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.service.watch.checks import CHECKS
 from medlive.service.watch.metrics import read_metrics
 from medlive.service.watch.notify import look
-from medlive.web.app import build_app
-from medlive.web.metrics import metrics_room
-from medlive.web.serving import serve_web
+from medlive.web.app import build_app, metrics_room, serve_web
 from tests.support import faults
 from tests.support.decisions import saved, thread
 from tests.support.faults import FAULTS, Stage, healthy_instance

@@ -24,8 +24,8 @@ from medlive.rubric.model import Rubric
 from medlive.service.curation.complete import complete_case
 from medlive.snapshot.gates import (
     content_hits,
+    lint_case,
     row_hits,
-    standard_linter,
     standard_scanner,
 )
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
@@ -250,7 +250,7 @@ async def way_of(
     if rubric is None:
         return Way(done, None, ())
     case = _case(thread, language, done, rubric)
-    hits = [*row_hits(case), *content_hits(case, standard_scanner(), standard_linter())]
+    hits = [*row_hits(case), *content_hits(case, standard_scanner(), lint_case)]
     return Way(done, case, tuple(f"{h.gate.value}: {h.detail}" for h in hits))
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from medlive.integrity.folder import SIGNATURE
 from medlive.integrity.signing import SecretKey
 from medlive.snapshot.ledgers import (
-    CHANGE_SECTIONS,
     CHANGES,
-    HOLDOUT_SECTIONS,
+    SECTIONS,
 )
 from medlive.snapshot.manifest import pretty_json
 from tests.support.forged_manifests import (
@@ -95,7 +94,7 @@ def in_order(
 ) -> Callable[[Path], None]:
     def ordered(head: Row, sections: dict[str, Rows]) -> None:
         change(head, sections)
-        keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
+        keys = SECTIONS[name]
         for section, entries in sections.items():
             entries.sort(key=lambda e: str(e[keys[section]]))
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SIGNATURE_COMMENT, SUMS
 from medlive.integrity.signing import SecretKey, sign
-from medlive.snapshot.identity import trusted_comment
 from medlive.snapshot.manifest import Manifest, pretty_json
+from medlive.snapshot.model import trusted_comment
 
 NAMES = (*REQUIRED, SUMS, SIGNATURE)
 Spoil = Callable[[Path, random.Random], None]

@@ -19,8 +19,7 @@ from medlive.db.accounts import Account
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.web.accounts.passwords import hash_password
-from medlive.web.app import ROOMS, build_app
-from medlive.web.serving import serve_web
+from medlive.web.app import ROOMS, build_app, serve_web
 from medlive.web.site import Room, Site
 
 PASSWORD = "correct horse battery"

@@ -200,7 +200,7 @@ def serve(
         part: The public site and downloads, the rooms behind accounts, both, or /metrics for a monitor alone.
         preview: Show snapshots that are not publishable too, marked as such.
     """
-    from medlive.web.serving import serve_web
+    from medlive.web.app import serve_web
 
     settings = read_settings()
 
@@ -239,8 +239,7 @@ async def _open_app(
     from medlive.cli.served import served_evaluation
     from medlive.service.watch.metrics import read_metrics
     from medlive.web.accounts.access import check_exposure
-    from medlive.web.app import ROOMS, build_app
-    from medlive.web.metrics import metrics_room
+    from medlive.web.app import ROOMS, build_app, metrics_room
     from medlive.web.site import Site
 
     async with AsyncExitStack() as own:

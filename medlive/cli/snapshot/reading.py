@@ -36,11 +36,11 @@ from medlive.integrity.signing import (
     write_keys,
 )
 from medlive.publishing.download import fetch_snapshot
-from medlive.snapshot.diff import CaseDiff, ChangeKind, SnapshotDiff, diff_snapshots
+from medlive.snapshot.diff import Change, ChangeKind, SnapshotDiff, diff_snapshots
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 
 _CUT = 80
 """Characters of a value in a diff."""
@@ -176,13 +176,12 @@ def diff(
         notes.append("not verified: what the files say was taken as it stands")
     cases: dict[str, list[object]] = {kind.value: [] for kind in ChangeKind}
     for case in difference.listed:
-        row = asdict(case) | {"reason": difference.reasons.get(case.case_id)}
+        row = asdict(case)
         cases[row.pop("kind")].append(row)
     value = {
         "old": difference.old.version,
         "new": difference.new.version,
         "counts": difference.counts,
-        "revised_cases_by_what_changed": difference.touched,
         "reasons_from": difference.reasons_from,
         "made_otherwise": difference.settings,
         **cases,
@@ -194,22 +193,28 @@ def _describe_diff(difference: SnapshotDiff) -> Shown:
     old, new = difference.old.version, difference.new.version
     yield f"{old} → {new}"
     yield Grid(["cases", "count"], difference.counts.items())
-    yield Grid(["in revised cases", "cases"], difference.touched.items())
     shown = []
     for edit in difference.settings:
         shown.append([edit.name, _short(edit.old), _short(edit.new)])
-    yield Grid(["how it was made", old, new], shown)
-    for case in difference.listed:
-        yield from _lines(case, difference.reasons.get(case.case_id))
-    if len(difference.listed) < sum(difference.counts.values()):
-        yield "not all are listed here; --limit lists more"
+    if shown:
+        yield Grid(["how it was made", old, new], shown)
+    for kind in ChangeKind:
+        left = difference.counts[kind]
+        for case in difference.listed:
+            if case.kind is kind:
+                left -= 1
+                yield from _lines(case)
+        if left:
+            yield f"{left} more {kind.value}; --limit lists more"
 
 
-def _lines(case: CaseDiff, reason: str | None) -> Iterator[str]:
-    revisions = filter(None, (case.from_revision, case.to_revision))
-    change = " → ".join(map(str, revisions))
-    line = f"{case.kind.value} {case.case_id} (revision {change})"
-    yield f"{line}: {reason}" if reason else line
+def _lines(case: Change) -> Iterator[str]:
+    revisions = []
+    for revision in (case.from_revision, case.to_revision):
+        if revision is not None:
+            revisions.append(str(revision))
+    line = f"{case.kind.value} {case.case_id} (revision {' → '.join(revisions)})"
+    yield f"{line}: {case.reason}" if case.reason else line
     for edit in case.fields:
         yield f"  {edit.name}: {_short(edit.old)} → {_short(edit.new)}"
     for edited in case.criteria:

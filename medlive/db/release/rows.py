@@ -13,7 +13,6 @@ from sqlalchemy import URL, Connection, text
 
 from medlive.db.schema.migrate import connect
 from medlive.integrity.digest import canonical_json
-from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.freeze import Entries
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
@@ -80,14 +79,10 @@ class SnapshotReader(Entries):
         names = {"case_ids": [i for i, _ in asked], "revisions": [r for _, r in asked]}
         return map(_case, self._stream(_ASKED, names))
 
-    def changes(self, kind: ChangeKind) -> Iterator[Change]:
-        """The cases that changed in this way since the parent, by case id."""
-        for row in self._stream(_CHANGES, self._version | {"kind": kind}):
-            yield Change(kind, **row)
-
-    def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
-        """The entries of a section of `holdouts.json`, by its key."""
-        return self._stream(_HOLDOUTS[section], self._version)
+    def section(self, name: str) -> Iterator[Mapping[str, Any]]:
+        """The entries of a section of a ledger, by its key."""
+        query = _HOLDOUTS.get(name, _CHANGES)
+        return self._stream(query, self._version | {"kind": name})
 
     def _stream(
         self, query: str, values: Mapping[str, Any]

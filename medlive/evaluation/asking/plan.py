@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.log import Lines, rows_of
+from medlive.integrity.log import rows_of
 from medlive.llm.engine import Request
 from medlive.llm.prompts import render
 from medlive.llm.wire import JsonMode, Price, response_format
@@ -100,7 +100,7 @@ def spent_of(logs: Iterable[Path], price: Price | None = None) -> tuple[float, i
         BadInput: If a log cannot be read.
     """
     usd, unpriced = 0.0, 0
-    for _, row in chain.from_iterable(rows_of(path, Lines()) for path in logs):
+    for _, row in chain.from_iterable(rows_of(path, []) for path in logs):
         usage = row.get("usage")
         # What was not paid for here does not count.
         if not usage or row.get("origin") in _SHARED:
@@ -128,9 +128,9 @@ def cost_per_case(run_dir: Path) -> float | None:
     logs = run_logs(run_dir)
     usd, unpriced = spent_of(logs)
     answered = set()
-    for _, row in rows_of(logs[0], Lines()):
+    for _, row in rows_of(logs[0], []):
         answered.add(row.get("case_id"))
         unpriced += bool(row.get("response")) and not row.get("usage")
-    for _, row in rows_of(logs[1], Lines()):
+    for _, row in rows_of(logs[1], []):
         unpriced += "import" in (row.get("origin"), row.get("engine"))
     return None if unpriced or not answered else usd / len(answered)

@@ -50,7 +50,7 @@ from medlive.evaluation.scoring.refusals import EVERYTHING, Allow, check_figures
 from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import SecretKey, sign
-from medlive.snapshot.identity import canary_of
+from medlive.snapshot.model import canary_of
 
 UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000

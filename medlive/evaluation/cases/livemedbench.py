@@ -51,12 +51,9 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
     if path.suffix != ".jsonl":
         return read_json(path)
     read_bytes(path)  # a log may be missing, a file that somebody names may not
-    lines = read_log(path)
-    for number, why in lines.damaged:
-        notes.append(f"{path.name}:{number}: {why}; left out")
-    if lines.torn:
-        notes.append(f"{path.name}:{lines.torn}: the last line is cut off; left out")
-    return lines.rows
+    rows, damaged = read_log(path)
+    notes += [f"{note}; left out" for note in damaged]
+    return rows
 
 
 def read_responses(

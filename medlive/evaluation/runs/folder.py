@@ -26,8 +26,13 @@ from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCas
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.guard.bounds import RUN_INFO_BYTES
 from medlive.integrity.digest import digest_bytes
-from medlive.integrity.lock import exclusive
-from medlive.integrity.log import read_found, some, values_of, writing
+from medlive.integrity.log import (
+    exclusive,
+    read_found,
+    some,
+    values_of,
+    writing,
+)
 
 RESPONSES: Final = "responses.jsonl"
 GRADES: Final = "grades.jsonl"

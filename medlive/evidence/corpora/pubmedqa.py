@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from medlive.errors import BadInput
 from medlive.evidence.corpora.jsonl import Published, Text, converted
 from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
-from medlive.integrity.folder import TooLong
-from medlive.integrity.given import open_given, read_given
+from medlive.integrity.folder import TooLong, open_given, read_given
 
 
 def sniff(path: Path) -> bool:

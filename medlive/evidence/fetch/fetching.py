@@ -41,7 +41,7 @@ from medlive.evidence.fetch.sources import (
 )
 from medlive.evidence.files import room_for
 from medlive.integrity.digest import digest_file
-from medlive.integrity.lock import exclusive
+from medlive.integrity.log import exclusive
 from medlive.integrity.paths import (
     PRIVATE_FOLDER,
     create_below,

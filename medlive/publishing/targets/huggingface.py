@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from medlive.errors import CheckFailed, MissingExtra, ServiceUnavailable, UsageError
+from medlive.errors import CheckFailed, ServiceUnavailable, UsageError, require
 from medlive.guard.trust import tls_context
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS
+from medlive.integrity.log import some
 from medlive.publishing.publish import (
     PreparedRelease,
     Published,
@@ -31,9 +32,7 @@ _REPOSITORY: Final = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 )
 _CONNECT_S: Final = 15.0
-_LOGIN: Final = (
-    "give a token that may write as HF_TOKEN, or log in with `hf auth login`"
-)
+_LOGIN: Final = "check the name, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`"
 _AGAIN: Final = "publish again: what was uploaded is not sent twice"
 
 
@@ -117,19 +116,16 @@ class HubRepository:
         missing = []
         for name, entry in prepared.files.items():
             file = files.get(name)
-            if file is None or file.size != entry.size:
-                missing.append(name)
-            elif file.lfs is not None:
-                if file.lfs.sha256 != entry.sha256:
-                    missing.append(name)
-            else:
+            is_same = False
+            if file is not None and file.lfs is not None:
+                is_same = file.lfs.sha256 == entry.sha256
+            elif file is not None:
                 data = (prepared.path / name).read_bytes()
-                blob = b"blob %d\0" % len(data) + data
-                if (
-                    file.blob_id
-                    != hashlib.sha1(blob, usedforsecurity=False).hexdigest()
-                ):
-                    missing.append(name)
+                blob = hashlib.sha1(b"blob %d\0" % len(data), usedforsecurity=False)
+                blob.update(data)
+                is_same = file.blob_id == blob.hexdigest()
+            if not is_same:
+                missing.append(name)
         return missing
 
     def _release(self, prepared: PreparedRelease, *, aside: bool) -> None:
@@ -164,7 +160,7 @@ class HubRepository:
 
     def _other_bytes(self, what: str, wrong: list[str]) -> CheckFailed:
         return CheckFailed(
-            f"{what} of {self.where} holds other bytes: {', '.join(wrong[:8])}; nothing was tagged",
+            f"{what} of {self.where} holds other bytes: {some(wrong, 8)}; nothing was tagged",
             hint="a published version never changes: freeze and publish a new one",
         )
 
@@ -229,19 +225,10 @@ class HubRepository:
 
     def _refused(self, exc: Any) -> ServiceUnavailable:
         status = exc.response.status_code
-        hint = _AGAIN
-        if status in (401, 403):
-            text = f"refuses the token (HTTP {status})"
-            hint = _LOGIN
-        elif status == 404:
-            text = "does not exist for this token"
-            hint = "check the name, and what the token may do"
-        elif status == 412:
-            text = "was changed by another publisher meanwhile"
-        else:
-            reason = self._masked(exc.server_message or "")
-            text = f"answers with HTTP {status}: {reason}"
-        return ServiceUnavailable(f"{self.where} {text}", hint=hint)
+        reason = self._masked(exc.server_message or "")
+        text = f"{self.where} answers with HTTP {status}: {reason}"
+        hint = _LOGIN if status in (401, 403, 404) else _AGAIN
+        return ServiceUnavailable(text, hint=hint)
 
     def _masked(self, text: str) -> str:
         return text.replace(self._token, "***")[:300]
@@ -249,14 +236,11 @@ class HubRepository:
 
 def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    try:
-        import httpx2
-        from huggingface_hub import HfApi, constants, get_token, set_client_factory
-    except ImportError as exc:
-        raise MissingExtra(
-            "publishing to the Hugging Face hub needs huggingface-hub",
-            hint="pip install 'medlive[publish]'",
-        ) from exc
+    what = "publishing to the Hugging Face hub"
+    require("huggingface_hub", what, "'medlive[publish]'")
+    import httpx2
+    from huggingface_hub import HfApi, constants, get_token, set_client_factory
+
     # The hub's other way of uploading is a program of its own beside HTTP; the plain way is enough.
     # Its environment variable is read once, when the package is first imported, which may have been before.
     constants.HF_HUB_DISABLE_XET = True

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from medlive.errors import CheckFailed, MissingExtra, ServiceUnavailable, UsageError
+from medlive.errors import CheckFailed, ServiceUnavailable, UsageError, require
 from medlive.guard.trust import authorities_file, has_own_authority
 from medlive.publishing.target import Item
 
@@ -18,20 +18,9 @@ if TYPE_CHECKING:
 
 _ATTEMPTS: Final = 5
 _KEYS: Final = "give keys as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile as AWS_PROFILE"
-_AGAIN: Final = "publish again later: files that came are not sent twice"
-_REFUSED: Final = frozenset(
-    {
-        "AccessDenied",
-        "403",
-        "Forbidden",
-        "InvalidAccessKeyId",
-        "SignatureDoesNotMatch",
-        "ExpiredToken",
-        "401",
-        "InvalidToken",
-        "RequestTimeTooSkewed",
-        "AuthorizationHeaderMalformed",
-    }
+_CHECK: Final = (
+    "check --at, --endpoint-url, AWS_REGION and the network; docs/publishing.md lists what the key must be allowed to"
+    " do, and the store; publish again later: files that came are not sent twice"
 )
 _RACE: Final = frozenset(
     {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
@@ -89,15 +78,12 @@ class S3Target:
 
     def has(self, item: Item) -> bool | None:
         """Compare by the server's own SHA-256 where it has one of the bytes, else by reading them back."""
-        with self._errors():
-            try:
-                head = self._client.head_object(
-                    **self._key(item.name), ChecksumMode="ENABLED"
-                )
-            except self._client.exceptions.ClientError as exc:
-                if _code(exc) in _MISSING:
-                    return None
-                raise
+        head: Any = None
+        with self._errors(_MISSING):
+            place = self._key(item.name)
+            head = self._client.head_object(**place, ChecksumMode="ENABLED")
+        if head is None:
+            return None
         if head["ContentLength"] != item.size:
             return False
         stated = head.get("ChecksumSHA256", "")
@@ -109,14 +95,10 @@ class S3Target:
 
     def add(self, item: Item) -> None:
         """Send the item unless an object exists."""
-        with self._errors():
-            try:
-                proven = self._put(item, IfNoneMatch="*")
-            except self._client.exceptions.ClientError as exc:
-                if _code(exc) not in _RACE:
-                    raise
-                # Another publisher was first, or the answer to our own first request was lost.
-                proven = False
+        proven = False
+        # Another publisher may be first, or the answer to our own first request may be lost.
+        with self._errors(_RACE):
+            proven = self._put(item, IfNoneMatch="*")
         is_same = proven or self.has(item)
         if is_same is None:
             text = f"{self.where} accepts {item.name} and does not keep it"
@@ -131,14 +113,10 @@ class S3Target:
 
     def read(self, name: str) -> bytes | None:
         """Return an object's bytes."""
-        with self._errors():
-            try:
-                data: bytes = self._client.get_object(**self._key(name))["Body"].read()
-            except self._client.exceptions.ClientError as exc:
-                if _code(exc) in _MISSING:
-                    return None
-                raise
-        return data
+        data: Any = None
+        with self._errors(_MISSING):
+            data = self._client.get_object(**self._key(name))["Body"].read()
+        return None if data is None else bytes(data)
 
     def _key(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + name}
@@ -168,8 +146,8 @@ class S3Target:
                     yield entry[field].removeprefix(self._prefix)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn what the client raises into errors with a hint; no message holds a key."""
+    def _errors(self, expected: frozenset[str] = frozenset()) -> Iterator[None]:
+        """Turn what the client raises into errors with a hint, expected codes into none; no message holds a key."""
         from botocore import exceptions as boto
 
         try:
@@ -182,49 +160,29 @@ class S3Target:
             text = f"there are no credentials for {self.where}"
             raise ServiceUnavailable(text, hint=_KEYS) from exc
         except boto.ClientError as exc:
-            raise self._explain(exc) from exc
+            if (code := str(exc.response.get("Error", {}).get("Code", ""))) in expected:
+                return
+            text = f"{self.where} answers {exc.operation_name} with {code}"
+            raise ServiceUnavailable(text, hint=_CHECK) from exc
         except boto.BotoCoreError as exc:  # Some are OSErrors too
             # The message of a lost connection may hold more than its kind.
             is_lost = isinstance(exc, boto.ConnectionError | boto.HTTPClientError)
             why = type(exc).__name__ if is_lost else exc
             where = self._endpoint or "the store"
             text = f"{where} cannot be reached for {self.where}: {why}"
-            hint = f"check --endpoint-url and the network; {_AGAIN}"
-            raise ServiceUnavailable(text, hint=hint) from exc
+            raise ServiceUnavailable(text, hint=_CHECK) from exc
         except OSError as exc:
             what = exc.filename or "a file"
             text = f"{what} cannot be read: {exc.strerror or exc}"
             raise CheckFailed(text) from exc
 
-    def _explain(self, exc: Any) -> ServiceUnavailable:
-        """What to do about an answer of the store."""
-        code = _code(exc)
-        operation = exc.operation_name
-        status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        text = f"{self.where} answers {operation} with {code}"
-        hint = f"HTTP {status}; {_AGAIN}"
-        if code == "NoSuchBucket" or (code == "404" and operation == "HeadBucket"):
-            text = f"there is no bucket {self._bucket}"
-            hint = "check --at, --endpoint-url and AWS_REGION"
-        elif code in _REFUSED:
-            text = f"{self.where} refuses {operation}: {code}"
-            hint = (
-                f"{_KEYS}; docs/publishing.md lists what the key must be allowed to do"
-            )
-        elif code == "NotImplemented":
-            text = f"the store of {self.where} cannot do {operation} as it is needed"
-            hint = "conditional writes keep two publishers apart: use a store that has them"
-        return ServiceUnavailable(text, hint=hint)
-
 
 def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
-    try:
-        import boto3
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
-    except ImportError as exc:
-        hint = "pip install 'medlive[publish]'"
-        raise MissingExtra("publishing to S3 needs boto3", hint=hint) from exc
+    require("boto3", "publishing to S3", "'medlive[publish]'")
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
     authorities = None  # its own list, or AWS_CA_BUNDLE
     if has_own_authority() and not os.environ.get("AWS_CA_BUNDLE"):
         authorities = str(authorities_file())
@@ -244,7 +202,3 @@ def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
         raise ServiceUnavailable(
             f"the client for S3 cannot be made: {exc}", hint=_KEYS
         ) from exc
-
-
-def _code(exc: Any) -> str:
-    return str(exc.response.get("Error", {}).get("Code", ""))

@@ -60,8 +60,7 @@ from medlive.service.backup.contents import (
 )
 from medlive.service.backup.restore import TrialImpossible, try_backup
 from medlive.service.database import database_url, open_database
-from medlive.snapshot.identity import folder_name
-from medlive.snapshot.model import VERSION
+from medlive.snapshot.model import VERSION, folder_name
 
 _log = logging.getLogger(__name__)
 

@@ -63,7 +63,7 @@ from medlive.service.backup.contents import (
 )
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
-from medlive.snapshot.identity import folder_name
+from medlive.snapshot.model import folder_name
 
 _PRIVATE = ".restore-"
 

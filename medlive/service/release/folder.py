@@ -15,9 +15,8 @@ from medlive.instance.paths import snapshots_path
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.freeze import FrozenSnapshot, Sign, write_snapshot
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Ancestor, Manifest, SnapshotMeta
-from medlive.snapshot.shape import Shape, shape_of
+from medlive.snapshot.model import Shape, folder_name, shape_of
 
 
 def build_folder(

@@ -46,7 +46,7 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.digest import digest_text
 from medlive.integrity.folder import SIGNATURE_COMMENT
-from medlive.integrity.lock import Locked
+from medlive.integrity.log import Locked
 from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
 from medlive.service.release.folder import (
@@ -61,14 +61,13 @@ from medlive.snapshot.gates import (
     GateHit,
     content_hits,
     gates_digest,
+    lint_case,
     release_hits,
     row_hits,
-    standard_linter,
     standard_scanner,
 )
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import AuditLogHead, Partial, Signing, moment_text
-from medlive.snapshot.model import commitment, week_end
+from medlive.snapshot.model import commitment, folder_name, week_end
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -470,11 +469,11 @@ def _check_page(
     """Run the gates on these (case, revision) pairs; blocking. Raises InterruptedError once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
-    scan, lint, verdicts = standard_scanner(), standard_linter(), []
+    scan, verdicts = standard_scanner(), []
     for case in cases:
         if stop.is_set():
             raise InterruptedError
-        hits = [*row_hits(case), *content_hits(case, scan, lint)]
+        hits = [*row_hits(case), *content_hits(case, scan, lint_case)]
         verdicts.append((case.case_id, case.revision, hits))
     return verdicts
 

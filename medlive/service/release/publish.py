@@ -15,9 +15,8 @@ from medlive.publishing.publish import Published, prepare_release, publish
 from medlive.publishing.target import FolderTarget, Target
 from medlive.service.watch.notify import write_message
 from medlive.snapshot.describe.feed import safe_base
-from medlive.snapshot.identity import folder_name
-from medlive.snapshot.model import week_end
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.model import folder_name, week_end
+from medlive.snapshot.verify.steps import verify_snapshot
 
 
 def find_folder(settings: Settings, version_or_path: str | None) -> Path:

@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files as package_files
-from typing import Final
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from medlive.snapshot.describe import figures
 from medlive.snapshot.describe.figures import by_span, counted
-from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.diff import ChangeKind
 from medlive.snapshot.manifest import (
     Counts,
     EvidenceUse,
@@ -65,12 +65,12 @@ def changes_md(
     meta: SnapshotMeta,
     numbers: Mapping[str, int],
     added: Counts,
-    entries: Callable[[ChangeKind], Iterable[Change]],
+    entries: Callable[[str], Iterable[Mapping[str, Any]]],
 ) -> Iterator[str]:
     """Yield `CHANGES.md` in pieces: revised and withdrawn cases in full, added ones in full up to MOST_ADDED.
 
     `numbers` has for each section of a ledger how many entries it has, `added` the counts of the added cases
-    alone; `entries` is not called for more than MOST_ADDED added cases.
+    alone; `entries` returns those of a section, and is not called for more than MOST_ADDED added cases.
     """
     since = f"since {meta.parent}" if meta.parent else "(the first release)"
     yield f"# Changes in medlive {meta.version} {since}\n"
@@ -87,10 +87,11 @@ def changes_md(
             yield _shares("source", added.by_source)
         elif total:
             yield "| case | revision | reason |\n| --- | --- | --- |\n"
-            for c in entries(kind):
-                ends = filter(None, (c.from_revision, c.to_revision))
+            for entry in entries(kind.value):
+                ends = filter(None, (entry["from_revision"], entry["to_revision"]))
                 steps = " → ".join(map(str, ends))
-                yield f"| {cell(c.case_id)} | {steps} | {cell(c.reason, _MOST_REASON)} |\n"
+                reason = cell(entry["reason"], _MOST_REASON)
+                yield f"| {cell(entry['case_id'])} | {steps} | {reason} |\n"
     revealed = numbers["revealed"]
     dropped = numbers["dropped"]
     if revealed or dropped:
@@ -199,11 +200,8 @@ def _corpora(evidence: EvidenceUse) -> str:
 
 def _shares(title: str, counts: Mapping[str, int], *, ranked: bool = True) -> str:
     whole = sum(counts.values())
-    order = list(counts.items())
-    if ranked:
-        order.sort(key=lambda item: (-item[1], item[0]))
     rows = []
-    for name, n in order:
+    for name, n in figures.ranked(counts) if ranked else counts.items():
         rows.append((cell(name), number(n), f"{n / whole:.1%}" if whole else ""))
     return table((title, "n", "share"), rows, right=2)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from medlive.snapshot.describe.card import LIMITS, SUMMARY, bibtex
 from medlive.snapshot.manifest import Counts, FileEntry, SnapshotMeta
-from medlive.snapshot.shape import Column
+from medlive.snapshot.model import Column
 
 DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
     "data/cases.jsonl": (

@@ -11,8 +11,8 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from medlive.integrity.folder import SUMS
 from medlive.snapshot.errata import ERRATA, Errata
-from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest, moment_text, pretty_json
+from medlive.snapshot.model import folder_name
 from medlive.text.html import environment
 
 LATEST: Final = "latest.json"
@@ -132,7 +132,7 @@ def latest_json(releases: Sequence[Release], base_url: str | None) -> bytes:
 def feed_xml(
     releases: Sequence[Release],
     base_url: str | None,
-    errata: Errata | None,
+    errata: Errata,
 ) -> bytes:
     """Return `feed.xml`: Atom 1.0 (RFC 4287), an entry for each version and each erratum, newest first.
 
@@ -157,7 +157,7 @@ def feed_xml(
             "enclosures": enclosures,
         }
         entries.append(entry)
-    for erratum in errata.entries if errata is not None else ():
+    for erratum in errata.entries:
         subject = erratum.criterion_id or erratum.case_id
         moment = erratum.issued_at.astimezone(UTC)
         state = "withdrawn"
@@ -189,7 +189,7 @@ def index_html(
     releases: Sequence[Release],
     base_url: str | None,
     *,
-    errata: Errata | None,
+    errata: Errata,
     key: str | None,
 ) -> bytes:
     """Return `index.html`: every version with its files and digests, the errata, and how to verify and load.
@@ -198,13 +198,12 @@ def index_html(
     none.
     """
     ordered = _newest_first(releases)
-    listed = errata.entries[::-1] if errata is not None else ()
     text = _TEMPLATES.get_template("index.html.j2").render(
         summary=_SUMMARY,
         url=partial(url_at, base_url),
         newest=ordered[0],
         releases=ordered,
-        errata=listed,
+        errata=errata.entries[::-1],
         key=key,
     )
     return text.encode("utf-8")

@@ -60,7 +60,7 @@ def figures(
     return {
         AXES: bars(
             frame("Criteria by axis", "what the criteria measure.", criteria),
-            {"": _ranked(counts.by_axis)},
+            {"": _bars(counts.by_axis)},
         ),
         CRITERIA_PER_CASE: histogram(
             frame(
@@ -81,17 +81,17 @@ def figures(
                 "in which languages the cases are, and from which communities.",
             ),
             {
-                "Languages": _ranked(languages),
-                "Sources": _ranked(counts.by_source),
+                "Languages": _bars(languages),
+                "Sources": _bars(counts.by_source),
             },
         ),
         SPECIALTIES: bars(
             frame("Cases by specialty", "which specialties they belong to."),
-            {"": _ranked(counts.by_specialty)},
+            {"": _bars(counts.by_specialty)},
         ),
         THEMES: bars(
             frame("Cases by theme", "what the cases chiefly test."),
-            {"": _ranked(counts.by_theme)},
+            {"": _bars(counts.by_theme)},
         ),
     }
 
@@ -148,11 +148,16 @@ def by_span(
     return name, labels
 
 
-def _ranked(counts: Mapping[str, int]) -> list[Bar]:
-    """The most frequent first, equals by name, each with its share."""
+def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The most frequent first, equals by name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _bars(counts: Mapping[str, int]) -> list[Bar]:
+    """The most frequent first, each with its share."""
     whole = sum(counts.values())
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [
-        Bar(name, n, f"{number(n)} ({n / whole:.1%})" if whole else number(n))
-        for name, n in ranked
-    ]
+    bars = []
+    for name, n in ranked(counts):
+        share = f" ({n / whole:.1%})" if whole else ""
+        bars.append(Bar(name, n, f"{number(n)}{share}"))
+    return bars

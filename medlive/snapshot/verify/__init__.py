@@ -1,1 +1,1 @@
-"""Verification of a snapshot from its files alone, in numbered steps; `run` is the entry and lists them."""
+"""Verification of a snapshot from its files alone, in numbered steps; `steps` is the entry and lists them."""

@@ -1,30 +1,61 @@
 """The line of releases: what a snapshot states about its ancestors, and whether its parent agrees."""
 
+import os
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from medlive.errors import BadInput
-from medlive.integrity.checks import Faults
+from medlive.integrity.checks import Faults, Skip
 from medlive.integrity.digest import digest_bytes
-from medlive.integrity.folder import SUMS, list_files, read_small, sha256
-from medlive.snapshot.diff import CaseDiff, diff_cases
+from medlive.integrity.folder import SUMS, list_files, parse_sums, read_small, sha256
+from medlive.snapshot.diff import Change, diff_cases
 from medlive.snapshot.ledgers import (
     CHANGES,
     HOLDOUTS,
     Entry,
     Ledgers,
-    each_entry,
     read_ledgers,
 )
 from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.model import folder_name
 from medlive.snapshot.rows import CASES, CRITERIA
+
+if TYPE_CHECKING:
+    from medlive.snapshot.verify.steps import Inspected
 
 _PARENT_FILES: Final = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
 """The files of a parent that are compared."""
 
 
-def check_lineage(manifest: Manifest, faults: Faults) -> None:
+def check_chain(folder: "Inspected", out: Faults) -> None:
+    """Check what a snapshot states about its ancestors, and compare it with its parent where that is at hand.
+
+    Raises:
+        Skip: If the parent is not at hand, or the rows cannot be compared.
+        OSError: If a file of either folder cannot be read.
+    """
+    manifest = folder.require_manifest()
+    _check_lineage(manifest, out)
+    parent = folder.parent
+    if manifest.parent is None:
+        if parent is not None:
+            out.add("manifest.json", f"a parent, {parent.name}", "none")
+        return
+    if parent is None:
+        beside = Path(os.path.abspath(folder.root)).parent
+        parent = beside / folder_name(manifest.parent)
+        if parent.is_symlink() or not parent.is_dir():
+            if out.count:
+                return
+            why = f"the parent was not found: there is no {parent.name} beside it"
+            raise Skip(why, allowed=True)
+    if not {CASES, CRITERIA} <= folder.sizes.keys() or folder.scan.faults["rows"].count:
+        raise Skip("the rows are missing or not valid")
+    _check_parent(folder, manifest, parent, out)
+
+
+def _check_lineage(manifest: Manifest, faults: Faults) -> None:
     """Check what the manifest states about its ancestors."""
     name = "manifest.json"
     for earlier, other in pairwise(manifest.line):
@@ -38,19 +69,10 @@ def check_lineage(manifest: Manifest, faults: Faults) -> None:
         faults.add(name, f"as parent the last ancestor, {last}", f"{stated}")
 
 
-def check_parent(
-    root: Path,
-    manifest: Manifest,
-    ledgers: Ledgers,
-    parent: Path,
-    faults: Faults,
+def _check_parent(
+    folder: "Inspected", manifest: Manifest, parent: Path, faults: Faults
 ) -> None:
-    """Compare a snapshot with its parent.
-
-    Raises:
-        OSError: If a file of either folder cannot be read.
-        TooLong: If a file or line is longer than a snapshot's can be.
-    """
+    """Compare a snapshot with its parent."""
     before = _read_parent(manifest, parent, faults)
     if before is None:
         return
@@ -63,14 +85,15 @@ def check_parent(
         faults.add(f"{parent.name}/{name}", expected, before.version)
     if before.lineage != manifest.lineage[:-1]:
         faults.add(name, "the parent's lineage and the parent", "other ancestors")
-    _check_commitments(read_ledgers(parent, before), ledgers, manifest.version, faults)
+    theirs = read_ledgers(parent, before)
+    _check_commitments(theirs, folder.ledgers, manifest.version, faults)
     try:
-        differing = {case.case_id: case for case in diff_cases(parent, root)}
+        differing = {case.case_id: case for case in diff_cases(parent, folder.root)}
     except BadInput as exc:
         expected = "rows that can be compared with the parent's"
-        faults.add("data", expected, str(exc)[:300])
+        faults.add("data", expected, str(exc))
     else:
-        _check_changes(differing, ledgers, faults)
+        _check_changes(differing, folder.ledgers, faults)
 
 
 def _read_parent(
@@ -79,8 +102,8 @@ def _read_parent(
     faults: Faults,
 ) -> Manifest | None:
     """Read the parent's manifest; None with a fault if its files are not those that the snapshot names."""
-    files = list_files(parent).files
-    for file in {SUMS, *_PARENT_FILES} - files:
+    files, _ = list_files(parent)
+    for file in {SUMS, *_PARENT_FILES} - files.keys():
         faults.add(f"{parent.name}/{file}", "a file of the parent", "none")
     if faults.count:
         return None
@@ -89,14 +112,14 @@ def _read_parent(
         expected = f"the parent's digest {manifest.parent_digest}"
         faults.add(f"{parent.name}/{SUMS}", expected, digest)
         return None
-    changed = []
+    stated = parse_sums(sums)
+    is_changed = False
     for file in _PARENT_FILES:
-        actual = sha256(parent / file)
-        if f"{actual}  {file}".encode() not in sums.split(b"\n"):
+        if (actual := sha256(parent / file)) != stated.get(file):
             expected = f"the digest that the parent's {SUMS} states"
             faults.add(f"{parent.name}/{file}", expected, actual)
-            changed.append(file)
-    if changed:
+            is_changed = True
+    if is_changed:
         return None
     try:
         return Manifest.model_validate_json(read_small(parent / "manifest.json"))
@@ -112,7 +135,7 @@ def _check_commitments(
     faults: Faults,
 ) -> None:
     """Each commitment that the parent holds must be held, revealed or dropped now; all others must be new."""
-    if ours.holdouts is None:
+    if HOLDOUTS not in ours.sections:
         return
     before = {}
     for key, (section, since) in theirs.commitments().items():
@@ -133,21 +156,21 @@ def _check_commitments(
 
 
 def _check_changes(
-    differing: dict[str, CaseDiff],
+    differing: dict[str, Change],
     ledgers: Ledgers,
     faults: Faults,
 ) -> None:
     """Check that `changes.json` lists each case exactly as it changed, and that first releases are kept."""
-    if ledgers.changes is None:
+    if CHANGES not in ledgers.sections:
         return
     by_case: dict[str, dict[str, Entry]] = {case_id: {} for case_id in differing}
-    for section, case_id, entry in each_entry(ledgers.changes):
+    for section, case_id, entry in ledgers.each(CHANGES):
         by_case.setdefault(case_id, {})[section] = entry
     for case_id, entries in sorted(by_case.items()):
         case = differing.get(case_id)
         if case is not None and not _beside_release(case, faults):
             case = None
-        where = f"{CHANGES}: {case_id!r}"[:300]
+        where = f"{CHANGES}: {case_id!r}"
         expected = [case.kind.value] if case else []
         if list(entries) != expected:
             listed = ", ".join(entries) or "not listed"
@@ -156,15 +179,15 @@ def _check_changes(
             stated = entries[case.kind.value].get("from_revision")
             if stated != case.from_revision:
                 before = f"from_revision {case.from_revision}"
-                faults.add(where, before, f"{stated}"[:50])
+                faults.add(where, before, f"{stated}")
 
 
-def _beside_release(case: CaseDiff, faults: Faults) -> bool:
+def _beside_release(case: Change, faults: Faults) -> bool:
     """Whether a case differs in more than its first release, which must be the parent's."""
-    first = case.field("first_release")
+    first = next((edit for edit in case.fields if edit.name == "first_release"), None)
     if first is None:
         return True
     expected = f"first release {first.old}, as in the parent"
-    faults.add(f"{CASES}: {case.case_id!r}"[:300], expected, first.new[:50])
+    faults.add(f"{CASES}: {case.case_id!r}", expected, first.new)
     is_revised = case.from_revision != case.to_revision
     return is_revised or len(case.fields) > 1 or bool(case.criteria)

@@ -1,13 +1,10 @@
 """The steps that verify a snapshot's folder: each checks one thing, and says what it found."""
 
 import json
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +15,10 @@ from medlive.guard.printable import printable
 from medlive.integrity.checks import (
     Faults,
     Inspection,
+    Report,
     Skip,
     check_signed,
+    run_steps,
 )
 from medlive.integrity.folder import (
     REQUIRED,
@@ -27,28 +26,32 @@ from medlive.integrity.folder import (
     SIGNATURE_COMMENT,
     SUMS,
     Finding,
-    Listing,
-    TooLong,
+    list_files,
+    parse_sums,
     read_small,
     sha256,
     sums_text,
 )
 from medlive.integrity.paths import open_plain
 from medlive.snapshot import parquet
-from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers
 from medlive.snapshot.manifest import (
     FORMATS,
     Counts,
-    Headroom,
     Manifest,
-    ProofMeans,
     unknown_note,
 )
-from medlive.snapshot.model import TABLES, week_end
-from medlive.snapshot.parquet_process import compare_twins
+from medlive.snapshot.model import (
+    TABLES,
+    canary_of,
+    known_part,
+    trusted_comment,
+    version_of,
+    week_end,
+)
+from medlive.snapshot.parquet import compare_twins
 from medlive.snapshot.rows import CASES, CRITERIA
-from medlive.snapshot.verify.lineage import check_lineage, check_parent
+from medlive.snapshot.verify.lineage import check_chain
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.scan import Scan
 from medlive.snapshot.verify.text_checks import find_leak
@@ -56,19 +59,15 @@ from medlive.snapshot.verify.text_checks import find_leak
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
-_FOLDER: Final = re.compile(re.escape(folder_name("")) + r"(\d{4}\.W\d{2})")
-_SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
 LIVEMEDBENCH: Final = "livemedbench.json"
-_SMALL: Final = [
-    name
-    for name in REQUIRED
-    if not name.startswith("data/") and name not in (LIVEMEDBENCH, CHANGES, HOLDOUTS)
-]
-"""The files whose canary no other step checks."""
 _DESCRIBED: Final = [
     name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH
 ]
 """What croissant.json names."""
+_SMALL: Final = [
+    name for name in REQUIRED if name not in (*_DESCRIBED, CHANGES, HOLDOUTS)
+]
+"""The files whose canary no other step checks."""
 _FIRST: Final = (SUMS, SIGNATURE, "manifest.json")
 """The files that state the digests of all others, and are read to know them."""
 
@@ -80,34 +79,29 @@ class Inspected(Inspection):
     root: Path
     public_key: "PublicKey | None"
     parent: Path | None
-    listing: Listing
-    manifest_fault: Finding | None = None
+    sizes: Mapping[str, int]  # Of its regular files, by name
+    listing_faults: Sequence[Finding]  # Everything else in it
+    manifest_faults: Faults = field(default_factory=Faults)
     _digests: dict[str, str] = field(default_factory=dict)
 
     def read(self, name: str) -> bytes:
         """Read a small file whole. Raises Skip if it is missing, or its digest is refused."""
-        if name not in _FIRST:
-            self.require(name)
-        elif name not in self.listing.files:
-            raise Skip(f"{name} is missing")
+        self.require(name)
         return read_small(self.root / name, VERIFIED_FILE_BYTES)
 
     @cached_property
     def sums(self) -> dict[str, str]:
         """Name → digest as SHA256SUMS states them, without malformed lines; none where it cannot be read."""
-        sums = {}
-        with suppress(OSError, Skip, TooLong):  # a step says so
-            for row in self.read(SUMS).decode("utf-8", "replace").split("\n"):
-                if match := _SUM_LINE.fullmatch(row):
-                    sums[match[2]] = match[1]
-        return sums
+        with suppress(OSError, Skip):  # a step says so
+            return parse_sums(self.read(SUMS))
+        return {}
 
     def require(self, *names: str) -> None:
         """Raise Skip for a file that is missing, or does not have the digest that is stated: it is not opened."""
         for name in names:
-            if name not in self.listing.files:
+            if name not in self.sizes:
                 raise Skip(f"{name} is missing")
-            if self.refused(name):
+            if name not in _FIRST and self.refused(name):
                 raise Skip(f"{name} does not have the digest that is stated for it")
 
     def refused(self, name: str) -> bool:
@@ -120,29 +114,29 @@ class Inspected(Inspection):
     def readable(self, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Yield those of the files that are there with the digests stated, with their bytes."""
         for name in names:
-            if name in self.listing.files and not self.refused(name):
+            if name in self.sizes and not self.refused(name):
                 yield name, self.read(name)
 
     def digest(self, name: str) -> str | None:
         """The digest of a file's bytes; None if it is missing or cannot be read."""
-        if name not in self._digests and name in self.listing.files:
+        if name not in self._digests and name in self.sizes:
             with suppress(OSError):
                 self._digests[name] = sha256(self.root / name)
         return self._digests.get(name)
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """The manifest; None with the reason in `manifest_fault` if it cannot be read."""
+        """The manifest; None with the reason in `manifest_faults` if it cannot be read."""
         name = "manifest.json"
-        if name not in self.listing.files:
-            self.manifest_fault = Finding(name, "a file", "none")
+        if name not in self.sizes:
+            self.manifest_faults.add(name, "a file", "none")
             return None
         try:
             data = self.read(name)
             manifest = Manifest.model_validate_json(data)
             if manifest.text().encode("utf-8") != data:
                 got = "the same value spelled otherwise"
-                self.manifest_fault = Finding(name, "its canonical spelling", got)
+                self.manifest_faults.add(name, "its canonical spelling", got)
             return manifest
         except ValidationError as exc:
             first = exc.errors(
@@ -151,9 +145,9 @@ class Inspected(Inspection):
             )[0]
             place = ".".join(printable(str(part)) for part in first["loc"])[:200]
             got = f"{place}: {first['msg'][:200]} ({exc.error_count()} faults)"
-            self.manifest_fault = Finding(name, FORMATS, got.removeprefix(": "))
-        except (OSError, TooLong, ValueError, RecursionError) as exc:
-            self.manifest_fault = Finding(name, "a readable manifest", str(exc)[:200])
+            self.manifest_faults.add(name, FORMATS, got.removeprefix(": "))
+        except (OSError, ValueError, RecursionError) as exc:
+            self.manifest_faults.add(name, "a readable manifest", str(exc))
         return None
 
     def require_manifest(self) -> Manifest:
@@ -177,8 +171,7 @@ class Inspected(Inspection):
 def check_origin(folder: Inspected, out: Faults) -> None:
     manifest = folder.manifest
     if manifest is None:
-        if folder.manifest_fault:
-            out.append(folder.manifest_fault)
+        out.extend(folder.manifest_faults)
         return
     signing = manifest.signing
     trusted = trusted_comment(manifest.version, manifest.created_at, manifest.canary)
@@ -190,25 +183,25 @@ def check_origin(folder: Inspected, out: Faults) -> None:
         key=(signing.key_id, signing.public_key) if signing else None,
         comments=(trusted, SIGNATURE_COMMENT),
         signers=() if folder.public_key is None else (folder.public_key,),
-        has_signature=SIGNATURE in folder.listing.files,
+        has_signature=SIGNATURE in folder.sizes,
     )
 
 
 def check_listing(folder: Inspected, out: Faults) -> None:
-    for fault in folder.listing.faults:
+    for fault in folder.listing_faults:
         out.append(fault)
     required = {*REQUIRED, SUMS}
-    for name in sorted(required - folder.listing.files):
+    for name in sorted(required - folder.sizes.keys()):
         out.add(name, "a file", "none")
     # The first step decides whether there must be a signature.
-    for name in sorted(folder.listing.files - required - {SIGNATURE}):
+    for name in sorted(folder.sizes.keys() - required - {SIGNATURE}):
         out.add(name, "nothing of that name", "a file")
 
 
 def check_sums(folder: Inspected, out: Faults) -> None:
     sums = folder.sums
     for name in sorted(sums.keys() - set(REQUIRED)):
-        out.add(SUMS, "the names of this snapshot's files", repr(name)[:200])
+        out.add(SUMS, "the names of this snapshot's files", repr(name))
     for name in sorted(set(REQUIRED) - sums.keys()):
         out.add(SUMS, f"a line for {name}", "none")
     if folder.read(SUMS) != sums_text(sums).encode("utf-8"):
@@ -218,7 +211,7 @@ def check_sums(folder: Inspected, out: Faults) -> None:
 
 def check_digests(folder: Inspected, out: Faults) -> None:
     for name, stated in sorted(folder.sums.items()):
-        if name in folder.listing.files:
+        if name in folder.sizes:
             got = folder.digest(name) or "an unreadable file"
             if got != stated:
                 out.add(name, f"the sha256 that {SUMS} states, {stated}", got)
@@ -226,20 +219,19 @@ def check_digests(folder: Inspected, out: Faults) -> None:
 
 def check_manifest(folder: Inspected, out: Faults) -> None:
     manifest = folder.manifest
-    if folder.manifest_fault is not None:
-        out.append(folder.manifest_fault)
+    out.extend(folder.manifest_faults)
     if manifest is None:
         return
     for version in manifest.line:
         if week_end(version) is None:
             out.add("manifest.json", "versions that are ISO weeks", version)
     # A folder may have any name but another version's, under which it would be found.
-    match = _FOLDER.fullmatch(folder.root.absolute().name)
-    if match is not None and match[1] != manifest.version:
-        expected = f"version {match[1]}, as in its folder's name"
+    named = version_of(folder.root.absolute().name)
+    if named not in (None, manifest.version):
+        expected = f"version {named}, as in its folder's name"
         out.add("manifest.json", expected, manifest.version)
     if manifest.publishable == bool(manifest.why_not):
-        reasons = repr(manifest.why_not)[:200]
+        reasons = repr(manifest.why_not)
         out.add("manifest.json", "reasons exactly when not publishable", reasons)
     folder.note = unknown_note(manifest.unknown)
 
@@ -249,11 +241,11 @@ def check_sizes(folder: Inspected, out: Faults) -> None:
     required = set(REQUIRED) - {"manifest.json"}
     for name in sorted(required ^ manifest.files.keys()):
         expected = f"the files {', '.join(sorted(required))}"
-        out.add("manifest.json", expected, f"differs in {name!r}"[:200])
+        out.add("manifest.json", expected, f"differs in {name!r}")
     for name, entry in sorted(manifest.files.items()):
-        if name not in required & folder.listing.files:
+        if name not in required & folder.sizes.keys():
             continue
-        size = folder.listing.sizes[name]
+        size = folder.sizes[name]
         if size != entry.size:
             expected = f"the bytes that manifest.json states, {entry.size}"
             out.add(name, expected, f"{size}")
@@ -276,7 +268,7 @@ def _check_described(
         for described in json.loads(data)["distribution"]:
             listed.add((described["contentUrl"], described["sha256"]))
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
-        fault = f"{type(exc).__name__}: {str(exc)[:100]}"
+        fault = f"{type(exc).__name__}: {exc!s}"
         out.add(name, "the data files with their digests", fault)
         return
     expected = set()
@@ -284,16 +276,17 @@ def _check_described(
         if file in _DESCRIBED:
             expected.add((file, entry.sha256))
     if wrong := ", ".join(sorted({str(file) for file, _ in listed ^ expected})):
-        got = f"another of {wrong}"[:200]
+        got = f"another of {wrong}"
         out.add(name, "the data files with the manifest's digests", got)
 
 
-def _report(*places: str) -> Callable[[Inspected, Faults], None]:
-    """The step that reports what the scan and the ledgers found, by its attributes."""
+def _report(name: str, ledger: str = "") -> Callable[[Inspected, Faults], None]:
+    """The step that reports what the scan found for it, and what is wrong with a ledger."""
 
     def step(folder: Inspected, out: Faults) -> None:
-        for place in places:
-            out.extend(attrgetter(place)(folder))
+        if ledger:
+            out.extend(folder.ledgers.faults[ledger])
+        out.extend(folder.scan.faults[name])
 
     return step
 
@@ -301,29 +294,15 @@ def _report(*places: str) -> Callable[[Inspected, Faults], None]:
 def check_counts(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     tally = folder.scan.tally
-    held_out = len((folder.ledgers.holdouts or {}).get("held", ()))
-    stated = _known(manifest.counts)
-    for name, expected in sorted(_known(tally.counts(held_out)).items()):
-        if stated[name] != expected:
-            got = f"{stated[name]}"[:300]
-            out.add("manifest.json", f"{name} {expected}"[:300], got)
-    rows = dict.fromkeys((CASES, "data/cases.parquet", LIVEMEDBENCH), tally.cases)
-    rows |= dict.fromkeys((CRITERIA, "data/criteria.parquet"), tally.criteria)
+    held_out = len(folder.ledgers.entries(HOLDOUTS, "held"))
+    counted = tally.counts(held_out)
+    for name in sorted(Counts.model_fields):
+        expected = known_part(getattr(counted, name))
+        if (got := known_part(getattr(manifest.counts, name))) != expected:
+            out.add("manifest.json", f"{name} {expected}", f"{got}")
     for name, entry in sorted(manifest.files.items()):
-        if entry.rows != rows.get(name):
-            expected = f"{name}: {rows.get(name)} rows"[:200]
-            out.add("manifest.json", expected, f"{entry.rows}")
-
-
-def _known(model: Counts | ProofMeans | Headroom) -> dict[str, object]:
-    """The counts that this medlive can make itself."""
-    known: dict[str, object] = {}
-    for name in type(model).model_fields:
-        value = getattr(model, name)
-        if isinstance(value, ProofMeans | Headroom):
-            value = _known(value)
-        known[name] = value
-    return known
+        if entry.rows != (rows := tally.rows(name)):
+            out.add("manifest.json", f"{name}: {rows} rows", f"{entry.rows}")
 
 
 def check_livemedbench(folder: Inspected, out: Faults) -> None:
@@ -336,7 +315,7 @@ def check_parquet(folder: Inspected, out: Faults) -> None:
     if not parquet.available():
         raise Skip("pyarrow is not installed; install medlive[service]", allowed=True)
     manifest = folder.require_manifest()
-    if folder.scan.rows.count:
+    if folder.scan.faults["rows"].count:
         raise Skip("the JSON Lines to compare with are not valid")
     folder.require("data/cases.parquet", "data/criteria.parquet")
     with ExitStack() as opened:
@@ -345,18 +324,15 @@ def check_parquet(folder: Inspected, out: Faults) -> None:
             path = folder.root / f"data/{table}.parquet"
             source = opened.enter_context(open_plain(path))
             twin = opened.enter_context(open_plain(path.with_suffix(".jsonl")))
-            comparison = parquet.TwinComparison(
-                source=source.fileno(),
-                twin=twin.fileno(),
-                columns=manifest.shape.columns[table],
-                canary=manifest.canary,
+            columns = manifest.shape.columns[table]
+            comparisons.append(
+                (source.fileno(), twin.fileno(), columns, manifest.canary)
             )
-            comparisons.append(comparison)
         results = compare_twins(comparisons)
     for table, result in zip(TABLES, results, strict=False):
         name = f"data/{table}.parquet"
         if isinstance(result, ValueError):
-            out.add(name, "parquet with the rows of its twin", str(result)[:300])
+            out.add(name, "parquet with the rows of its twin", str(result))
         elif result is not None:
             expected = f"the rows of data/{table}.jsonl"
             out.add(f"{name}: {result}", expected, "other rows")
@@ -367,7 +343,7 @@ def check_canary(folder: Inspected, out: Faults) -> None:
     if manifest.canary != (expected := canary_of(manifest.version)):
         expected = f"the canary of {manifest.version}, {expected}"
         out.add("manifest.json", expected, manifest.canary)
-    out.extend(folder.scan.canary)
+    out.extend(folder.scan.faults["canary"])
     for name, data in folder.readable(_SMALL):
         if manifest.canary.encode() not in data:
             out.add(name, f"the canary {manifest.canary}", "a file without it")
@@ -378,7 +354,7 @@ _VIEWED: Final = {".svg": find_active_svg, ".md": find_active_markdown}
 
 
 def check_leaks(folder: Inspected, out: Faults) -> None:
-    out.extend(folder.scan.leaks)
+    out.extend(folder.scan.faults["leaks"])
     # Pages show the values that the manifest names and this medlive does not know.
     for name in folder.require_manifest().shape.unknown_names():
         if leak := find_leak(name):
@@ -390,27 +366,6 @@ def check_leaks(folder: Inspected, out: Faults) -> None:
                 expected = "nothing that a viewer could run, load or follow"
                 out.add(name, expected, repr(active))
     out.extend(folder.ledgers.leaks)
-
-
-def check_chain(folder: Inspected, out: Faults) -> None:
-    manifest = folder.require_manifest()
-    check_lineage(manifest, out)
-    parent = folder.parent
-    if manifest.parent is None:
-        if parent is not None:
-            out.add("manifest.json", f"a parent, {parent.name}", "none")
-        return
-    if parent is None:
-        beside = Path(os.path.abspath(folder.root)).parent
-        parent = beside / folder_name(manifest.parent)
-        if parent.is_symlink() or not parent.is_dir():
-            if out.count:
-                return
-            why = f"the parent was not found: there is no {parent.name} beside it"
-            raise Skip(why, allowed=True)
-    if not {CASES, CRITERIA} <= folder.listing.files or folder.scan.rows.count:
-        raise Skip("the rows are missing or not valid")
-    check_parent(folder.root, manifest, folder.ledgers, parent, out)
 
 
 STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
@@ -426,27 +381,27 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     ("every file has the digest that SHA256SUMS states", check_digests),
     ("the manifest has its schema", check_manifest),
     ("every file has the size and digest that the manifest states", check_sizes),
-    ("the rows are canonical JSON Lines in order", _report("scan.rows")),
-    ("ids are unique and every criterion has its case", _report("scan.ids")),
+    ("the rows are canonical JSON Lines in order", _report("rows")),
+    ("ids are unique and every criterion has its case", _report("ids")),
     (
         "languages, themes, specialties, axes and weights are legal",
-        _report("scan.rubric"),
+        _report("rubric"),
     ),
-    ("each case has a criterion with a positive weight", _report("scan.positive")),
+    ("each case has a criterion with a positive weight", _report("positive")),
     ("the manifest's counts are those of the rows", check_counts),
     ("livemedbench.json holds the same", check_livemedbench),
     ("the parquet files hold the same", check_parquet),
     (
         "first releases and posting dates are possible and of this line of releases",
-        _report("scan.releases"),
+        _report("releases"),
     ),
     (
         "changes.json lists what was added, revised and withdrawn",
-        _report("ledgers.change_faults", "scan.changes"),
+        _report("changes", CHANGES),
     ),
     (
         "held-out cases are committed to, and revealed ones prove their commitments",
-        _report("ledgers.holdout_faults", "scan.proofs"),
+        _report("proofs", HOLDOUTS),
     ),
     ("every file holds the canary", check_canary),
     (
@@ -459,3 +414,50 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     ),
 )
 """The steps, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationReport(Report):
+    """The results of all steps, and what the snapshot states."""
+
+    manifest: Manifest | None  # None if it could not be read
+    unknown: tuple[str, ...] = ()  # What it holds and this medlive does not know
+
+    def summary(self) -> str:
+        """Describe the failed steps in one line, for an error message."""
+        if self.ok:
+            return f"{self.path} verifies"
+        return f"{self.path} fails verification: {'; '.join(map(str, self.failed[:4]))}"
+
+
+def verify_snapshot(
+    path: Path,
+    *,
+    public_key: "PublicKey | None" = None,
+    parent: Path | None = None,
+) -> VerificationReport:
+    """Run every step over a folder, whatever it holds; faults are returned and nothing is raised.
+
+    Nothing outside the folder and its parent is opened, nothing is written and no link is followed.
+
+    Args:
+        path: The snapshot's folder.
+        public_key: The key that must have signed it. Without one the signature is checked with the key that the
+            manifest names, which proves integrity and not origin (`VerificationReport.trust`).
+        parent: The parent's folder, by default the folder of its name beside `path` if there is one.
+    """
+    root = Path(path)
+    folder = Inspected(root, public_key, parent, *list_files(root))
+    steps = run_steps(folder, STEPS)
+    unknown: tuple[str, ...] = ()
+    if folder.manifest is not None:
+        unknown = folder.manifest.unknown
+        with suppress(Skip):
+            unknown = (*unknown, *sorted(folder.ledgers.unknown))
+    return VerificationReport(
+        path=root,
+        steps=steps,
+        manifest=folder.manifest,
+        trust=folder.trust,
+        unknown=unknown,
+    )

@@ -33,13 +33,7 @@ _FORM = [Depends(check_form)]
 _log = logging.getLogger(__name__)
 
 
-@router.get(SIGN_IN, dependencies=_FORM)
-async def show_sign_in(request: Request, site: SiteOf, next: str = HOME) -> Response:
-    """The form to sign in."""
-    return await _sign_in_page(request, site, next)
-
-
-@router.post(SIGN_IN, dependencies=_FORM)
+@router.api_route(SIGN_IN, methods=["GET", "POST"], dependencies=_FORM)
 async def sign_in(
     request: Request,
     site: SiteOf,
@@ -47,13 +41,17 @@ async def sign_in(
     password: Text,
     next: Text,
 ) -> Response:
-    """Begin a session; wrong names and wrong passwords take the same work and get the same answer."""
-    next = next or HOME
-    try:
-        account = await _check_password(request, site, name, password)
-    except HTTPException as refusal:
-        return await _sign_in_page(request, site, next, name, refusal)
-    return await _enter(request, site, account, next)
+    """The form that begins a session; wrong names and wrong passwords take the same work and get the same answer."""
+    next = next or request.query_params.get("next", HOME)
+    refusal = None
+    if request.method == "POST":
+        try:
+            account = await _check_password(request, site, name, password)
+        except HTTPException as error:
+            refusal = error
+        else:
+            return await _enter(request, site, account, next)
+    return await _sign_in_page(request, site, next, name, refusal)
 
 
 @router.post("/sign-out")
@@ -69,24 +67,26 @@ async def sign_out(
     return RedirectResponse(SIGN_IN, 303)
 
 
-@router.get("/invitation/{token}", dependencies=_FORM)
-async def show_invitation(request: Request, site: SiteOf, token: str) -> Response:
-    """The form to set a password."""
-    account = await find_invited(site, token)
-    return _invitation_page(request, account)
-
-
-@router.post("/invitation/{token}", dependencies=_FORM)
+@router.api_route("/invitation/{token}", methods=["GET", "POST"], dependencies=_FORM)
 async def accept(
     request: Request, site: SiteOf, token: str, password: Text, again: Text
 ) -> Response:
-    """Set the password and sign in; the link ends with it."""
-    account = await find_invited(site, token)
-    if fault := passwords.fault_of(password, again, account.name):
-        return _invitation_page(request, account, fault)
-    hashed = await passwords.hash_password(password)
-    used = await site.database.ask(accounts.use_link, token, hashed)
-    return await _enter(request, site, _unless_over(used), HOME)
+    """The form to set the password of an account by its one-time link; it signs in, and the link ends with it."""
+    invited = await site.database.ask(accounts.find_invited, token)
+    name, error = _unless_over(invited).name, None
+    if request.method == "POST":
+        error = passwords.fault_of(password, again, name)
+        if error is None:
+            hashed = await passwords.hash_password(password)
+            used = await site.database.ask(accounts.use_link, token, hashed)
+            return await _enter(request, site, _unless_over(used), HOME)
+    return render(
+        request,
+        "accounts/invitation.html",
+        422 if error else 200,
+        name=name,
+        error=error,
+    )
 
 
 @router.get(HOME)
@@ -169,19 +169,6 @@ async def _sign_in_page(
     if refusal is not None:
         response.headers.update(refusal.headers or {})
     return response
-
-
-def _invitation_page(
-    request: Request, account: Account, error: str | None = None
-) -> Response:
-    """The form to set the password of an account by its one-time link."""
-    return render(
-        request,
-        "accounts/invitation.html",
-        422 if error else 200,
-        name=account.name,
-        error=error,
-    )
 
 
 def _account_page(
@@ -275,12 +262,8 @@ async def _enter(
     return RedirectResponse(local_path(place), 303)
 
 
-async def find_invited(site: Site, token: str) -> Account:
-    """Whom a link invites. Raises HTTPException (410)."""
-    return _unless_over(await site.database.ask(accounts.find_invited, token))
-
-
 def _unless_over(account: Account | None) -> Account:
+    """Whom a link invites. Raises HTTPException (410)."""
     if account is None:
         text = (
             "This link was used, or is older than two days. If you have just set your password, sign in by it; "

@@ -148,7 +148,7 @@ async def perform(
     source, slash, thread_id = subject.partition("/")
     if kind == "thread" and not slash:
         raise UsageError(f"unknown thread {subject}")
-    number = int(subject) if subject.isdecimal() and len(subject) < 10 else None
+    number = parse_number(subject)
     if kind == "dispute" and number is None:
         raise UsageError(f"unknown dispute {subject[:40]!r}")
     case = database, subject
@@ -179,3 +179,8 @@ async def perform(
     if (does := acts.get((kind, act))) is None:
         raise UsageError(f"unknown act {act[:40]!r}")
     await does()
+
+
+def parse_number(text: str) -> int | None:
+    """The number that a form or an address holds; None where it holds none that a row may have."""
+    return int(text) if text.isdecimal() and len(text) < 10 else None

@@ -1,7 +1,6 @@
 """Acts that cannot be undone: each has a page of its own, which says what happens and asks for the subject's id."""
 
 import shlex
-from collections.abc import Mapping
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -15,24 +14,18 @@ from medlive.errors import DatabaseForbidden, MedliveError, UsageError
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.web.accounts.access import Admin
 from medlive.web.pages import refusing, render
-from medlive.web.site import Site, SiteOf, Text
+from medlive.web.site import SiteOf, Text
 
 router = APIRouter()
 KINDS = tuple(
     kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN
 )
 LOG = "/acts/log"
+_ASK_AND_DO = ["GET", "POST"]
+"""The page sends its form to its own address."""
 
 
-@router.get("/take-down/{source}/{thread_id:path}")
-async def ask_takedown(
-    request: Request, site: SiteOf, account: Admin, source: str, thread_id: str
-) -> Response:
-    """What a takedown of the thread would do."""
-    return await _takedown_page(request, site, source, thread_id)
-
-
-@router.post("/take-down/{source}/{thread_id:path}")
+@router.api_route("/take-down/{source}/{thread_id:path}", methods=_ASK_AND_DO)
 async def take_down(
     request: Request,
     site: SiteOf,
@@ -42,101 +35,37 @@ async def take_down(
     typed: Text,
     reason: Text,
 ) -> Response:
-    """Take the thread down, where its id was typed."""
+    """What a takedown of the thread would do; the form takes it down, where its id was typed."""
     from medlive.service.harvest import takedown
 
-    try:
-        _check_typed(typed, f"{source}/{thread_id}")
-        await takedown.take_down(
-            site.database,
-            site.settings,
-            source,
-            thread_id,
-            reason,
-            by=account.name,
-        )
-    except MedliveError as error:
-        text = error.whole
-        if isinstance(error, DatabaseForbidden):
-            command = ["medlive", "thread", "takedown", source, thread_id, "--reason"]
-            text = f"{error.message} (as the database's owner: {shlex.join(command)} …)"
-        values = {"reason": reason, "typed": typed}
-        return await _takedown_page(request, site, source, thread_id, values, text)
-    return RedirectResponse(LOG, 303)
-
-
-@router.get("/withdraw/{case_id}")
-async def ask_withdrawal(
-    request: Request, site: SiteOf, account: Admin, case_id: str, criterion: str = ""
-) -> Response:
-    """What a withdrawal of the case, or of a criterion of it, would do."""
-    return await _withdrawal_page(request, site, case_id, {"criterion": criterion})
-
-
-@router.post("/withdraw/{case_id}")
-async def withdraw(
-    request: Request,
-    site: SiteOf,
-    account: Admin,
-    case_id: str,
-    typed: Text,
-    reason: Text,
-    criterion: Text,
-    type: Text,
-) -> Response:
-    """Withdraw the case or a criterion of it, where the case's id was typed."""
-    from medlive.service.release import withdraw as service
-
-    values = {
-        "reason": reason,
-        "criterion": criterion,
-        "type": type,
-        "typed": typed,
-    }
-    try:
-        _check_typed(typed, case_id)
-        if type not in KINDS:
-            raise UsageError(f"unknown kind of withdrawal {type[:40]!r}")
-        await service.withdraw(
-            site.database,
-            site.settings,
-            case_id,
-            WithdrawalKind(type),
-            reason,
-            criterion_id=criterion or None,
-            by=account.name,
-        )
-    except MedliveError as error:
-        return await _withdrawal_page(request, site, case_id, values, error.whole)
-    return RedirectResponse(f"/acts/case/{case_id}", 303)
-
-
-def _check_typed(typed: str, name: str) -> None:
-    if typed.strip() != name:
-        raise UsageError(f"nothing was done: type {name} to confirm")
-
-
-async def _takedown_page(
-    request: Request,
-    site: Site,
-    source: str,
-    thread_id: str,
-    values: Mapping[str, str] | None = None,
-    error: str | None = None,
-) -> Response:
     name = f"{source}/{thread_id}"
+    error = None
+    if request.method == "POST":
+        try:
+            _check_typed(typed, name)
+            await takedown.take_down(
+                site.database,
+                site.settings,
+                source,
+                thread_id,
+                reason,
+                by=account.name,
+            )
+            return RedirectResponse(LOG, 303)
+        except DatabaseForbidden as exc:
+            command = ["medlive", "thread", "takedown", source, thread_id, "--reason"]
+            owner = f"as the database's owner: {shlex.join(command)} …"
+            error = f"{exc.message} ({owner})"
+        except MedliveError as exc:
+            error = exc.whole
     async with site.database.begin() as session:
-        takedown = await find_takedown(session, source, thread_id)
+        earlier = await find_takedown(session, source, thread_id)
         revisions = len(await revisions_of(session, source, thread_id))
         thread_pk = await find_thread(session, source, thread_id)
         case = None if thread_pk is None else await case_of_thread(session, thread_pk)
         frozen = await frozen_with(session, source, thread_id)
-    if takedown is None and not revisions:
+    if earlier is None and not revisions:
         raise HTTPException(404, f"There is no thread {name}.")
-    done = None
-    if takedown is not None:
-        day = f"{takedown.taken_down_at:%Y-%m-%d %H:%M} UTC"
-        done = f"It was taken down on {day}. Doing it again finishes what was cut off."
     effects = [
         f"Erased: {revisions} {'revision' if revisions == 1 else 'revisions'} of the thread with every decision, "
         "the engines' replies and its raw pages.",
@@ -152,6 +81,11 @@ async def _takedown_page(
     elif case is not None:
         text = f"Erased: its case {case[0].id}, {case[0].status.value} now."
         effects.insert(1, text)
+    done, back = None, f"/audit/threads/{name}"
+    if earlier is not None:
+        day = f"{earlier.taken_down_at:%Y-%m-%d %H:%M} UTC"
+        done = f"It was taken down on {day}. Doing it again finishes what was cut off."
+        back = LOG
     return render(
         request,
         "acts/final.html",
@@ -159,25 +93,51 @@ async def _takedown_page(
         title=f"Take down the thread {name}",
         name=name,
         button="Take it down for good",
-        back=LOG if takedown is not None else f"/audit/threads/{name}",
+        back=back,
         effects=effects,
-        public=False,
         done=done,
         query="",
         kinds=(),
         criteria=(),
-        values=values or {},
+        values={"reason": reason, "typed": typed},
         error=error,
     )
 
 
-async def _withdrawal_page(
+@router.api_route("/withdraw/{case_id}", methods=_ASK_AND_DO)
+async def withdraw(
     request: Request,
-    site: Site,
+    site: SiteOf,
+    account: Admin,
     case_id: str,
-    values: Mapping[str, str],
-    error: str | None = None,
+    typed: Text,
+    reason: Text,
+    criterion: Text,
+    type: Text,
 ) -> Response:
+    """What a withdrawal of the case or a criterion would do; the form withdraws it, where the case's id was typed."""
+    from medlive.service.release import withdraw as service
+
+    error = None
+    if request.method == "POST":
+        try:
+            _check_typed(typed, case_id)
+            if type not in KINDS:
+                raise UsageError(f"unknown kind of withdrawal {type[:40]!r}")
+            await service.withdraw(
+                site.database,
+                site.settings,
+                case_id,
+                WithdrawalKind(type),
+                reason,
+                criterion_id=criterion or None,
+                by=account.name,
+            )
+            return RedirectResponse(f"/acts/case/{case_id}", 303)
+        except MedliveError as exc:
+            error = exc.whole
+    else:
+        criterion = request.query_params.get("criterion", "")
     async with site.database.begin() as session:
         with refusing(404, UsageError):
             row = await find_case(session, case_id)
@@ -202,11 +162,20 @@ async def _withdrawal_page(
         button="Withdraw for good",
         back=f"/acts/case/{case_id}",
         effects=(holds, later),
-        public=True,
         done="It is withdrawn." if row.status is CaseStatus.WITHDRAWN else None,
         query=case.text.query,
         kinds=KINDS,
         criteria=case.rubric.criteria,
-        values=values,
+        values={
+            "reason": reason,
+            "criterion": criterion,
+            "type": type,
+            "typed": typed,
+        },
         error=error,
     )
+
+
+def _check_typed(typed: str, name: str) -> None:
+    if typed.strip() != name:
+        raise UsageError(f"nothing was done: type {name} to confirm")

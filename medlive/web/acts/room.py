@@ -18,18 +18,11 @@ from medlive.db.curation.cases import (
 from medlive.db.curation.proofs import unproved_since
 from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError, UsageError
-from medlive.rubric.model import (
-    SPECIALTIES,
-    UNKNOWN_SPECIALTY,
-    Axis,
-    Difficulty,
-    Origin,
-    Register,
-    Theme,
-)
+from medlive.rubric.model import Origin
+from medlive.snapshot.model import ENUMERATIONS
 from medlive.web.accounts.access import Admin, Viewer
 from medlive.web.acts import final
-from medlive.web.acts.actions import case_actions, perform
+from medlive.web.acts.actions import case_actions, parse_number, perform
 from medlive.web.pages import (
     TEMPLATES,
     local_path,
@@ -66,19 +59,11 @@ _ROW = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
 """The name of a field of a criterion."""
 _PART = re.compile(r"asked-(q[0-9]{1,3})")
 """The name of the field of a part of the query."""
-_KINDS: Mapping[str, tuple[str, ...]] = {
-    "theme": tuple(Theme),
-    "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES),
-    "difficulty": tuple(Difficulty),
-    "dialogue_register": tuple(Register),
-}
+_KINDS = ("theme", "specialty", "difficulty", "dialogue_register")
+"""The fields of a case that are chosen from a list."""
 
 
-TEMPLATES.globals |= {
-    "axis_choices": tuple(Axis),
-    "origin_choices": tuple(Origin),
-    "kind_choices": _KINDS,
-}
+TEMPLATES.globals |= {"choices": ENUMERATIONS, "kinds_of_case": _KINDS}
 
 
 @router.get("/log")
@@ -134,7 +119,7 @@ async def edit(
                 }
                 kept.append({**row, **unset})
         wanted = CaseEdit.model_validate(changes | {"criteria": kept})
-        revision = _number(form.get("revision", ""))
+        revision = parse_number(form.get("revision", ""))
         if revision is None:
             raise UsageError("the form does not say which revision was edited")
         try:
@@ -219,7 +204,7 @@ async def act(
             reason,
             criterion=criterion,
             words=words,
-            revision=_number(revision),
+            revision=parse_number(revision),
         )
     except MedliveError as error:
         about = f"{kind}:{subject}"
@@ -298,10 +283,6 @@ async def _case_page(
         error=message,
         stale=error if isinstance(error, StaleEdit) else None,
     )
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def _rows_of(case: StoredCase) -> Sequence[Mapping[str, object]]:

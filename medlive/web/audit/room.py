@@ -126,44 +126,25 @@ async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
 
 
 @router.get("/cases/{case_id}")
-async def show_case(
-    request: Request,
-    site: SiteOf,
-    account: Viewer,
-    case_id: str,
-    place: PlaceOf,
-    decision: Decision = None,
-) -> Response:
-    """A case with its thread and every decision about it."""
-    async with site.database.begin() as session:
-        with refusing(404, UsageError), refusing(410, ThreadTakenDown):
-            record = await inspect_case(
-                session, case_id, decision=decision, window=place.window
-            )
-        page = await load_thread_page(
-            session, record, account, request, place, of_case=True
-        )
-    return await asyncio.to_thread(page)
-
-
 @router.get("/threads/{source}/{thread_id:path}")
 async def show_thread(
     request: Request,
     site: SiteOf,
     account: Viewer,
-    source: str,
-    thread_id: str,
     place: PlaceOf,
     decision: Decision = None,
 ) -> Response:
-    """A thread with every decision about it, and its case."""
+    """A thread or a case, with every decision about it."""
+    names, of_case = request.path_params, "case_id" in request.path_params
+    part: dict[str, Any] = {"decision": decision, "window": place.window}
     async with site.database.begin() as session:
         with refusing(404, UsageError), refusing(410, ThreadTakenDown):
-            record = await inspect_thread(
-                session, source, thread_id, decision=decision, window=place.window
-            )
+            if of_case:
+                record = await inspect_case(session, **names, **part)
+            else:
+                record = await inspect_thread(session, **names, **part)
         page = await load_thread_page(
-            session, record, account, request, place, of_case=False
+            session, record, account, request, place, of_case=of_case
         )
     return await asyncio.to_thread(page)
 

@@ -1,8 +1,10 @@
-"""What the page of a thread or a case shows."""
+"""What the page of a thread or a case shows: its texts with the quotes that stand in them, and what was decided."""
 
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -24,7 +26,6 @@ from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
 from medlive.web.acts.actions import case_actions, thread_actions
-from medlive.web.audit.marking import Change, compare, mark_thread
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
@@ -40,8 +41,35 @@ _FIELDS = (
     "difficulty",
     "dialogue_register",
 )
+_MOST_PAIRS = 25_000_000
+"""Pairs of words that are compared: two texts of 5,000 words."""
+_TOKENS = re.compile(r"[\u3400-\u9fff]|\s+|[^\s\u3400-\u9fff]+")
 _Record = Mapping[str, Any]
 _NO_CURATION: _Record = {"elements": (), "claims": (), "calls": (), "checks": ()}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a text, the elements whose quotes hold it, and those whose quotes begin with it."""
+
+    text: str
+    elements: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A message or the title, with its quotes."""
+
+    id: str
+    parts: tuple[Part, ...]
+    about: Mapping[str, object]  # Role, verified, posted_at …; empty for the title
+    # Elements that cite it with words that do not stand in it
+    elsewhere: tuple[str, ...]
+
+
+Change = tuple[Literal["same", "old", "new"], str]
+"""What became of a stretch of a text in a revision, and the stretch."""
 
 
 async def load_thread_page(
@@ -239,3 +267,63 @@ def _steps(revisions: Sequence[CaseRevision]) -> list[_Record]:
 def _criterion_text(c: Criterion) -> str:
     origin = "" if c.origin is Origin.ADVICE else f" ({c.origin.value}: {c.source})"
     return f"{c.points:+} {c.axis}: {c.criterion}{origin}"
+
+
+def mark_thread(
+    thread: Mapping[str, Any], elements: Iterable[Mapping[str, Any]]
+) -> tuple[Marked, tuple[Marked, ...]]:
+    """The title and the messages of `inspect_thread`'s thread, with the quotes of its elements."""
+    quotes: dict[str, dict[str, str]] = {}
+    for element in elements:
+        own = quotes.setdefault(element["message_id"], {})
+        own[element["id"]] = element["quote"]
+    title = _mark("title", thread["title"], {}, quotes.get("title", {}))
+    messages = []
+    for n, message in enumerate(thread["messages"]):
+        name = f"m{message.get('place', n)}"
+        messages.append(_mark(name, message["text"], message, quotes.get(name, {})))
+    return title, tuple(messages)
+
+
+def _mark(
+    id_: str, text: str, about: Mapping[str, object], quotes: Mapping[str, str]
+) -> Marked:
+    """A text with its quotes, by element."""
+    spans = {}
+    edges = {0, len(text)}
+    for name, quote in quotes.items():
+        # Whatever the case of its letters and the spaces between its words
+        words = r"\s+".join(map(re.escape, quote.split()))
+        if words and (match := re.search(words, text, re.IGNORECASE)):
+            spans[name] = match.span()
+            edges.update(spans[name])
+    parts = []
+    for start, end in pairwise(sorted(edges)):
+        inside = []
+        begins = []
+        for name, (first, last) in spans.items():
+            if first <= start and end <= last:
+                inside.append(name)
+                if first == start:
+                    begins.append(name)
+        parts.append(Part(text[start:end], tuple(inside), tuple(begins)))
+    elsewhere = tuple(name for name in quotes if name not in spans)
+    return Marked(id_, tuple(parts), about, elsewhere)
+
+
+def compare(old: str, new: str) -> list[Change]:
+    """What a text lost and gained, word by word, of Chinese character by character; as a whole if it is long."""
+    before, after = _TOKENS.findall(old), _TOKENS.findall(new)
+    if len(before) * len(after) > _MOST_PAIRS:
+        return [("old", old), ("new", new)]
+    changes: list[Change] = []
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "equal":
+            changes.append(("same", "".join(before[a:b])))
+            continue
+        if a < b:
+            changes.append(("old", "".join(before[a:b])))
+        if c < d:
+            changes.append(("new", "".join(after[c:d])))
+    return changes

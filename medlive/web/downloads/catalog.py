@@ -19,20 +19,18 @@ from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA, Errata, load_errata
-from medlive.snapshot.identity import folder_name
+from medlive.snapshot.model import folder_name
 from medlive.web.site import Site, SiteOf
 
 _log = logging.getLogger(__name__)
 _WITH_ROWS = ("data/", "livemedbench.json")
 
 
-@dataclass(frozen=True, slots=True)
-class ShownSnapshot:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownSnapshot(Release):
     """A snapshot that the site shows."""
 
-    version: str  # `2026.W47`
-    release: Release
-    folder: Path
+    path: Path
     # Whether it shows a case that was taken down or identifies a person
     withdrawn: bool
 
@@ -47,13 +45,6 @@ class Catalog:
 
     snapshots: tuple[ShownSnapshot, ...]
 
-    def find(self, version: str) -> ShownSnapshot:
-        """Return a snapshot. Raises HTTPException 404 if the site does not show it."""
-        for shown in self.snapshots:
-            if shown.version == version:
-                return shown
-        raise HTTPException(404)
-
     @property
     def latest(self) -> ShownSnapshot | None:
         """The newest whose files may all be given out."""
@@ -63,11 +54,6 @@ class Catalog:
     def given_out(self) -> tuple[ShownSnapshot, ...]:
         """Those whose files may all be given out."""
         return tuple(shown for shown in self.snapshots if not shown.withdrawn)
-
-    @property
-    def releases(self) -> list[Release]:
-        """The releases whose files may all be given out."""
-        return [shown.release for shown in self.given_out]
 
 
 async def load_catalog(site: SiteOf) -> Catalog:
@@ -98,8 +84,14 @@ def _read_catalog(
         except (CheckFailed, UsageError) as exc:
             _warn_once(info.version, exc.message)
             continue
-        version, is_withdrawn = info.version, info.version in withdrawn
-        snapshots.append(ShownSnapshot(version, release, folder, is_withdrawn))
+        shown = ShownSnapshot(
+            manifest=release.manifest,
+            sums=release.sums,
+            others=release.others,
+            path=folder,
+            withdrawn=info.version in withdrawn,
+        )
+        snapshots.append(shown)
     return Catalog(tuple(snapshots))
 
 
@@ -114,6 +106,17 @@ def _warn_once(version: str, why: str) -> None:
 
 
 TheCatalog = Annotated[Catalog, Depends(load_catalog)]
+
+
+async def find_snapshot(version: str, catalog: TheCatalog) -> ShownSnapshot:
+    """The snapshot of that version: a dependency of routes. Raises HTTPException 404 if the site does not show it."""
+    for shown in catalog.snapshots:
+        if shown.version == version:
+            return shown
+    raise HTTPException(404)
+
+
+TheSnapshot = Annotated[ShownSnapshot, Depends(find_snapshot)]
 
 
 def errata_name(site: Site) -> str:

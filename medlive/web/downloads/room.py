@@ -1,26 +1,31 @@
-"""The routes of the downloads: pages, and the files where `medlive snapshot fetch` looks for them."""
+"""The routes of the downloads: pages, and the files where `medlive snapshot fetch` looks for them.
+
+At `/` is the public site: the pages of `medlive site build`, made of what is given out here.
+"""
 
 import asyncio
+import gzip
 import hashlib
+from functools import lru_cache, partial
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from medlive.db.runs import list_evaluations
-from medlive.db.studies import blind_versions
+from medlive.db.studies import blind_items, blind_versions
 from medlive.instance.paths import report_path
-from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.folder import read_small
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import PUBLIC_KEY
 from medlive.publishing.target import MUTABLE, media_type
 from medlive.snapshot.describe.feed import FEED, LATEST, feed_xml, latest_json
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
-from medlive.web.downloads import public_site
 from medlive.web.downloads.card import card_html
 from medlive.web.downloads.catalog import (
     TheCatalog,
+    TheSnapshot,
     errata_name,
     load_public_errata,
 )
@@ -46,7 +51,7 @@ router = APIRouter(include_in_schema=False)
 async def index(request: Request, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
     latest = catalog.latest
-    key = latest is not None and latest.release.manifest.signing is not None
+    key = latest is not None and latest.signed
     return render(
         request,
         "downloads/index.html",
@@ -64,7 +69,7 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
     if (shown := catalog.latest) is None:
         raise HTTPException(404)
     return RedirectResponse(
-        f"/{shown.release.folder}/{quote(name)}",
+        f"/{shown.folder}/{quote(name)}",
         307,
         headers={"Cache-Control": MUTABLE},
     )
@@ -75,7 +80,7 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
 @router.api_route(f"/{PUBLIC_KEY}", methods=READ)
 async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
-    name, releases = request.url.path.removeprefix("/"), catalog.releases
+    name, releases = request.url.path.removeprefix("/"), catalog.given_out
     if name == FEED:
         data = feed_xml(releases, None, await load_public_errata(site, catalog))
     elif not releases:
@@ -108,13 +113,12 @@ async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Respons
 
 @router.api_route("/report/{version}/{name:path}", methods=READ)
 async def report_file(
-    request: Request, version: str, name: str, site: SiteOf, catalog: TheCatalog
+    request: Request, name: str, site: SiteOf, shown: TheSnapshot
 ) -> Response:
     """A file of the report on a snapshot, as `medlive eval report` wrote it under MEDLIVE_HOME.
 
     None is shown while people check a grader's verdicts on its cases without seeing them.
     """
-    shown = catalog.find(version)
     if shown.withdrawn:  # its pages show the cases
         raise HTTPException(410)
     if shown.version in await site.database.ask(blind_versions):
@@ -126,17 +130,16 @@ async def report_file(
 
 
 @router.api_route("/medlive-{version}", methods=READ)
-async def without_slash(version: str, catalog: TheCatalog) -> Response:
+async def without_slash(shown: TheSnapshot) -> Response:
     """The card's relative links need the slash."""
-    return RedirectResponse(f"/{catalog.find(version).release.folder}/", 308)
+    return RedirectResponse(f"/{shown.folder}/", 308)
 
 
 @router.api_route("/medlive-{version}/", methods=READ)
 async def snapshot(
-    request: Request, version: str, site: SiteOf, catalog: TheCatalog
+    request: Request, site: SiteOf, catalog: TheCatalog, shown: TheSnapshot
 ) -> Response:
     """One snapshot."""
-    shown = catalog.find(version)
     async with site.database.begin() as session:
         evaluations = []
         for evaluation in await list_evaluations(session):
@@ -146,12 +149,12 @@ async def snapshot(
     report = report_path(site.settings, shown.version) / "index.html"
     reported = not shown.withdrawn and report.is_file()
     try:
-        card = await asyncio.to_thread(read_small, shown.folder / _CARD)
-    except (OSError, TooLong):
+        card = await asyncio.to_thread(read_small, shown.path / _CARD)
+    except OSError:
         card = b""
-    if hashlib.sha256(card).hexdigest() != shown.release.files[_CARD].sha256:
+    if hashlib.sha256(card).hexdigest() != shown.files[_CARD].sha256:
         raise HTTPException(503, DAMAGED)
-    parent = shown.release.manifest.parent
+    parent = shown.manifest.parent
     return render(
         request,
         "downloads/snapshot.html",
@@ -167,19 +170,43 @@ async def snapshot(
 
 
 @router.api_route("/medlive-{version}/{name:path}", methods=READ)
-async def snapshot_file(
-    request: Request, version: str, name: str, catalog: TheCatalog
-) -> Response:
+async def snapshot_file(request: Request, name: str, shown: TheSnapshot) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
-    shown = catalog.find(version)
-    if (entry := shown.release.files.get(name)) is None:
+    if (entry := shown.files.get(name)) is None:
         raise HTTPException(404)
     if shown.withdrawn and shown.holds_rows(name):
         raise HTTPException(410)
-    return await send_file(request, shown.folder, name, expected=entry.sha256)
+    return await send_file(request, shown.path, name, expected=entry.sha256)
 
 
-router.include_router(public_site.router)
+async def show_site(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
+    """A file of the site; its front at the root."""
+    files = None
+    if site.evaluation is not None:
+        checked = await site.database.ask(blind_items)
+        given_out = {shown.version: shown.digest for shown in catalog.given_out}
+        files = await asyncio.to_thread(site.evaluation.pages, given_out, checked)
+    if files is None:
+        raise HTTPException(503, "The public site cannot be made; the log says why.")
+    name = request.url.path.removeprefix("/") or "index.html"
+    if (data := files.get(name)) is None:
+        raise HTTPException(404)
+    headers = {"Cache-Control": MUTABLE, "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        data = await asyncio.to_thread(_compress, data)
+        headers["Content-Encoding"] = "gzip"
+    return Response(
+        data,
+        media_type=media_type(name),
+        headers=headers,
+    )
+
+
+_compress = lru_cache(maxsize=64)(partial(gzip.compress, mtime=0))
+for _path in ("", "{name}.html"):
+    router.add_api_route(f"/{_path}", show_site, methods=READ)
+for _folder in ("assets", "cases", "data", "lists", "models"):
+    router.add_api_route(f"/{_folder}/{{name}}", show_site, methods=READ)
 DOWNLOADS = Room(
     True,
     router,

@@ -21,7 +21,7 @@ from medlive.config import RoleSettings, Settings
 from medlive.instance import loading
 from medlive.instance.loading import MODELS, PATHS, load_settings
 from medlive.snapshot.freeze import write_snapshot
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.instance import REPOSITORY, Instance
 from tests.support.runs import made_cases, made_run
 from tests.unit.snapshot.conftest import META, added, make_case

@@ -30,8 +30,7 @@ from medlive.evaluation.root_causes import (
 )
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.grader.judge import Mode
-from medlive.integrity.lock import Locked
-from medlive.integrity.log import open_log, values_of
+from medlive.integrity.log import Locked, open_log, values_of
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Reply, Request, Usage
 from medlive.llm.openai import OpenAIEngine

@@ -70,7 +70,7 @@ async def test_a_budget_holds_and_the_next_call_goes_on(run: Path) -> None:
 async def test_all_attempts_are_charged(run: Path) -> None:
     said = iter(["no", GOOD] * 30)
     await judge_direct(run, Judge(lambda _: says(next(said))), concurrency=1)
-    rows = read_log(run / DIRECT).rows
+    rows = read_log(run / DIRECT)[0]
     assert {row["usage"]["input_tokens"] for row in rows} == {1800}
     assert {row["usage"]["cost_usd"] for row in rows} == {0.004}
 
@@ -141,7 +141,7 @@ async def test_a_score_is_read_right_or_not_at_all(
     answer = Model(lambda _: reply(planted, model="cand-1"))
     await run_model(make_cases(1), answer, run_dir, use=USE, created_at=AT)
     await judge_direct(run_dir, Judge(lambda _: said), max_retries=0)
-    (row,) = read_log(run_dir / DIRECT).rows
+    (row,) = read_log(run_dir / DIRECT)[0]
     assert (row["value"] or {}).get("score") == score
     assert bool(row["reason"]) == (score is None)
 

@@ -19,8 +19,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import open_run
 from medlive.grader.judge import Mode
-from medlive.integrity.lock import Locked
-from medlive.integrity.log import open_log, read_log
+from medlive.integrity.log import Locked, open_log, read_log
 from medlive.llm.engine import Request
 from tests.support.waiting import until
 from tests.unit.evaluation.conftest import (
@@ -103,16 +102,16 @@ async def test_a_killed_grading_goes_on_and_a_second_process_is_turned_away(
     run = await answered(tmp_path / "run", make_cases(40))
     process = start(run)
     try:
-        await until(lambda: len(read_log(run / "grades.jsonl").rows) >= 8)
+        await until(lambda: len(read_log(run / "grades.jsonl")[0]) >= 8)
         with pytest.raises(Locked):
             await grade_run(run, Judge(met), mode=Mode.CRITERION)
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    before = len(read_log(run / "grades.jsonl").rows)
+    before = len(read_log(run / "grades.jsonl")[0])
     assert 8 <= before < 20
     judge = Judge(met)
     result = await grade_run(run, judge, mode=Mode.CRITERION)
     assert (result.ungraded, result.calls) == (0, len(judge.requests))
     assert 120 - before - 4 <= result.calls <= 120 - before
-    assert read_log(run / "grades.jsonl").damaged == []
+    assert read_log(run / "grades.jsonl")[1] == []

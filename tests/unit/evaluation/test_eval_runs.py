@@ -16,8 +16,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.runs.templates import TEMPLATES, load_template
-from medlive.integrity.lock import Locked
-from medlive.integrity.log import read_log
+from medlive.integrity.log import Locked, read_log
 from medlive.llm.engine import Finish, Reply
 from tests.support.waiting import until
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
@@ -77,7 +76,7 @@ async def test_states_are_kept_apart_and_only_failures_are_asked_again(
     second = await run_model(cases, model, run_dir, use=USE, created_at=AT)
     assert second.calls == 2
     assert second.states[AnswerState.OK] == 3
-    assert len(read_log(run_dir / "responses.jsonl").rows) == 7
+    assert len(read_log(run_dir / "responses.jsonl")[0]) == 7
 
 
 async def test_a_dead_endpoint_ends_the_run_and_keeps_what_there_is(
@@ -169,7 +168,7 @@ def start(run_dir: Path) -> "subprocess.Popen[str]":
 
 
 def answered(run_dir: Path) -> int:
-    return len(read_log(run_dir / "responses.jsonl").rows)
+    return len(read_log(run_dir / "responses.jsonl")[0])
 
 
 async def test_a_killed_run_goes_on_and_a_second_process_is_turned_away(

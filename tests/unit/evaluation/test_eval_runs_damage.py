@@ -12,8 +12,7 @@ from medlive.errors import BadInput, DiskFull, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
-from medlive.integrity.lock import Locked
-from medlive.integrity.log import open_log, read_log
+from medlive.integrity.log import Locked, open_log, read_log
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, reply
 
 
@@ -68,12 +67,12 @@ async def test_a_full_disk_ends_a_run_and_cuts_no_row(run_dir: Path) -> None:
     model = Model(lambda _: reply(long))
     with files_up_to(42_000), pytest.raises(DiskFull):
         await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=4)
-    lines = read_log(run_dir / "responses.jsonl")
-    assert (lines.damaged, lines.torn) == ([], None)
-    assert 5 <= len(lines.rows) < 10
+    rows, damaged = read_log(run_dir / "responses.jsonl")
+    assert damaged == []
+    assert 5 <= len(rows) < 10
     rest = Model(lambda _: reply(long))
     done = await run_model(cases, rest, run_dir, use=USE, created_at=AT)
-    assert done.calls == len(rest.prompts) == 30 - len(lines.rows)
+    assert done.calls == len(rest.prompts) == 30 - len(rows)
 
 
 def test_a_row_that_found_no_room_leaves_room_for_the_next(tmp_path: Path) -> None:
@@ -82,7 +81,7 @@ def test_a_row_that_found_no_room_leaves_room_for_the_next(tmp_path: Path) -> No
         with files_up_to(40), pytest.raises(DiskFull):
             log.add({"n": 2, "long": "y" * 100})
         log.add({"n": 3})
-    assert read_log(tmp_path / "log.jsonl").rows == [{"n": 1}, {"n": 3}]
+    assert read_log(tmp_path / "log.jsonl")[0] == [{"n": 1}, {"n": 3}]
 
 
 async def test_a_folder_that_found_no_room_is_no_run_and_becomes_one(

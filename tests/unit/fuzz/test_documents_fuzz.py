@@ -24,6 +24,7 @@ from medlive.evaluation.runs.folder import GRADES, RESPONSES, open_run
 from medlive.evaluation.runs.folder import read_grades as read_run_grades
 from medlive.evaluation.runs.templates import Evidence
 from medlive.integrity.digest import digest_bytes
+from medlive.integrity.folder import parse_sums
 from medlive.integrity.log import read_log
 from medlive.integrity.signing import (
     PublicKey,
@@ -32,10 +33,11 @@ from medlive.integrity.signing import (
     generate,
     sign,
 )
-from medlive.publishing.download import _Latest, parse_manifest, parse_sums
+from medlive.publishing.download import parse_manifest
 from medlive.snapshot.errata import parse_errata, trusted_comment
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.manifest import Ancestor
+from medlive.snapshot.verify.steps import verify_snapshot
 from medlive.sources.files import ImportedThread, ImportProblem, read_threads
 from tests.support.fuzzing import DEEP, altered, as_json, damaged
 from tests.support.publishing import a_snapshot
@@ -243,7 +245,7 @@ def test_lists_of_digests_and_manifests_are_read_or_refused(
             altered(LATEST).map(as_json) | st.binary(max_size=40),
         ),
         (
-            lambda content: _Latest.model_validate_json(content),
+            lambda content: Ancestor.model_validate_json(content),
             altered(LATEST).map(as_json),
         ),
     ):

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.errors import DiskFull
-from medlive.integrity.lock import Locked
-from medlive.integrity.log import open_log, read_log
+from medlive.integrity.log import Locked, open_log, read_log
 
 TEXTS = st.text(st.characters(codec=None, categories=None), max_size=12)
 VALUES = st.recursive(
@@ -44,8 +43,7 @@ def test_rows_come_back_as_they_were(
         for row in rows:
             log.add(row)
     assert path.read_bytes().count(b"\n") == len(rows)
-    found = read_log(path)
-    assert (found.rows, found.damaged) == (rows, [])
+    assert read_log(path) == (rows, [])
 
 
 @settings(max_examples=80, deadline=None)
@@ -82,10 +80,10 @@ def test_a_line_is_read_as_the_json_module_reads_it(
         value = json.loads(line.decode("utf-8"))
     except ValueError:
         value = None
-    found = read_log(path)
+    found, notes = read_log(path)
     whole = [value] if isinstance(value, dict) else []
-    assert repr(found.rows) == repr([*whole, {"last": True}])
-    assert [number for number, _ in found.damaged] == ([] if whole else [1])
+    assert repr(found) == repr([*whole, {"last": True}])
+    assert [note.split(":")[1] for note in notes] == ([] if whole else ["1"])
 
 
 ADDS = """
@@ -112,14 +110,12 @@ def test_a_killed_writer_loses_no_row_that_was_added(tmp_path: Path) -> None:
     # What a torn write would leave: the beginning of a row.
     with path.open("ab") as handle:
         handle.write(b'{"n": 99')
-    torn = read_log(path)
-    assert [row["n"] for row in torn.rows][: len(told)] == told
-    assert torn.damaged == []
+    torn, notes = read_log(path)
+    assert [row["n"] for row in torn][: len(told)] == told
+    assert notes == [f"rows.jsonl:{len(torn) + 1}: the last line is cut off"]
     with open_log(path) as log:
         log.add({"n": -1})
-    mended = read_log(path)
-    assert mended.rows == [*torn.rows, {"n": -1}]
-    assert mended.damaged == []
+    assert read_log(path) == ([*torn, {"n": -1}], [])
 
 
 def test_a_last_row_that_lacks_only_its_line_end_is_kept(tmp_path: Path) -> None:
@@ -127,8 +123,7 @@ def test_a_last_row_that_lacks_only_its_line_end_is_kept(tmp_path: Path) -> None
     path.write_bytes(b'{"n": 1}\n{"n": 2}')
     with open_log(path) as log:
         log.add({"n": 3})
-    found = read_log(path)
-    assert ([row["n"] for row in found.rows], found.damaged) == ([1, 2, 3], [])
+    assert read_log(path) == ([{"n": 1}, {"n": 2}, {"n": 3}], [])
 
 
 def test_a_disk_that_is_full_at_the_end_is_named(

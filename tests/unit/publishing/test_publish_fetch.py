@@ -37,8 +37,8 @@ def full(folder: Path, name: str, **_: object) -> io.FileIO:
 
 
 def same(one: Path, other: Path) -> bool:
-    files = list_files(one).files
-    return files == list_files(other).files and all(
+    files = list_files(one)[0].keys()
+    return files == list_files(other)[0].keys() and all(
         (one / n).read_bytes() == (other / n).read_bytes() for n in files
     )
 

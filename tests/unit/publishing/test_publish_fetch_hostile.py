@@ -172,10 +172,10 @@ INNER = "127.0.0.2"
 def outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A world in which 127.0.0.1 is public and everything else is not; `inner.test` leads inside."""
 
-    async def resolve(host: str) -> list[str]:
+    async def resolve(host: str, port: int) -> list[str]:
         return [INNER] if host == "inner.test" else ["127.0.0.1"]
 
-    monkeypatch.setattr(reading, "resolve_host", resolve)
+    monkeypatch.setattr(reading, "any_address", resolve)
     monkeypatch.setattr(reading, "may_connect", lambda address: address == "127.0.0.1")
 
 
@@ -256,10 +256,10 @@ async def test_a_name_that_changes_its_address_after_the_first_answer_is_refused
     port = server.url.rpartition(":")[2].partition("/")[0]
     answers = iter([["127.0.0.1"]])
 
-    async def resolve(host: str) -> list[str]:
+    async def resolve(host: str, port: int) -> list[str]:
         return next(answers, [INNER])
 
-    monkeypatch.setattr(reading, "resolve_host", resolve)
+    monkeypatch.setattr(reading, "any_address", resolve)
     with pytest.raises(ServiceUnavailable, match=INNER):
         await fetch_snapshot(
             f"http://site.test:{port}/data",

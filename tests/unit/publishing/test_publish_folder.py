@@ -20,7 +20,7 @@ import pytest
 from medlive.__main__ import run
 from medlive.errors import CheckFailed, DiskFull, MedliveError, UsageError
 from medlive.integrity.folder import SUMS
-from medlive.integrity.lock import Locked
+from medlive.integrity.log import Locked
 from medlive.integrity.signing import SecretKey, generate, sign
 from medlive.publishing.publish import (
     PreparedRelease,
@@ -38,7 +38,7 @@ from medlive.snapshot.errata import (
 )
 from medlive.snapshot.freeze import Entries
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.snapshots import Line, build_line, freeze
 
 ATOM = "{http://www.w3.org/2005/Atom}"

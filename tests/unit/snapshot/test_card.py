@@ -334,10 +334,11 @@ def note(
         ],
     }
 
-    def entries(kind: ChangeKind) -> list[Change]:
+    def entries(section: str) -> list[dict[str, Any]]:
+        kind = ChangeKind(section)
         if asked is not None:
             asked.append(kind)
-        return changes[kind]
+        return [change.row() for change in changes[kind]]
 
     meta = replace(META, lineage=()) if first else META
     numbers = (

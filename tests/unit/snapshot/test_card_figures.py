@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from medlive.integrity.folder import REQUIRED
 from medlive.snapshot.describe.figures import MONTHS, by_span, figures
-from medlive.snapshot.identity import canary_of
 from medlive.snapshot.manifest import Counts
+from medlive.snapshot.model import canary_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 CANARY = canary_of("2026.W47")

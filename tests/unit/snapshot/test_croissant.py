@@ -14,7 +14,7 @@ import pytest
 from medlive.integrity.folder import REQUIRED
 from medlive.snapshot.describe.croissant import DESCRIBED_FILES, croissant
 from medlive.snapshot.manifest import EngineUse, FileEntry
-from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS
+from medlive.snapshot.model import FIELDS
 from tests.unit.snapshot.test_card import HOSTILE, META
 from tests.unit.snapshot.test_card_figures import CANARY, COUNTS
 
@@ -89,16 +89,18 @@ def test_every_data_file_and_every_column_is_described(made: dict[str, Any]) -> 
             FILES[file["@id"]].sha256,
             "7 B",
         )
-    for record_set, fields in zip(
-        made["recordSet"], (CASE_FIELDS, CRITERION_FIELDS), strict=True
-    ):
+    for record_set, fields in zip(made["recordSet"], FIELDS.values(), strict=True):
         types = {f["name"]: f["dataType"] for f in record_set["field"]}
         assert list(types) == list(fields)
         for name, kind in fields.items():
             assert types[name] == (
                 "sc:Date"
                 if name == "posted_at"
-                else {int: "sc:Integer", float: "sc:Float", str: "sc:Text"}[kind]
+                else {
+                    "integer": "sc:Integer",
+                    "number": "sc:Float",
+                    "string": "sc:Text",
+                }[kind]
             )
             assert all(f["description"] for f in record_set["field"])
 

@@ -18,7 +18,7 @@ from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.guard.bounds import SNAPSHOT_LINE_BYTES
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import REQUIRED, SIGNATURE
-from medlive.integrity.lock import Locked, exclusive
+from medlive.integrity.log import Locked, exclusive
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.ledgers import read_ledger, write_ledger
 from medlive.snapshot.manifest import Ancestor, Signing

@@ -26,9 +26,8 @@ from medlive.snapshot.load import (
     open_snapshot,
 )
 from medlive.snapshot.manifest import pretty_json
-from medlive.snapshot.model import TABLES, commitment
-from medlive.snapshot.shape import ENUMERATIONS, shape_of
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.model import ENUMERATIONS, TABLES, commitment, shape_of
+from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.forging import derive, read_rows, recount, write_rows
 from tests.support.release_0_1_0 import unpack_folders
 from tests.support.runs import made_run

@@ -10,9 +10,8 @@ from medlive.snapshot.diff import diff_snapshots
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.model import SnapshotCase, commitment
-from medlive.snapshot.shape import shape_of
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.model import SnapshotCase, commitment, shape_of
+from medlive.snapshot.verify.steps import verify_snapshot
 from tests.unit.snapshot.conftest import META, added, make_case
 
 ORIGINS = {

@@ -6,14 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from medlive.snapshot.model import Column
 from medlive.snapshot.parquet import (
     CANARY_KEY,
     ROWS_PER_GROUP,
-    TwinComparison,
+    compare_twins,
     schema,
 )
-from medlive.snapshot.parquet_process import compare_twins
-from medlive.snapshot.shape import Column
 
 
 def test_a_long_entry_in_every_row_is_not_unpacked(tmp_path: Path) -> None:
@@ -44,11 +43,6 @@ def test_a_long_entry_in_every_row_is_not_unpacked(tmp_path: Path) -> None:
         (tmp_path / "x.parquet").open("rb", 0) as source,
         (tmp_path / "x.jsonl").open("rb", 0) as twin,
     ):
-        comparison = TwinComparison(
-            source=source.fileno(),
-            twin=twin.fileno(),
-            columns=tuple(fields),
-            canary="canary",
-        )
+        comparison = source.fileno(), twin.fileno(), fields, "canary"
         (fault,) = compare_twins([comparison])
     assert isinstance(fault, ValueError)

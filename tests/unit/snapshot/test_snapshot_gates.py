@@ -13,9 +13,9 @@ from medlive.snapshot.gates import (
     Gate,
     content_hits,
     gates_digest,
+    lint_case,
     release_hits,
     row_hits,
-    standard_linter,
 )
 from medlive.snapshot.manifest import EngineUse
 from medlive.snapshot.model import SnapshotCase
@@ -128,7 +128,7 @@ def test_all_that_a_release_shows_is_read_for_identifiers() -> None:
 
 def test_a_rubric_with_no_legal_axis_is_left_to_the_row_rules() -> None:
     case = first(CASE, axis="Kindness")
-    assert list(standard_linter()(case)) == []
+    assert lint_case(case) == []
     assert "criterion 1: axis 'Kindness'" in [h.detail for h in row_hits(case)]
 
 
@@ -149,8 +149,11 @@ def test_the_digest_changes_with_every_byte_of_a_module_that_decides(
 
 def test_the_digest_covers_every_module_that_scanner_and_linter_run_through() -> None:
     script = (
-        "import sys; from medlive.snapshot.gates import standard_linter, standard_scanner\n"
-        "before = set(sys.modules); standard_linter()\n"
+        "import sys; from medlive.snapshot.gates import lint_case, standard_scanner\n"
+        "from types import SimpleNamespace\n"
+        "texts = dict.fromkeys(('narrative', 'query', 'advice'), 'x')\n"
+        "before = set(sys.modules)\n"
+        "lint_case(SimpleNamespace(**texts, language='en', criteria=()))\n"
         "standard_scanner()('My name is 张三, from Wuhan', 'en')\n"
         "print(*sorted(n for n in set(sys.modules) - before if n.startswith('medlive.')))"
     )

@@ -14,8 +14,7 @@ from medlive.errors import MedliveError
 from medlive.guard import bounds
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files
 from medlive.integrity.paths import open_plain
-from medlive.snapshot.verify.run import VerificationReport, verify_snapshot
-from medlive.snapshot.verify.steps import STEPS
+from medlive.snapshot.verify.steps import STEPS, VerificationReport, verify_snapshot
 from tests.support.snapshots import Line, build_line
 from tests.support.spoiling import seal
 
@@ -122,7 +121,7 @@ def test_without_pyarrow_only_the_parquet_step_is_left_out(
         "sys.meta_path.insert(0, No())\n"
         "import importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda n, p=None: None if n == 'pyarrow' else real(n, p)\n"
-        "from medlive.snapshot.verify.run import verify_snapshot\n"
+        "from medlive.snapshot.verify.steps import verify_snapshot\n"
         "r = verify_snapshot(Path(sys.argv[1]))\n"
         "assert r.ok, r.summary()\n"
         "print([s.number for s in r.steps if s.state == 'skipped'])\n"
@@ -232,13 +231,13 @@ def test_links_and_pipes_are_neither_listed_nor_opened(tmp_path: Path) -> None:
     (root / "data").symlink_to(outside)
     (root / "y").symlink_to(outside / "x")
     os.mkfifo(root / "z")
-    assert list_files(root).files == frozenset()
+    assert list_files(root)[0] == {}
     for name in ("y", "z"):
         with pytest.raises(OSError, match="not a regular file"):
             open_plain(root / name)
     link = tmp_path / "link"
     link.symlink_to(root)
-    assert [str(fault) for fault in list_files(link).faults] == [
+    assert [str(fault) for fault in list_files(link)[1]] == [
         ".: expected a folder, got a symbolic link"
     ]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medlive.integrity.signing import SecretKey, generate
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
-from medlive.snapshot.verify.run import verify_snapshot
+from medlive.snapshot.verify.steps import verify_snapshot
 from medlive.statistics.charts import Bar, Frame, bars
 from tests.support.snapshots import Line, build_line
 from tests.support.spoiling import seal

@@ -14,7 +14,7 @@ import pytest
 
 from medlive.integrity.signing import SecretKey, generate
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.verify.run import VerificationReport, verify_snapshot
+from medlive.snapshot.verify.steps import VerificationReport, verify_snapshot
 from tests.support.forgeries import chain_forgeries, forgeries
 from tests.support.forging import sealed
 from tests.support.snapshots import Line, build_line

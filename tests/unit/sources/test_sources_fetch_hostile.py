@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from medlive.integrity.addresses import may_connect
+from medlive.guard.http import may_connect
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
     FetchError,

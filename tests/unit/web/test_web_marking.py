@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.web.audit.marking import compare, mark_thread
+from medlive.web.audit.thread import compare, mark_thread
 
 TEXT = st.text("ab 头痛,.\n", max_size=40)
 

@@ -27,8 +27,7 @@ from medlive.guard.bounds import (
     ARCHIVE_MEMBER_BYTES,
 )
 from medlive.guard.printable import printable
-from medlive.integrity.folder import TooLong
-from medlive.integrity.given import read_to_end
+from medlive.integrity.folder import TooLong, read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
 
 HEAD = 64 * 1024
