@@ -56,6 +56,11 @@ _PLAN: Final = re.compile(
 _OBJECTIVE: Final = re.compile(
     r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断"
 )
+_NONCLINICAL: Final = re.compile(
+    r"\b(?:residency|exam|salary|interview|fee|price|appointment|certificate|sick note|career|tuition|license)\b"
+    r"|学费|考试|预约|挂号|请假|开证明|价格|多少钱|招聘|面试",
+    re.IGNORECASE,
+)
 _CHECKLIST: Final = (
     (
         "Who the patient is",
@@ -135,6 +140,18 @@ def _pieces(inputs: Inputs, role: str) -> Iterator[tuple[str, str]]:
 def _element(message_id: str, text: str, kind: str) -> Values:
     values = {"message_id": message_id, "quote": text, "kind": kind}
     return values | {"statement": statement(text)}
+
+
+def judge_query(inputs: Inputs) -> Values:
+    """{category, meaningful, of_its_time, reason}: clinical where a clinical word is in it."""
+    text = inputs["query"][:4000]
+    meaningful = is_clinical(text) and not _NONCLINICAL.search(text)
+    return {
+        "category": "management" if meaningful else "nonclinical",
+        "meaningful": meaningful,
+        "of_its_time": False,
+        "reason": f"Names {'a clinical matter' if meaningful else 'nothing clinical'}.",
+    }
 
 
 def judge_sufficiency(inputs: Inputs) -> Values:
@@ -283,12 +300,7 @@ ANSWERS: Mapping[str, Rule] = {
     "screener.revise": _for_each(
         "elements", "elements", keep=False, message_id="", quote="", statement=""
     ),
-    "validator.query": _fixed(
-        category="management",
-        meaningful=True,
-        of_its_time=False,
-        reason=_NO_JUDGEMENT,
-    ),
+    "validator.query": judge_query,
     "validator.sufficiency": judge_sufficiency,
     "validator.claims": state_claims,
     "validator.alignment": align,
