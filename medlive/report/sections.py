@@ -382,13 +382,13 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
 
 def _profile(report: Report, profiles: Profiles) -> Markup:
     plural = {"theme": "themes", "specialty": "specialties"}[profiles.kind]
+    n = len(report.models)
     if len(profiles.values) < 2 or np.isnan(profiles.between_values).all():
         least = "three models or more, and two "
         return missing(
             f"No correlation between {plural}: it needs {least}{plural} in which every model has at least 5 "
-            f"scored cases; here are {len(profiles.labels)} models and {len(profiles.values)} such {plural}."
+            f"scored cases; here are {n} models and {len(profiles.values)} such {plural}."
         )
-    n = len(profiles.labels)
     few = "; so few say little" if n < 6 else ""
     caption = soft(
         f"Pearson's r over {n} models' mean scores{few}; the 95 % interval of each (Fisher's z, n = {n} models) "

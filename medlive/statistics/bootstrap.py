@@ -120,6 +120,15 @@ def _rows(
     return np.asfortranarray(weights[:, place])
 
 
+def over_draws(
+    figure: Callable[[Floats], Floats],
+    items: int,
+    **how: Unpack[Resampling],
+) -> Floats:
+    """A figure of weighted items in every draw; `figure` takes rows of weights, (some draws x items)."""
+    return np.concatenate(list(map(figure, weight_chunks(items, **how))))
+
+
 def cluster_counts(
     known: Flags,
     clusters: Places | None,
@@ -182,8 +191,8 @@ def bootstrap_ratios(
     both = np.concatenate([above, below], axis=1)
     if groups is None:
         groups = [np.arange(len(above))]
-    drawn = []
-    for weights in weight_chunks(len(above), **how):
+
+    def of_draws(weights: Floats) -> Floats:
         ratios = np.full(
             (len(weights), len(groups), above.shape[1]),
             np.nan,
@@ -196,8 +205,9 @@ def bootstrap_ratios(
             sums = own @ both[rows]
             upper, lower = np.split(sums, 2, axis=1)
             ratios[:, group] = quotient(upper, lower)
-        drawn.append(ratios)
-    return np.concatenate(drawn)
+        return ratios
+
+    return over_draws(of_draws, len(above), **how)
 
 
 def interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:
@@ -608,16 +618,12 @@ def estimate(
             clusters=len(names),
             why="not defined on these items",
         )
-    drawn = []
-    for weights in weight_chunks(len(names), **how):
-        sums = (weights @ flat).reshape(-1, *shape)
-        drawn.append(statistic(sums))
-    return with_interval(
-        value,
-        np.concatenate(drawn),
-        items,
-        len(names),
-    )
+
+    def of_draws(weights: Floats) -> Floats:
+        return statistic((weights @ flat).reshape(-1, *shape))
+
+    drawn = over_draws(of_draws, len(names), **how)
+    return with_interval(value, drawn, items, len(names))
 
 
 def with_interval(

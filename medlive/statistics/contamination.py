@@ -5,7 +5,7 @@ model may have seen, 1 for one that it cannot have seen, -1 for one left out. do
 estimator and says what it assumes.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Unpack
 
@@ -20,7 +20,7 @@ from medlive.statistics.bootstrap import (
     interval,
     known_or_none,
     mean_estimate,
-    weight_chunks,
+    over_draws,
 )
 from medlive.statistics.intervals import LEAST_CLUSTERS, gap_bounds, quotient
 
@@ -229,11 +229,7 @@ def seen_effect(
     low = high = None
     controls = is_shared & ~is_mixed
     if min(is_mixed.sum(), controls.sum()) >= LEAST_CLUSTERS:
-        low, high = _drawn_interval(
-            solve,
-            len(values),
-            **how,
-        )
+        low, high = interval(over_draws(solve, len(values), **how))
     return Effect(
         effect=float(effect),
         low=low,
@@ -242,16 +238,6 @@ def seen_effect(
         n_post=int(is_fresh.sum()),
         models=models,
     )
-
-
-def _drawn_interval(
-    figure: Callable[[Floats], Floats],
-    items: int,
-    **how: Unpack[Resampling],
-) -> tuple[float | None, float | None]:
-    """The percentile interval of a figure of weighted items."""
-    drawn = list(map(figure, weight_chunks(items, **how)))
-    return interval(np.concatenate(drawn))
 
 
 def _last_coefficient(gram: Floats, right: Floats) -> Floats:
@@ -373,11 +359,7 @@ def adjusted_drop(
     pre, post = means(np.ones((1, len(values))))[:, 0]
     low = high = None
     if kept.min() >= LEAST_CLUSTERS:
-        low, high = _drawn_interval(
-            gap,
-            len(values),
-            **how,
-        )
+        low, high = interval(over_draws(gap, len(values), **how))
     counts = {}
     for name, (n_pre, n_post) in zip(names, by_stratum.tolist(), strict=True):
         if name:

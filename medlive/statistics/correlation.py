@@ -15,7 +15,7 @@ from medlive.statistics.bootstrap import (
     Estimate,
     Floats,
     Places,
-    weight_chunks,
+    over_draws,
     with_interval,
 )
 from medlive.statistics.intervals import incomplete_beta, quotient
@@ -63,15 +63,8 @@ def correlate(
             clusters=k,
             why=why,
         )
-    drawn = []
-    for weights in weight_chunks(k, **how):
-        drawn.append(of_draws(a, b, weights[:, place]))
-    figure = with_interval(
-        value,
-        np.concatenate(drawn),
-        n,
-        k,
-    )
+    drawn = over_draws(lambda weights: of_draws(a, b, weights[:, place]), k, **how)
+    figure = with_interval(value, drawn, n, k)
     if kind == "kendall":
         return figure
     return replace(figure, p=pearson_p(value, n))

@@ -30,10 +30,8 @@ class Profiles:
     values: list[str]
     """The slices that count: every model has `LEAST` scores there."""
     left_out: list[str]
-    labels: list[str]
-    """The models, in the table's order."""
     means: Floats
-    """(values x models)"""
+    """(values x models), the models in the table's order."""
     between_values: Floats
     """Pearson's r over the models; NaN for fewer than three of them, or where a value's means are all alike."""
 
@@ -78,7 +76,6 @@ def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
         kind=kind,
         values=list(means),
         left_out=left_out,
-        labels=[model.label for model in table.models],
         means=columns,
         between_values=between,
     )

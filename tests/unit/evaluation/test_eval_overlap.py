@@ -62,7 +62,7 @@ def test_profiles_are_the_slices_means_and_numpys_correlation() -> None:
     )
     found = profiles(table, "month")
     assert len(found.values) == 24
-    for label, column in zip(found.labels, found.means.T, strict=True):
+    for label, column in zip(table.scored, found.means.T, strict=True):
         model = next(m for m in table.models if m.label == label)
         expected = [s.estimate.value for s in model.slices if s.kind == "month"]
         assert column == pytest.approx(expected)

@@ -37,7 +37,7 @@ from medlive.statistics.bootstrap import (
     Floats,
     interval,
     known_or_none,
-    weight_chunks,
+    over_draws,
 )
 from medlive.statistics.correlation import spearman
 from medlive.statistics.intervals import quotient
@@ -126,8 +126,8 @@ def ratings(
     drawn = np.full((0, len(played)), np.nan)
     if len(by_cluster) > 1 and draws:
         flat = won.reshape(len(won), -1)
-        chunks = [weights @ flat for weights in weight_chunks(len(won), draws, seed)]
-        drawn = elo(np.concatenate(chunks).reshape(-1, len(played), len(played)))
+        sums = over_draws(lambda own: own @ flat, len(won), draws=draws, seed=seed)
+        drawn = elo(sums.reshape(-1, len(played), len(played)))
     by_model = [Estimate(None)] * models
     for place, model in enumerate(played):
         low, high = interval(drawn[:, place])
