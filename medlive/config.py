@@ -15,8 +15,7 @@ from pydantic import (
 
 from medlive.evidence.encoders.table import EncoderModel
 from medlive.guard.trust import is_loopback
-from medlive.llm.registry import Candidate
-from medlive.llm.wire import Amount, Price
+from medlive.llm.registry import Amount, Candidate, Price
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 

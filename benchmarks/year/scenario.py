@@ -28,7 +28,7 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.instance.paths import index_path, snapshots_path
 from medlive.integrity.signing import KEY_VARIABLE, generate
-from medlive.llm.wire import Price
+from medlive.llm.registry import Price
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import lift_source_quarantine
 from medlive.service.harvest.takedown import take_down

@@ -18,9 +18,8 @@ from medlive.instance.paths import encoder_settings, index_path
 from medlive.llm.engine import Engine, EngineIdentity, endpoint_engine
 from medlive.llm.limiter import Limiters
 from medlive.llm.recorded import RecordedEngine, load_recording
-from medlive.llm.registry import Candidate, load_registry
+from medlive.llm.registry import Candidate, Price, load_registry
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.wire import Price
 
 if TYPE_CHECKING:
     from medlive.evidence.retriever import IndexRetriever

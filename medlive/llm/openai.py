@@ -35,11 +35,11 @@ from medlive.llm.engine import (
 )
 from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import render
+from medlive.llm.registry import Price
 from medlive.llm.wire import (
     Ended,
     JsonMode,
     NotACompletion,
-    Price,
     Refusal,
     Trouble,
     chat_body,

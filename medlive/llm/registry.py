@@ -47,6 +47,29 @@ Basis = Literal["stated", "inferred", "released"]
 and no model was trained on what came after its own release."""
 
 
+Amount = Annotated[float, Field(ge=0)]
+
+
+class Price(BaseModel):
+    """US dollars per million tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    input: Amount
+    """Of a million tokens of a request."""
+    # Of those that the endpoint's prefix cache held; None for the price of other tokens
+    cached: Amount | None = None
+    output: Amount
+    """Of a million tokens of a reply."""
+
+    def cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
+        """Dollars for one answer; the cached tokens are among the input tokens."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = max(0, input_tokens - cached_tokens)
+        asked = fresh * self.input + cached_tokens * cached
+        return (asked + output_tokens * self.output) / 1e6
+
+
 @dataclass(frozen=True, slots=True)
 class Cutoff:
     """The last day whose texts a model may have seen in training."""

@@ -8,9 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from medlive.clock import parse_retry_after
 from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused
@@ -18,6 +16,7 @@ from medlive.guard.bounds import REPLY_TOKENS
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
 from medlive.llm.reading import split_thinking
+from medlive.llm.registry import Price
 
 if TYPE_CHECKING:
     from openai import APIStatusError
@@ -69,8 +68,6 @@ _OF_FORMAT_WORDS: Final = (
 _RETRIED: Final = frozenset({408, 409, 425, 429})
 _OVERLOADED: Final = frozenset({503, 504, 529})
 
-Amount = Annotated[float, Field(ge=0)]
-
 
 class NotACompletion(ValueError):
     """A body is not a chat completion that can be used; the text says why."""
@@ -92,26 +89,6 @@ class JsonMode(StrEnum):
     SCHEMA = "schema"
     OBJECT = "object"
     NONE = "none"
-
-
-class Price(BaseModel):
-    """US dollars per million tokens."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    input: Amount
-    """Of a million tokens of a request."""
-    # Of those that the endpoint's prefix cache held; None for the price of other tokens
-    cached: Amount | None = None
-    output: Amount
-    """Of a million tokens of a reply."""
-
-    def cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
-        """Dollars for one answer; the cached tokens are among the input tokens."""
-        cached = self.input if self.cached is None else self.cached
-        fresh = max(0, input_tokens - cached_tokens)
-        asked = fresh * self.input + cached_tokens * cached
-        return (asked + output_tokens * self.output) / 1e6
 
 
 def chat_body(

@@ -40,7 +40,7 @@ from medlive.instance.loading import read_settings
 from medlive.instance.opening import check_priced
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
-from medlive.llm.wire import Price
+from medlive.llm.registry import Price
 from medlive.report.render import write_report
 from medlive.report.tables import scores_json
 

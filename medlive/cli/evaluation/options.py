@@ -50,7 +50,7 @@ from medlive.instance.loading import read_settings
 from medlive.instance.opening import check_priced, grader_engine
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity
-from medlive.llm.wire import Price
+from medlive.llm.registry import Price
 
 P = TypeVar("P")
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from medlive.integrity.digest import canonical_json
 from medlive.integrity.log import rows_of
 from medlive.llm.engine import Request
 from medlive.llm.prompts import render
-from medlive.llm.wire import JsonMode, Price, response_format
+from medlive.llm.registry import Price
+from medlive.llm.wire import JsonMode, response_format
 
 ASCII_A_TOKEN: Final = 4.0
 HAN_A_TOKEN: Final = 1.4

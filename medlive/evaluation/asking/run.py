@@ -44,7 +44,7 @@ from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
 from medlive.llm.engine import UNNAMED, Reply, Usage
 from medlive.llm.pool import Progress, work_through
-from medlive.llm.wire import Price
+from medlive.llm.registry import Price
 
 _ASKED_AGAIN: Final = (AnswerState.FAILED, AnswerState.EMPTY)
 _REASONS: Final = 3

@@ -41,10 +41,10 @@ from medlive.integrity.log import LogWriter, open_log, read_bytes, values_of, wr
 from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity, Reply
 from medlive.llm.prompts import render
+from medlive.llm.registry import Price
 from medlive.llm.wire import (
     JsonMode,
     NotACompletion,
-    Price,
     chat_body,
     completion,
     priced,

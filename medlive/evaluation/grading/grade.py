@@ -42,7 +42,7 @@ from medlive.llm.ask import MOST_RAW, Asked, Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.pool import Progress, work_through
-from medlive.llm.wire import Price
+from medlive.llm.registry import Price
 
 REPEATS: Final = "repeats.jsonl"
 _A_ROUND: Final = 1000

@@ -28,8 +28,8 @@ from medlive.llm.engine import (
 )
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.prompts import prompt_beside
+from medlive.llm.registry import Price
 from medlive.llm.statements import taken_back, words_before
-from medlive.llm.wire import Price
 
 R = TypeVar("R", bound=ReplyModel)
 

@@ -35,8 +35,8 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Reply, Request, Usage
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import read_inputs
+from medlive.llm.registry import Price
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.wire import Price
 from tests.support.bad_endpoint import (
     BadEndpoint,
     Step,

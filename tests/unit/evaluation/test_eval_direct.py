@@ -18,7 +18,7 @@ from medlive.evaluation.grading.direct import (
 from medlive.integrity.log import read_log
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
-from medlive.llm.wire import Price
+from medlive.llm.registry import Price
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
 from tests.support.judged import judge_direct, plan_direct
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply

@@ -24,7 +24,7 @@ from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Reply, Request, Usage
-from medlive.llm.wire import Price
+from medlive.llm.registry import Price
 from tests.unit.evaluation.conftest import (
     AT,
     USE,

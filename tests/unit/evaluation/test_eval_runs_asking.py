@@ -25,8 +25,7 @@ from medlive.instance.opening import (
 )
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Usage
-from medlive.llm.registry import Candidate, load_registry
-from medlive.llm.wire import Price
+from medlive.llm.registry import Candidate, Price, load_registry
 from tests.support.bad_endpoint import (
     BadEndpoint,
     bad_endpoint,

@@ -18,7 +18,7 @@ from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import render
-from medlive.llm.wire import Price
+from medlive.llm.registry import Price
 from tests.support.bad_endpoint import (
     Step,
     bad_endpoint,

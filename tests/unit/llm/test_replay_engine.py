@@ -10,8 +10,8 @@ from medlive.errors import EndpointUnavailable
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Finish, Prompt, Reply, Request
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.registry import Price
 from medlive.llm.replay import ReplayEngine
-from medlive.llm.wire import Price
 from tests.support.bad_endpoint import (
     BadEndpoint,
     Step,
