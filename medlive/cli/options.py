@@ -25,8 +25,6 @@ from typer.models import OptionInfo
 from medlive.cli.output import Result, show_result
 from medlive.clock import parse_moment, parse_week
 from medlive.errors import CheckFailed, UsageError
-from medlive.instance.loading import read_settings
-from medlive.instance.paths import snapshot_folder
 from medlive.integrity.signing import PublicKey, public_key_of
 
 
@@ -35,6 +33,14 @@ def _read_moment(text: str) -> datetime:
         return parse_moment(text)
     except ValueError:
         raise typer.BadParameter("expected a date such as 2026-11-01") from None
+
+
+def _find_snapshot(place: str) -> Path:
+    # `medlive --help` needs no settings.
+    from medlive.instance.loading import read_settings
+    from medlive.instance.paths import snapshot_folder
+
+    return snapshot_folder(read_settings(), place)
 
 
 Count = Annotated[int, Option(min=1)]
@@ -70,7 +76,7 @@ SnapshotArgument = Annotated[
     Path,
     Argument(
         help="A snapshot's folder, or the version of one frozen here.",
-        parser=lambda place: snapshot_folder(read_settings(), place),
+        parser=_find_snapshot,
     ),
 ]
 

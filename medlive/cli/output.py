@@ -29,7 +29,6 @@ from typing import (
     TypeVar,
 )
 
-from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -134,7 +133,7 @@ def _plain(value: object) -> object:
     """What makes its own JSON in that form, a record as the mapping of its fields, all else as its text."""
     if callable(value):
         return value()
-    if isinstance(value, BaseModel):
+    if hasattr(value, "model_dump"):  # Pydantic's, which `medlive --help` needs not
         return value.model_dump(mode="json")
     if hasattr(value, "as_json"):
         return value.as_json()

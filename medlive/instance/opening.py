@@ -19,7 +19,6 @@ from medlive.llm.engine import Engine, EngineIdentity, endpoint_engine
 from medlive.llm.limiter import Limiters
 from medlive.llm.recorded import RecordedEngine, load_recording
 from medlive.llm.registry import Candidate, Price, load_registry
-from medlive.llm.rules.engine import RulesEngine
 
 if TYPE_CHECKING:
     from medlive.evidence.retriever import IndexRetriever
@@ -69,6 +68,8 @@ def build_engine(
     limiters: Limiters | None = None,
 ) -> Engine:
     """The engine of a role. Raises ConfigError when its key's variable is not set."""
+    from medlive.llm.rules.engine import RulesEngine
+
     if settings.engine == "rules":
         return RulesEngine()
     price = (prices or {}).get(settings.model or "")
@@ -231,6 +232,7 @@ async def serve_rules(
 
     `sample-evidence` searches the evidence index; `warn` is called if there is none.
     """
+    from medlive.llm.rules.engine import RulesEngine
     from medlive.llm.rules.server import serve
 
     retriever = None

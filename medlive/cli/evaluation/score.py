@@ -8,7 +8,6 @@ from typing import Final
 from rich.text import Text
 
 from medlive import api
-from medlive.api import open_registry
 from medlive.cli.evaluation.options import Scoring
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import (
@@ -17,13 +16,11 @@ from medlive.cli.output import (
     Shown,
     counted,
     dimmed,
-    echo,
     new_file,
     say,
     table_of,
 )
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
 from medlive.evaluation.scoring.ability import abilities_of
 from medlive.evaluation.scoring.companions import RATES
 from medlive.evaluation.scoring.estimates import (
@@ -40,8 +37,6 @@ from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
 from medlive.report.html import format_p
-from medlive.report.model import read_meta
-from medlive.report.render import PLACE, read_portfolio, write_report
 from medlive.report.tables import WRITERS, scores_json, write_whole
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.intervals import TOO_FEW
@@ -360,48 +355,3 @@ def rests_on(runs: Iterable[GradedRun]) -> str:
         if (grader := run.grader) is not None:
             graders.add(f"{grader.model} ({grader.engine} engine, {grader.mode} mode)")
     return f"{', '.join(sorted(cases))}, graded by {', '.join(sorted(graders)) or 'nobody'}"
-
-
-def report(
-    how: Scoring,
-    *,
-    out: Path,
-    meta: list[Path] | None = None,
-    protocols: Path | None = None,
-    case_pages: bool = True,
-) -> None:
-    """Write a report of runs: pages to read offline, and the numbers as JSON, CSV and TSV.
-
-    index.html holds tables and figures; cases.html is a list of cases with filters, and cases/ has a page for each
-    case.
-
-    Args:
-        out: The folder to write.
-        meta: A meta.json of medlive eval meta.
-        protocols: What protocol all wrote [protocols/, if of these models].
-        case_pages: A page for each case.
-    """
-    table = scored(how)
-    judges = {m.run.grader.judge for m in table.models if m.run.grader}
-    page = write_report(
-        table,
-        out,
-        registry=open_registry(how.models),
-        metas=tuple(read_meta(path, judges) for path in meta or ()),
-        portfolio=find_portfolio(protocols, [m.label for m in table.models]),
-        case_pages=case_pages,
-    )
-    echo(page)
-
-
-def find_portfolio(path: Path | None, models: list[str]) -> Portfolio | None:
-    """The protocols' results: those named, or what lies in their usual folder and is of these models."""
-    if path is None and not (PLACE / PORTFOLIO).exists():
-        return None
-    portfolio = read_portfolio(path or PLACE)
-    if path is None and not set(portfolio.models) & set(models):
-        say(
-            f"{PLACE} is about other models, so it is not in the report; --protocols names what is"
-        )
-        return None
-    return portfolio

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.cli.evaluation.score import find_portfolio
+from medlive.cli.evaluation.report import find_portfolio
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, AnswerState
