@@ -75,9 +75,13 @@ class Snapshot:
         return next(iter(self), None) is not None
 
     def __iter__(self) -> Iterator[SnapshotCase]:
+        return self._read()
+
+    def _read(self, *, alone: bool = False) -> Iterator[SnapshotCase]:
+        """The cases of this part; `alone`: without their criteria."""
         self._check_same()
         shape = self.manifest.shape
-        for rows in read_cases(self.path, shape, trusted=self.verified):
+        for rows in read_cases(self.path, shape, trusted=self.verified, alone=alone):
             with readable(self.path):
                 case = case_from_rows(rows.row, rows.criteria, shape.unknown)
             if all(keep(case) for keep in self.keep):
@@ -187,7 +191,7 @@ class Snapshot:
                 raise BadInput(f"{path}: {str(exc)[:300]}") from exc
         same = {**shape.unknown[table], "canary": self.manifest.canary}
         rows: list[dict[str, Any]] = []
-        for case in self:
+        for case in self._read(alone=table == "cases" and not self.keep):
             if table == "cases":
                 rows.append({**same, **case.row(), "posted_at": case.posted_at})
             else:

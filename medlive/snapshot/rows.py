@@ -43,6 +43,7 @@ class RowReader:
         canary: str | None = None,
         *,
         trusted: bool = False,
+        alone: bool = False,
     ) -> None:
         """Prepare to read.
 
@@ -51,11 +52,12 @@ class RowReader:
             shape: The snapshot's.
             canary: What every row must state; None accepts any.
             trusted: Whether the files were verified, so that rows need not be checked again.
+            alone: Whether to leave the criteria out.
         """
         self._root = root
         self._shape = shape
         self._canary = canary
-        self._trusted = trusted
+        self._trusted, self._alone = trusted, alone
         self.faults = {table: Faults() for table in TABLES}
         self.canary_faults = {table: Faults() for table in TABLES}
         self.orphans = Faults()  # Criteria without a case
@@ -66,7 +68,7 @@ class RowReader:
             open_plain(self._root / CASES) as cases,
             open_plain(self._root / CRITERIA) as criteria,
         ):
-            remaining = self._rows(criteria, "criteria")
+            remaining = iter(()) if self._alone else self._rows(criteria, "criteria")
             head = next(remaining, None)
             for number, case in self._rows(cases, "cases"):
                 own: list[Row] = []
@@ -147,6 +149,7 @@ def read_cases(
     shape: Shape,
     *,
     trusted: bool = False,
+    alone: bool = False,
 ) -> Iterator[CaseRows]:
     """Yield the cases of a snapshot's folder, in order of their ids.
 
@@ -154,11 +157,12 @@ def read_cases(
         root: The folder.
         shape: As its manifest states it.
         trusted: Whether the files were verified, so that only their order is checked.
+        alone: Whether to leave the criteria out, which are most of the rows.
 
     Raises:
         BadInput: At the first fault.
     """
-    reader = RowReader(root, shape, trusted=trusted)
+    reader = RowReader(root, shape, trusted=trusted, alone=alone)
 
     def check() -> None:
         for faults in (*reader.faults.values(), reader.orphans):
