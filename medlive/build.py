@@ -1,9 +1,6 @@
 """The version of this program, and the commit that it was built from."""
 
-import os
 import re
-import subprocess
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -15,6 +12,7 @@ COMMIT: Final = "COMMIT"
 
 _DIGITS: Final = 12
 _HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_MOST_LINKS: Final = 5
 
 
 @cache
@@ -28,18 +26,44 @@ def code_version() -> str:
 
 def version_at(package: Path) -> str:
     """Return the same for a package that lies there: in a git checkout, or as a build wrote it."""
-    commit = ""
-    with suppress(OSError, subprocess.SubprocessError, ValueError):
-        if (package.parent / ".git").exists():
-            # The checkout may belong to another user than this process's.
-            git = ("git", "-c", "safe.directory=*", "-C", str(package.parent))
-            commit = subprocess.check_output(
-                [*git, "rev-parse", "HEAD"],
-                text=True,
-                stderr=subprocess.DEVNULL,
-                env={"PATH": os.environ.get("PATH", "")},
-            )
-        else:
-            commit = (package / COMMIT).read_text("utf-8")
-    is_known = _HASH.fullmatch(commit.strip())
-    return f"{__version__}+g{commit[:_DIGITS]}" if is_known else __version__
+    commit = _checked_out(package.parent / ".git") or _hash(_text(package / COMMIT))
+    return __version__ if commit is None else f"{__version__}+g{commit[:_DIGITS]}"
+
+
+def _checked_out(git: Path) -> str | None:
+    """Return the commit of a checkout by its `.git`, a folder or a worktree's file; None if there is none."""
+    own = git
+    if pointer := _text(git).removeprefix("gitdir:").strip():
+        own = git.parent / pointer
+    common = own
+    if shared := _text(own / "commondir"):
+        common = own / shared
+    # HEAD names a branch, and a branch may be a symbolic name for another.
+    revision = _text(own / "HEAD")
+    for _ in range(_MOST_LINKS):
+        if not revision.startswith("ref:"):
+            break
+        name = revision.removeprefix("ref:").strip()
+        loose = _text(own / name) or _text(common / name)
+        revision = loose or _packed(common, name)
+    return _hash(revision)
+
+
+def _packed(common: Path, name: str) -> str:
+    for line in _text(common / "packed-refs").splitlines():
+        commit, _, ref = line.partition(" ")
+        if ref == name:
+            return commit
+    return ""
+
+
+def _hash(text: str) -> str | None:
+    return text if _HASH.fullmatch(text) else None
+
+
+def _text(path: Path) -> str:
+    """Return what a file holds, without white space around it; nothing where it cannot be read."""
+    try:
+        return path.read_text("utf-8", "replace").strip()
+    except (OSError, ValueError):
+        return ""

@@ -53,7 +53,10 @@ def cost(
     parked = with_session(count_ended, Outcome.PARKED, *bounds)
     total: float | None = 0.0
     spent = with_session(spending, *bounds)
+    rows = []
     for part in spent:
+        price = "unknown" if part.cost_usd is None else part.cost_usd
+        rows.append(fields_of(part, _SPENT) | {"cost_usd": price})
         if part.by == "all":
             total = part.cost_usd
     a_case = total / kept if kept and total is not None else None
@@ -70,7 +73,7 @@ def cost(
     )
     if parked:
         title += f"; {counted(parked, 'thread')} parked"
-    return Result(value, [table_of(spent, _SPENT, title)])
+    return Result(value, [table_of(rows, _SPENT, title)])
 
 
 _LOGGED = ("number", "at", "by", "action", "subject", "reason")

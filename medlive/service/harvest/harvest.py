@@ -151,7 +151,7 @@ async def describe_next_harvest(database: Database, source: str, *, again: bool)
     if info and info.quarantine_reason:
         return f"nothing: quarantined, {info.quarantine_reason}"
     if info and info.last_run == week:
-        is_done = info.last_outcome is RunOutcome.DONE
+        is_done = info.last_outcome == RunOutcome.DONE
         if is_done and not again:
             return f"nothing: {week} is done"
         verb = "repeat" if is_done else "go on with"
