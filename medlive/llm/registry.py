@@ -18,13 +18,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    TypeAdapter,
     ValidationError,
     field_validator,
     model_validator,
 )
 
-from medlive.errors import BadInput, ConfigError, first_fault
+from medlive.errors import BadInput, ConfigError
 from medlive.integrity.log import read_bytes
 
 _SENT: Final = (
@@ -36,9 +35,6 @@ _SENT: Final = (
 """Fields that are sent under their own names."""
 _TABLES: Final = {"candidates", "prices", "roles"}
 """What a `models.toml` may hold."""
-_HINT: Final = (
-    'a model\'s table is called [candidates."MODEL"], in quotes, since names hold dots'
-)
 _CUTOFF: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
@@ -226,14 +222,26 @@ EMPTY: Final = Registry({}, "no registry")
 
 def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Registry:
     """The registry of `[candidates]`'s tables. Raises ConfigError, naming the candidate and the field."""
-    try:
-        candidates = TypeAdapter(dict[str, Candidate]).validate_python(dict(tables))
-    except ValidationError as exc:
-        name = exc.errors()[0]["loc"][0]
-        fault = first_fault(exc)
-        raise ConfigError(
-            f'{origin}: candidates."{name}": {fault}', hint=_HINT
-        ) from exc
+    candidates = {}
+    for name, table in tables.items():
+        if isinstance(table, Candidate):
+            candidates[name] = table
+            continue
+        try:
+            candidates[name] = Candidate.model_validate(table)
+        except ValidationError as exc:
+            first = exc.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            message = first["msg"].removeprefix("Value error, ")
+            is_table = place and isinstance(table.get(first["loc"][0]), dict)
+            if first["type"] == "extra_forbidden" and is_table:
+                message += (
+                    f'; a name with a dot needs quotes: [candidates."{name}.{place}"]'
+                )
+            dotted = f".{place}" if place else ""
+            raise ConfigError(
+                f'{origin}: candidates."{name}"{dotted}: {message}'
+            ) from exc
     return Registry(candidates, origin)
 
 
@@ -250,7 +258,7 @@ def read_registry(path: Path) -> Registry:
     if strange := sorted(content.keys() - _TABLES):
         raise ConfigError(
             f"{path}: nothing reads {', '.join(strange)}",
-            hint=_HINT,
+            hint='a model\'s table is called [candidates."MODEL"]',
         )
     tables = content.get("candidates", {})
     if not isinstance(tables, dict) or not tables:

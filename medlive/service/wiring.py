@@ -172,22 +172,24 @@ async def open_pipeline(
     """
     proving = proof_roles(settings)
     used = {role: getattr(settings.roles, role) for role in CURATION_ROLES} | proving
-    opened = PostgresCircuits(database)
-    store, limiters = PostgresReplyStore(database), Limiters(opened)
-    budget = budget or new_budget(settings)
-    respondents, engines, prices = {}, {}, {}
+    prices = {}
     for role, own in used.items():
         if own.engine == "openai":
             price = own.price or settings.prices.get(own.model or "")
             prices[f"{own.model} ({role})"] = price
+    money = settings.budget
+    limits_usd = (money.max_usd, money.week_usd, *money.stage_week_usd.values())
+    check_priced(next(filter(None, limits_usd), None), prices)
+    opened = PostgresCircuits(database)
+    store, limiters = PostgresReplyStore(database), Limiters(opened)
+    budget = budget or new_budget(settings)
+    respondents, engines = {}, {}
+    for role, own in used.items():
         engine = build_engine(own, settings.prices, limiters)
         if record is not None:
             engine = RecordingEngine(engine, record)
         respondents[role] = ReplayEngine(engine, store, budget)
         engines[role] = respondents[role].identity.as_json()
-    money = settings.budget
-    limits_usd = (money.max_usd, money.week_usd, *money.stage_week_usd.values())
-    check_priced(next(filter(None, limits_usd), None), prices)
     literature = literature_circuits(settings, opened)
     retriever = open_online(settings, database, literature) or open_retriever(settings)
     section = settings.curation

@@ -287,18 +287,18 @@ def written(extra: str, where: str = "narrative") -> Obey:
 
 
 def _claims_swapped(inputs: Inputs, marker: str) -> dict[str, Any]:
-    text = (
-        "均衡饮食有益健康。"
-        if inputs["language"] == "zh"
-        else "A balanced diet is good for health."
+    # Sentences of the sample evidence, which no judge doubts: the claim is true, and is not the advice.
+    text, *searched = (
+        "Bismuth turns stools black, and this is harmless.",
+        "bismuth turns stools black",
+        "bismuth harmless",
     )
-    searched = ["balanced diet health", "nutrition"]
-    return {
-        "claims": [
-            {"id": a["id"], "statement": text, "queries": searched}
-            for a in inputs["advice"]
-        ]
-    }
+    if inputs["language"] == "zh":
+        text, *searched = ("高血压患者少吃盐，每天不超过5克。", "高血压 盐", "少吃盐")
+    claims = []
+    for advice in inputs["advice"]:
+        claims.append({"id": advice["id"], "statement": text, "queries": searched})
+    return {"claims": claims}
 
 
 CLAIMS_SWAPPED = both(doing(validator__claims=_claims_swapped), YES)

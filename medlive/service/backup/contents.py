@@ -154,7 +154,7 @@ def parse_sums(sums: bytes) -> dict[str, str]:
 
 
 def make_private_folder(place: Path) -> None:
-    """Make a folder for the owner alone, unless it exists. Raises DiskFull, or OSError."""
+    """Make a folder for the owner alone, unless it exists. Raises DiskFull, or BadInput."""
     with writing(place):
         place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
 

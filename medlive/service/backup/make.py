@@ -226,7 +226,9 @@ def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:
         if _is_own(path, key):
             weeks.append(path)
         else:
-            _log.warning("not signed by this instance under that name: %s", path)
+            _log.warning(
+                "not signed by this instance under that name, and left: %s", path
+            )
     return weeks
 
 

@@ -278,10 +278,8 @@ async def _find_rejection(
     elif filtered := await filter_results_of(session, revision):
         reason = filtered[0].reason
     if reason is None:
-        raise CheckFailed(
-            f"{name} is {state}, not rejected",
-            hint="medlive review approve is for a held case",
-        )
+        hint = "medlive review approve takes a held case" if state == "held" else None
+        raise CheckFailed(f"{name} is {state}, not rejected", hint=hint)
     if number in [entry.curation_id for entry in in_force(overrules)]:
         raise CheckFailed(
             f"{name} was overruled already",

@@ -186,7 +186,9 @@ async def _can_resume(database: Database, version: str) -> bool:
         if is_same and not await holds_withdrawn(session, version):
             _log.info("resuming the unfinished freeze of %s (or: --anew)", version)
             return True
-    _log.info("selected cases of %s were withdrawn: selecting again", version)
+    _log.info(
+        "selected cases of %s were taken back or changed: selecting again", version
+    )
     return False
 
 
@@ -453,9 +455,10 @@ async def check_cases(
         parent = latest.version if latest else None
         total = await count_unchecked(session, parent, digest)
     done, after = 0, ""
-    while page := await database.ask(
-        unchecked, parent, digest, after=after, most=_PAGE
-    ):
+    while done < total:
+        page = await database.ask(unchecked, parent, digest, after=after, most=_PAGE)
+        if not page:
+            break
         verdicts = await finish_in_thread(partial(_check_page, database, page))
         await database.ask(save_verdicts, digest, verdicts)
         after, done = page[-1][0], done + len(verdicts)

@@ -271,6 +271,11 @@ async def _examine_index(settings: Settings) -> Diagnoses:
     where = index_path(settings)
     text = f"{passages:,} passages at {where}, every file as it was built"
     yield Diagnosis("good", text)
+    reranker = settings.evidence.reranker
+    if reranker and "reranker" not in (retriever.identity.dense or {}):
+        text = f"reranker {reranker} is not used: no build measured that it finds more"
+        step = "medlive evidence build measures it and says what it found"
+        yield Diagnosis("warning", text, step)
     served = {language for side in retriever.dense for language in side.weights}
     lacking = [language for language in LANGUAGES if language not in served]
     if served and lacking:

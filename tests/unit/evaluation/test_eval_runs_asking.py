@@ -477,7 +477,7 @@ async def test_a_limit_spent_before_the_first_word_is_told(run_dir: Path) -> Non
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"1": {"base_url": "http://x/v1"}}, r'candidates\."m": m\.1: Extra inputs'),
+        ({"1": {"base_url": "http://x/v1"}}, r'needs quotes: \[candidates\."m\.1"\]'),
         ({"max_tokens": 5, "max_completion_tokens": 5}, "one limit by two names"),
         (
             {"max_tokens": 5, "parameters": {"max_completion_tokens": 5}},
