@@ -72,16 +72,19 @@ async def acknowledge(
     """
     moment = await read_clock(session)
     until = None if lasts is None else moment + lasts
-    taken_on, codes = [], set[str]()
-    for problem in await session.rows(OpenProblemRow, "ORDER BY subject FOR UPDATE"):
-        if patience is not None and moment - problem.seen_at >= patience:
-            continue
-        codes.add(problem.code)
-        if problem.code == code:
+    taken_on = []
+    # In the order in which the scheduler's look writes them; others' problems are nobody's wait.
+    own = 'WHERE code = :code ORDER BY subject COLLATE "C" FOR UPDATE'
+    for problem in await session.rows(OpenProblemRow, own, code=code):
+        if patience is None or moment - problem.seen_at < patience:
             problem.acknowledged_at, problem.acknowledged_until = moment, until
             problem.acknowledged_by, problem.acknowledged_why = by, why
             taken_on.append(problem)
     if not taken_on:
+        codes = set()
+        for problem in await session.rows(OpenProblemRow, ""):
+            if patience is None or moment - problem.seen_at < patience:
+                codes.add(problem.code)
         raise UsageError(
             f"no problem {code} is open",
             hint=f"open problems: {', '.join(sorted(codes)) or 'none'}",

@@ -130,6 +130,11 @@ DIFFERENCES = [
     ("DROP TRIGGER replies_immutable ON replies", "replies_immutable"),
     ("ALTER TABLE snapshots DISABLE TRIGGER snapshots_frozen", "snapshots_frozen"),
     ("DROP INDEX uq_curations_decided", "uq_curations_decided"),
+    # Its index stays as it is; nobody could insert ON CONFLICT any more.
+    (
+        "ALTER TABLE circuits DROP CONSTRAINT pk_circuits, ADD CONSTRAINT pk_circuits PRIMARY KEY (key) DEFERRABLE",
+        "DEFERRABLE",
+    ),
     ("UPDATE components SET migration = '00'", "Procrastinate"),
 ]
 

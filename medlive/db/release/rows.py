@@ -62,6 +62,10 @@ _HOLDOUTS = {
 }
 
 
+class Interrupted(Exception):
+    """A reader was asked to stop; no OSError, which a writer would take for its own."""
+
+
 class SnapshotReader(Entries):
     """One state of the database: the rows of a snapshot, and of case revisions."""
 
@@ -93,7 +97,7 @@ class SnapshotReader(Entries):
         ) as rows:
             for row in rows.mappings():
                 if self._stop.is_set():
-                    raise InterruptedError
+                    raise Interrupted
                 yield dict(row)
 
 
@@ -103,7 +107,7 @@ def read_snapshots(
 ) -> Iterator[SnapshotReader]:
     """A reader of the database's present state and of the snapshot `version`, for one thread.
 
-    Raises DatabaseUnavailable. The reader raises InterruptedError at the next row once `stop` is set.
+    Raises DatabaseUnavailable. The reader raises Interrupted at the next row once `stop` is set.
     """
     with connect(url.render_as_string(hide_password=False)) as connection:
         connection.execution_options(

@@ -31,14 +31,14 @@ _TRIGGERS = {
 }
 """Table → the triggers that it must have, without their prefix."""
 _DEFINITIONS = text("""
-    SELECT owner, name, replace(definition, concat(CAST(:schema AS text), '.'), '') FROM (
-        SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition
+    SELECT owner, name, is_index, replace(definition, concat(CAST(:schema AS text), '.'), '') FROM (
+        SELECT c.relname AS owner, o.conname AS name, false AS is_index, pg_get_constraintdef(o.oid) AS definition
         FROM pg_constraint AS o JOIN pg_class AS c ON c.oid = o.conrelid
         WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n'
-        UNION ALL SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = :schema
+        UNION ALL SELECT tablename, indexname, true, indexdef FROM pg_indexes WHERE schemaname = :schema
     ) AS made WHERE owner = ANY (:tables)
 """)
-"""The constraints and indexes of a schema, without its name."""
+"""The constraints and indexes of a schema, without its name. A key and its index have one name."""
 _TRIGGERS_PRESENT = text("""
     SELECT c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
     WHERE c.relnamespace = to_regnamespace(current_schema()) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
@@ -110,18 +110,21 @@ def _compare_definitions(connection: Connection) -> list[str]:
     finally:
         connection.rollback()
     differing = []
-    for table, name in sorted(actual.keys() | expected.keys()):
-        is_, should_be = actual.get((table, name)), expected.get((table, name))
+    for key in sorted(actual.keys() | expected.keys()):
+        table, name, _ = key
+        is_, should_be = actual.get(key), expected.get(key)
         if is_ != should_be:
             differing.append(f"{table}: {name} is {is_}, the model says {should_be}")
     return differing
 
 
-def _definitions(connection: Connection, schema: str) -> dict[tuple[str, str], str]:
-    """(Table, name) → what it is."""
+def _definitions(
+    connection: Connection, schema: str
+) -> dict[tuple[str, str, bool], str]:
+    """(Table, name, whether it is an index) → what it is."""
     values = {"schema": schema, "tables": list(Base.metadata.tables)}
     made = connection.execute(_DEFINITIONS, values)
-    return {(owner, name): definition for owner, name, definition in made}
+    return {tuple(key): definition for *key, definition in made}
 
 
 def _missing_triggers(connection: Connection) -> list[str]:

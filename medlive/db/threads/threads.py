@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import zip_longest
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from psycopg.types.json import Json
@@ -94,7 +94,12 @@ async def save_threads(
     for pk, *name in await session.run(_UPSERT_THREADS, rows=rows, is_seen=is_seen):
         numbers[tuple(name)] = pk
     pks = [numbers[thread.source, thread.thread_id] for thread in threads]
-    origins = zip_longest(threads, fetch_ids or (), assumed_posted_at or ())
+    origins = zip(
+        threads,
+        fetch_ids or repeat(None, len(threads)),
+        assumed_posted_at or repeat(False, len(threads)),
+        strict=True,
+    )
     return await _add_revisions(
         session, pks, origins, import_run_id, is_present=fetch_ids is not None
     )

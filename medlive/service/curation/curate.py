@@ -509,23 +509,25 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
             except (AgentFailure, CircuitOpen):
                 done["failed"] += 1
                 return
-        async with pipeline.database.begin() as session:
-            status = await cases.lock_case(session, case_id)
-            latest = await cases.latest_case(session, case_id)
-            if status is not CaseStatus.READY or latest != case:
-                return  # decided or edited meanwhile, and scanned by the next run
-            saved = await cases.add_revision(
-                session, case_id, replace(case, text=text, rubric=rubric)
-            )
-            n = len(redacted.found)
-            for revision in {case.revision, saved.revision}:
-                await save_scan(session, case_id, revision, pipeline.scanner, found=n)
-            if redacted.remaining:
-                names = "; ".join(redacted.remaining)[:2000]
-                reason = f"{Reason.IDENTIFIER.value}: {names}"
-                await cases.set_status(session, case_id, CaseStatus.HELD, reason)
-        done["cases"] += 1
-        done["redacted"] += saved.revision != case.revision
+            async with pipeline.database.begin() as session:
+                status = await cases.lock_case(session, case_id)
+                latest = await cases.latest_case(session, case_id)
+                if status is not CaseStatus.READY or latest != case:
+                    return  # decided or edited meanwhile, and scanned by the next run
+                saved = await cases.add_revision(
+                    session, case_id, replace(case, text=text, rubric=rubric)
+                )
+                n = len(redacted.found)
+                for revision in {case.revision, saved.revision}:
+                    await save_scan(
+                        session, case_id, revision, pipeline.scanner, found=n
+                    )
+                if redacted.remaining:
+                    names = "; ".join(redacted.remaining)[:2000]
+                    reason = f"{Reason.IDENTIFIER.value}: {names}"
+                    await cases.set_status(session, case_id, CaseStatus.HELD, reason)
+            done["cases"] += 1
+            done["redacted"] += saved.revision != case.revision
 
     waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
     await asyncio.gather(*map(scan, waiting))

@@ -28,7 +28,7 @@ def build_folder(
     stop: Event | None = None,
     shape: Shape | None = None,
 ) -> FrozenSnapshot:
-    """Build the folder of a snapshot from its stored rows; blocking. Raises InterruptedError once `stop` is set.
+    """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set.
 
     `shape` is that of the frozen manifest where there is one.
     """

@@ -34,7 +34,7 @@ from medlive.db.release.fixing import (
     save_verdicts,
     unchecked,
 )
-from medlive.db.release.rows import read_snapshots
+from medlive.db.release.rows import Interrupted, read_snapshots
 from medlive.db.release.snapshots import latest_frozen
 from medlive.db.release.weeks import settle_week, week_standing
 from medlive.db.release.withdrawals import holds_withdrawn
@@ -162,7 +162,11 @@ async def freeze(
             if anew or not await _can_resume(database, version):
                 parent = await database.ask(latest_frozen)
                 if key is None and parent and parent.signature is not None:
-                    _log.warning("%s is not signed, as the last one was", version)
+                    _log.warning(
+                        "%s was signed, and %s will not be: no key is set",
+                        parent.version,
+                        version,
+                    )
                 await remove_unfrozen(database, settings)
                 is_selected = False
                 while not is_selected:
@@ -469,13 +473,13 @@ async def check_cases(
 def _check_page(
     database: Database, page: Sequence[tuple[str, int]], stop: Event
 ) -> list[tuple[str, int, list[GateHit]]]:
-    """Run the gates on these (case, revision) pairs; blocking. Raises InterruptedError once `stop` is set."""
+    """Run the gates on these (case, revision) pairs; blocking. Raises Interrupted once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
     scan, verdicts = standard_scanner(), []
     for case in cases:
         if stop.is_set():
-            raise InterruptedError
+            raise Interrupted
         hits = [*row_hits(case), *content_hits(case, scan, lint_case)]
         verdicts.append((case.case_id, case.revision, hits))
     return verdicts

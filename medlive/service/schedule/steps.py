@@ -185,7 +185,7 @@ async def read_states(
             # One that was noted by a clock which was ahead begins now.
             since, limit = min(moment, known.since), limits[state.name]
             wait = StepWait(since, known.is_over or moment - since >= limit)
-            if keep:
+            if keep and wait != stored.get((state.name, state.week)):
                 await save_wait(session, state.name, state.week, wait)
             if not wait.is_over:
                 until = f"{since + limit:%a %H:%M} UTC at the latest"
