@@ -139,7 +139,7 @@ def prune(out: Path) -> list[Path]:
         vectors = out / VECTORS
         sides = read_manifest(out).dense
         used = {folder_of(vectors, entry.encoder.digest) for entry in sides}
-        removed = list({*filter(Path.is_dir, vectors.glob("*"))} - used)
+        removed = sorted({*filter(Path.is_dir, vectors.glob("*"))} - used)
         for place in removed:
             shutil.rmtree(place)
         return removed

@@ -123,7 +123,10 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return the text of a page or list. Raises FetchFailed."""
 
         async def read() -> str:
-            async with asyncio.timeout(PAGE_S), self._answer(url) as response:
+            async with (
+                asyncio.timeout(PAGE_S + LONGEST_WAIT_S),
+                self._answer(url) as response,
+            ):
                 body = await _read(response, LARGEST_PAGE)
             if len(body) > LARGEST_PAGE:
                 raise FetchFailed(
@@ -263,6 +266,8 @@ class Client(AbstractAsyncContextManager["Client"]):
                 return await work()
             except (httpx2.TransportError, TimeoutError, ConnectionError) as exc:
                 cause = f"{type(exc).__name__}: {exc}".removesuffix(": ")
+                # Ours, of an answer
+                cause = cause.removeprefix(f"{ConnectionError.__name__}: ")
             failures = 0 if size() > furthest else failures + 1
             furthest = max(furthest, size())
             if failures == ATTEMPTS:

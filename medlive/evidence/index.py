@@ -95,13 +95,14 @@ class IndexFolder:
             try:
                 path_below(self.data, entry.path)
                 size = place.stat().st_size
-                digest = digest_file(place) if digests else entry.digest
+                if size != entry.size:
+                    raise IndexCorrupt(
+                        f"{place} has {size} bytes, expected {entry.size}"
+                    )
+                if digests and (digest := digest_file(place)) != entry.digest:
+                    raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}")
             except (OSError, UnsafePath) as exc:
                 raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
-            if (size, digest) != (entry.size, entry.digest):
-                raise IndexCorrupt(
-                    f"{place} has {size} bytes and {digest}, expected {entry.size} and {entry.digest}"
-                )
 
     def open_store(self) -> PassageStore:
         """Open the passages. Raises IndexCorrupt."""

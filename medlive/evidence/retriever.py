@@ -48,6 +48,7 @@ SCORE_DIGITS = 10
 """Fused scores are rounded so: what is left beyond is the order of float additions."""
 _DIGITS = 6
 """Significant digits of an encoder's score: what is left beyond changes with the batch a text was in."""
+_QUERY_CHARS = 8000  # An endpoint refuses more than it reads
 _SPARE = 16
 """Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
 
@@ -83,7 +84,7 @@ class DenseSide:
 
         `allowed` has a truth value for each passage of the index; None for every passage.
         """
-        vectors = self.encoder.encode_queries(phrases)
+        vectors = self.encoder.encode_queries([p[:_QUERY_CHARS] for p in phrases])
         if allowed is not None:
             allowed = allowed[self.ordinals]
         orders: list[Order] = []

@@ -21,7 +21,14 @@ from medlive.errors import BadInput, CheckFailed, UsageError, first_fault
 from medlive.guard.bounds import FETCH_BYTES, SMALL_FILE_BYTES
 from medlive.integrity.checks import Trust
 from medlive.integrity.digest import digest_bytes
-from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, parse_sums, sync
+from medlive.integrity.folder import (
+    REQUIRED,
+    SIGNATURE,
+    SUMS,
+    parse_sums,
+    sums_text,
+    sync,
+)
 from medlive.integrity.log import exclusive, writing
 from medlive.integrity.paths import UnsafePath, create_below, open_below
 from medlive.integrity.signing import (
@@ -216,9 +223,10 @@ class _Fetch:
         """Fetch every file into a hidden folder beside the target, each with its digest."""
         root = folder_name(version)
         digests = parse_sums(sums)
-        if digests.keys() != set(REQUIRED):
+        is_plain = sums == sums_text(digests).encode()
+        if digests.keys() != set(REQUIRED) or not is_plain:
             raise CheckFailed(
-                f"{SUMS} names other files than a snapshot's",
+                f"{SUMS} is not a line for each file of a snapshot",
                 hint="nothing was fetched",
             )
         partial = f".{root}.fetched"

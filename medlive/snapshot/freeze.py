@@ -174,7 +174,8 @@ def _build(
     numbers = _write_ledgers(entries, meta, out)
     counts = tally.counts(numbers["held"])
     changes = card.changes_md(meta, numbers, new.counts(0), entries.section)
-    write("CHANGES.md", "".join(changes))
+    with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as note:
+        note.writelines(changes)  # As they come: there may be one for each case
     for name, text in figures.figures(counts, meta.canary, meta.version).items():
         write(name, text)
     write("LICENSE", card.licence(meta.canary))

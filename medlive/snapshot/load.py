@@ -165,6 +165,8 @@ class Snapshot:
     def to_arrow(self, table: Table = "cases") -> "pa.Table":
         """Return the part's cases, or the criteria of these cases, as a pyarrow table.
 
+        For the cases of a whole snapshot its criteria are not read, so damage in them is not seen.
+
         Raises:
             MissingExtra: If pyarrow is not installed.
             UsageError: If there is no such table.

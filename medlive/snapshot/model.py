@@ -33,7 +33,7 @@ from medlive.rubric.model import (
     known_axis,
 )
 
-VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
+VERSION = re.compile(r"(?P<year>[0-9]{4})\.W(?P<week>[0-9]{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""
 
 CASE_ID: Final = re.compile(r"[^\s/\\\x00-\x1f\x7f]{1,200}")

@@ -135,7 +135,10 @@ def _remarks(status: Row) -> Iterator[str]:
         waiting = counted(week["waiting"], "thread that waits", "threads that wait")
         text += f", {week['projected_usd']:.4f} projected with {waiting}"
     if week["delayed"]:
-        text += f", {week['delayed']} of them delayed until {week['delayed_until']:%Y-%m-%d %H:%M} UTC"
+        until = f"{week['delayed_until']:%Y-%m-%d %H:%M} UTC"
+        text += (
+            f", {counted(week['delayed'], 'thread')} delayed, the first until {until}"
+        )
     if week["usd_a_kept_case"] is not None:
         kept = counted(week["kept"], "case")
         text += f"; {kept} kept, {week['usd_a_kept_case']:.4f} each"

@@ -188,7 +188,8 @@ def publish(
         f"{would}sent; {len(done.already)} were published before"
     ]
     if done.latest:
-        shown.append(f"newest there: {done.latest}; updated: {', '.join(done.updated)}")
+        updated = ", ".join(done.updated) or "nothing"
+        shown.append(f"newest there: {done.latest}; updated: {updated}")
     if dry_run:
         shown += [f"would be sent: {name}" for name in done.sent]
     return Result(done, shown, notes)
@@ -287,8 +288,12 @@ def reinstate(
         by=by,
         key_file=signing_key,
     )
-    what = f"criterion {criterion} of {case_id}" if criterion else case_id
-    echo(f"{what} is no longer withdrawn; medlive review show {case_id}")
+    if criterion is None:
+        echo(
+            f"{case_id} is no longer withdrawn: it is held until `medlive review approve`"
+        )
+    else:
+        echo(f"criterion {criterion} of {case_id} is no longer withdrawn")
 
 
 def _withdrawn_criterion(done: "WithdrawResult") -> str | None:

@@ -263,10 +263,11 @@ def load_graded(
             f"graded by {len(judges)} judges; scored is the one that {why}, {named(log.last)}: {most} verdicts "
             f"on the current answers and criteria; not {'; '.join(others)} (--judge chooses)"
         )
-    if log.reasons:  # Most runs have none, and keys are digests of whole answers
-        reasons = _current(run.cases, answers, chosen, log.reasons)
-        for reason, n in _tally(reasons).most_common(_NAMED):
-            notes.append(f"{n} criteria are ungraded: {reason}")
+    # Most runs have none, and keys are digests of whole answers.
+    cases = run.cases if log.reasons else ()
+    reasons = _current(cases, answers, chosen, log.reasons)
+    for reason, n in _tally(reasons).most_common(_NAMED):
+        notes.append(f"{n} criteria are ungraded: {reason}")
     # Settling two judges is a choice already.
     if log.last.engine == SETTLED:
         counts.clear()

@@ -107,16 +107,19 @@ async def list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
     """The parts of a full release of labels."""
     page = html.unescape(await client.page(source.address))
     addresses = {name: address for address, name in reversed(_LINK.findall(page))}
-    # Each file's name, and the page's text behind each of its mentions
+    # Each file's name, and the page's text behind the first of its mentions, or the first that states its MD5
     texts: dict[str, str] = {}
     _, *pieces = _RELEASE.split(page)
     for name, text in zip(pieces[::2], pieces[1::2], strict=True):
-        texts[name] = f"{texts.get(name, '')} {_TAG.sub(' ', text)}"
+        known = texts.get(name)
+        if known is None or (_MD5.search(text) and not _MD5.search(known)):
+            texts[name] = text
     files = []
-    for name, text in texts.items():
+    for name, marked in texts.items():
         wanted = name.startswith(f"dm_spl_release_human_{source.wanted}_part")
         if not wanted or name not in addresses:
             continue
+        text = _TAG.sub(" ", marked)
         size, checksum = _LABEL_SIZE.search(text), _MD5.search(text)
         md5 = checksum[0].lower() if checksum else None
         file = RemoteFile(

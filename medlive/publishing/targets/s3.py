@@ -20,7 +20,21 @@ _ATTEMPTS: Final = 5
 _KEYS: Final = "give keys as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile as AWS_PROFILE"
 _CHECK: Final = (
     "check --at, --endpoint-url, AWS_REGION and the network; docs/publishing.md lists what the key must be allowed to"
-    " do, and the store; publish again later: files that came are not sent twice"
+    " do, and the store (conditional writes); publish again later: files that came are not sent twice"
+)
+_REFUSED: Final = frozenset(
+    {
+        "AccessDenied",
+        "403",
+        "Forbidden",
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "ExpiredToken",
+        "401",
+        "InvalidToken",
+        "RequestTimeTooSkewed",
+        "AuthorizationHeaderMalformed",
+    }
 )
 _RACE: Final = frozenset(
     {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
@@ -163,7 +177,8 @@ class S3Target:
             if (code := str(exc.response.get("Error", {}).get("Code", ""))) in expected:
                 return
             text = f"{self.where} answers {exc.operation_name} with {code}"
-            raise ServiceUnavailable(text, hint=_CHECK) from exc
+            hint = f"{_KEYS}; {_CHECK}" if code in _REFUSED else _CHECK
+            raise ServiceUnavailable(text, hint=hint) from exc
         except boto.BotoCoreError as exc:  # Some are OSErrors too
             # The message of a lost connection may hold more than its kind.
             is_lost = isinstance(exc, boto.ConnectionError | boto.HTTPClientError)
