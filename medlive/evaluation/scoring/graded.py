@@ -263,9 +263,7 @@ def load_graded(
             f"graded by {len(judges)} judges; scored is the one that {why}, {named(log.last)}: {most} verdicts "
             f"on the current answers and criteria; not {'; '.join(others)} (--judge chooses)"
         )
-    # Most runs have none, and keys are digests of whole answers.
-    cases = run.cases if log.reasons else ()
-    reasons = _current(cases, answers, chosen, log.reasons)
+    reasons = _current(run.cases, answers, chosen, log.reasons)
     for reason, n in _tally(reasons).most_common(_NAMED):
         notes.append(f"{n} criteria are ungraded: {reason}")
     # Settling two judges is a choice already.
@@ -349,9 +347,12 @@ def _current(
     judge: str,
     by_key: Mapping[str, T],
 ) -> dict[str, dict[str, T]]:
-    """Case id → criterion id → the value under the grade's key, for every case with an answer to grade."""
+    """Case id → criterion id → the value under the grade's key, for every case with an answer to grade.
+
+    Nothing of any case where there are no values: keys are digests of whole answers.
+    """
     current: dict[str, dict[str, T]] = {}
-    for case, answer in gradable(cases, answers):
+    for case, answer in gradable(cases, answers) if by_key else ():
         of_case = current[case.case_id] = {}
         for criterion, key in grade_keys(case, answer, judge).items():
             if key in by_key:
