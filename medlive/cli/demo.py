@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from shutil import which
 
-from medlive.cli.evaluation.score import describe_scores
+from medlive.cli.evaluation.tables import describe_scores
 from medlive.cli.output import Grid, Result, Shown, counted, fields_of, say, wait_for
 from medlive.config import RoleSettings
 from medlive.demo.loop import LIVE_CALLS, LIVE_TIMEOUT_S, DemoResult, run_demo

@@ -27,7 +27,7 @@ from medlive.cli.evaluation.options import (
     sum_plans,
 )
 from medlive.cli.evaluation.run import Asking, answers_result
-from medlive.cli.evaluation.score import describe_scores, find_unscored, scored
+from medlive.cli.evaluation.tables import describe_scores, find_unscored, scored
 from medlive.cli.options import PublicKeyOption, confirm
 from medlive.cli.output import Result, say, show_result, wait_for
 from medlive.errors import CheckFailed, MedliveError, UsageError

@@ -18,7 +18,7 @@ from medlive.cli.evaluation.options import (
     SeedOption,
     load_runs,
 )
-from medlive.cli.evaluation.score import describe_scores
+from medlive.cli.evaluation.tables import describe_scores
 from medlive.cli.options import PublicKeysOption
 from medlive.cli.output import (
     Grid,

@@ -8,7 +8,7 @@ from typer import Option
 
 from medlive import api
 from medlive.cli.evaluation.options import Scoring
-from medlive.cli.evaluation.score import (
+from medlive.cli.evaluation.tables import (
     percent,
     points,
     points_between,

@@ -19,7 +19,6 @@ from typing import Annotated, Any, TypeVar
 
 from typer import Argument, Option
 
-from medlive.api import load_run
 from medlive.cli.options import DayOption, Maximum, PublicKeyOption, option_group
 from medlive.cli.output import Result, counted, progress, say, table_of, wait_for
 from medlive.config import RoleSettings
@@ -40,10 +39,9 @@ from medlive.evaluation.grading.questions import (
 from medlive.evaluation.model import CallsMade
 from medlive.evaluation.runs.folder import check_parameters
 from medlive.evaluation.scoring.errata import ErrataMode
-from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.evaluation.scoring.metrics import CaseBasis, Metric
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
-from medlive.evaluation.scoring.score import CaseBasis
 from medlive.grader.judge import Mode
 from medlive.home import models_file
 from medlive.instance.loading import read_settings
@@ -80,7 +78,7 @@ def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
     """The runs with the verdicts of one grader; what must be known of a folder goes to stderr."""
     graded = []
     for path in paths:
-        run = load_run(path, judge=judge)
+        run = load_graded(path, judge=judge)
         graded.append(run)
         for note in run.notes:
             say(f"{path}: {note}")

@@ -15,7 +15,7 @@ from medlive.cli.evaluation.options import (
     plans_result,
     reason_notes,
 )
-from medlive.cli.evaluation.score import percent, rests_on
+from medlive.cli.evaluation.tables import percent, rests_on
 from medlive.cli.options import Count
 from medlive.cli.output import Grid, Result, counted, fields_of, shortened, table_of
 from medlive.errors import UsageError

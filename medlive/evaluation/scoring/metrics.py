@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import nan
-from typing import Final
+from typing import Final, Literal
 
 from medlive.evaluation.harm import HarmRow
 from medlive.evaluation.model import (
@@ -20,6 +20,10 @@ MOST: Final = 1e100
 
 CORE_POINTS: Final = 7
 """Criteria of so many points, either way, make the core score: what must not be missing, what does harm."""
+
+
+CaseBasis = Literal["own", "common"]
+"""Which cases a table scores: each model's those of its own run, or every model's those that all have a score for."""
 
 
 class Metric(StrEnum):

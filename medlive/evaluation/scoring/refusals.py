@@ -2,18 +2,20 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from medlive.errors import CheckFailed
 from medlive.evaluation.asking.run import note_thinking
 from medlive.evaluation.harm import NOT_READ
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
-from medlive.evaluation.scoring.companions import HarmRates
 from medlive.evaluation.scoring.graded import GradedRun, Grader, named
 from medlive.evaluation.scoring.metrics import Metric, Scored
 from medlive.integrity.log import some
-from medlive.statistics.bootstrap import Comparison
+
+if TYPE_CHECKING:
+    from medlive.evaluation.scoring.companions import HarmRates
+    from medlive.statistics.bootstrap import Comparison
 
 
 class Allow(StrEnum):
@@ -255,7 +257,7 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
     return list(case_ids)
 
 
-def pair_warnings(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def pair_warnings(comparisons: "Sequence[Comparison]") -> Iterator[str]:
     """Warn about pairs without a common case."""
     names = [f"{pair.first} and {pair.second}" for pair in comparisons if not pair.n]
     if names:
@@ -278,7 +280,7 @@ def unscorable_warnings(scored: Scored, metric: Metric) -> Iterator[str]:
 
 
 def harm_warnings(
-    harm: Mapping[str, HarmRates],
+    harm: "Mapping[str, HarmRates]",
     metric: Metric,
 ) -> Iterator[str]:
     """Warn about judges of harm that fail their control, about several, and about runs that were read in part."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Final, Literal
+from typing import Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
@@ -36,7 +36,13 @@ from medlive.evaluation.scoring.fresh import (
     significant_drops,
 )
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, Scored
+from medlive.evaluation.scoring.metrics import (
+    CaseBasis,
+    CaseScore,
+    CaseState,
+    Metric,
+    Scored,
+)
 from medlive.evaluation.scoring.published import (
     as_published,
     month_table,
@@ -60,9 +66,6 @@ from medlive.statistics.bootstrap import (
     Standing,
 )
 from medlive.statistics.contamination import Drop
-
-CaseBasis = Literal["own", "common"]
-"""Which cases a table scores: each model's those of its own run, or every model's those that all have a score for."""
 
 
 @dataclass(frozen=True, slots=True)

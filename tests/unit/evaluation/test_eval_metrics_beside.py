@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.cli.evaluation.score import describe_scores
+from medlive.cli.evaluation.tables import describe_scores
 from medlive.cli.output import Result, show_result
 from medlive.evaluation.bundles.bundle import BundleInfo, bundle_scores
 from medlive.evaluation.grading.imports import export_run, left_out

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.cli.evaluation.score import describe_slice
+from medlive.cli.evaluation.tables import describe_slice
 from medlive.cli.output import Result, show_result
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
