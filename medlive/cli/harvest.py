@@ -113,10 +113,11 @@ def _describe_harvests(
         if isinstance(result, BaseException):
             broken.append(result)
             result = HarvestResult(name, iso_week(now()), failed=describe(result))
-        share = {"not_modified_share": result.not_modified_share}
-        value.append(fields_of(result) | share)
+        share = result.not_modified_share
+        value.append(fields_of(result) | {"not_modified_share": share})
         counts = [result.counts[column] for column in COLUMNS]
-        rows.append([name, *counts, len(result.problems)])
+        percent = None if share is None else f"{share:.0%}"
+        rows.append([name, *counts, percent, len(result.problems)])
         notes += _notes(result)
         if result.quarantined:
             given_up.append(f"{name}: quarantined: {result.quarantined}")
@@ -130,7 +131,8 @@ def _describe_harvests(
         notes += given_up
         if len(broken) == len(wanted):
             raise failure
-    return Result(value, [Grid(["source", *COLUMNS, "problems"], rows)], notes, failure)
+    table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
+    return Result(value, [table], notes, failure)
 
 
 def _describe_plan(wanted: Wanted, agent: str, again: bool) -> Result:
