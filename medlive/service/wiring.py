@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
+from typing import TYPE_CHECKING
 
 from medlive.clock import now, week_bounds
 from medlive.config import RoleSettings, Settings
@@ -23,11 +24,6 @@ from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.deidentify.detect import find_identifiers
 from medlive.errors import IndexMissing
-from medlive.evidence.client import Client
-from medlive.evidence.online.europepmc import EuropePMC
-from medlive.evidence.online.pubmed import PubMed
-from medlive.evidence.online.retriever import OnlineRetriever
-from medlive.evidence.online.service import Literature
 from medlive.evidence.passage import Retriever
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
@@ -56,6 +52,10 @@ from medlive.llm.recorded import RecordingEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.service.database import handle_key
 from medlive.service.week_budget import WeekSpent, read_spending, week_limits
+
+if TYPE_CHECKING:
+    from medlive.evidence.online.retriever import OnlineRetriever
+    from medlive.evidence.online.service import Literature
 
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
@@ -151,6 +151,8 @@ class Pipeline:
         async with asyncio.TaskGroup() as group:
             for respondent in set(self.respondents.values()):
                 group.create_task(respondent.aclose())
+            from medlive.evidence.online.retriever import OnlineRetriever
+
             if isinstance(self.retriever, OnlineRetriever):
                 group.create_task(self.retriever.aclose())
 
@@ -287,7 +289,7 @@ def open_online(
     circuits: Mapping[str, Circuit] | None = None,
     *,
     use_stored: bool = True,
-) -> OnlineRetriever | None:
+) -> "OnlineRetriever | None":
     """Open the literature services of the settings over the local index, if there is one.
 
     Args:
@@ -306,6 +308,12 @@ def open_online(
     section = settings.evidence
     if not section.online:
         return None
+    # A worker without curation needs neither these nor the index.
+    from medlive.evidence.client import Client
+    from medlive.evidence.online.europepmc import EuropePMC
+    from medlive.evidence.online.pubmed import PubMed
+    from medlive.evidence.online.retriever import OnlineRetriever
+
     contact = section.online_email or ""
     client = Client(contact, named=True)
     store = PostgresAnswers(database, days=section.online_days if use_stored else 0)
