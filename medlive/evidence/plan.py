@@ -47,7 +47,7 @@ def plan_index(
         requested: "none"; or encoders as in `open_encoder`, each for what it reads, or for one language
             ("zh=NAME"). Empty: as configured, else the index's own (unless `fresh`), else what is at hand.
         settings: Where models are looked for, and what `[evidence.encoders]` says.
-        fresh: Whether the index's own encoders count.
+        fresh: Whether the index is built from its beginning, so that its own encoders do not count.
 
     Raises:
         As `open_encoder` does, for what was requested or configured and for the index's own encoders.

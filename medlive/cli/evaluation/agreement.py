@@ -1,4 +1,4 @@
-"""`medlive eval meta` and `judges`: how far a run's grading can be trusted, and several judges of the same answers."""
+"""`medlive eval meta`, `judges compare` and `judges settle`: graders beside people, and judges of the same answers."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -65,7 +65,7 @@ def write(
         grader: The grader's model id.
         base_url: The grader's endpoint.
         api_key_env: The variable [OPENAI_API_KEY].
-        shape: How JSON is asked for [as the role; schema].
+        shape: How the reply is asked to be JSON [as the role says, else schema].
     """
     # Parts of another batch beside it would be handed in with it.
     parts = f"{escape(out.stem)}-[0-9][0-9][0-9]{escape(out.suffix)}"

@@ -1,4 +1,9 @@
-"""Parked threads: since when, which are due for another search, and what was searched for in vain."""
+"""Parked threads: since when, which are due for another search, and what was searched for in vain.
+
+A thread is parked when the library held no passage on the subject of its claims: neither kept nor rejected, it is
+searched for again in each later library (an index, by its digest). `last` is its latest decision, `spell` the unbroken
+row of parkings up to it.
+"""
 
 from collections.abc import Sequence
 
@@ -33,7 +38,8 @@ _PARKED = """
 _LIST = f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most"
 _COUNT = f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
 _ONE = f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision"
-# What failed in this pipeline is tried again as every failure is, so many times.
+# Due are those that neither this pipeline nor another one with this library has decided; what failed in this pipeline
+# is tried again as every failure is, so many times.
 _DUE = f"""
     SELECT revision_id FROM ({_PARKED}) AS parked
     WHERE NOT EXISTS (

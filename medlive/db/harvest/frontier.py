@@ -1,4 +1,10 @@
-"""The frontier: every thread that a list showed, and what became of it in the run that listed it last."""
+"""The frontier: every thread that a list showed, and what became of it in the run that listed it last.
+
+A list makes a thread `waiting` (or `skipped`, with a reason), and reading it makes it `read`, `not_modified`, `gone`,
+`skipped` or `failed`. What waits, or failed for a reason that another day may mend, is taken up by the next start of a
+harvest. A run that is repeated begins with its threads `known`; one that stays so was on no list any more. Pages fetched
+after `after_fetch` belong to the present reading.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -70,7 +76,7 @@ _COUNT_LEFT_OVER = (
     f"SELECT count(*) FROM frontier WHERE source = :source AND {_IS_LEFT_OVER}"
 )
 _NOT_LISTED = _TAKE.format(
-    which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known')"
+    which="((run_id <> :run_id AND state IN ('read', 'not_modified')) OR state = 'known')"
     # A list that this run did not read (a board that was left out of the settings) misses nothing.
     " AND EXISTS (SELECT FROM list_cursors c WHERE c.run_id = :run_id AND c.list_key = frontier.list_key"
     " AND c.finished_at IS NOT NULL)"
