@@ -1,9 +1,9 @@
 """The frontier: every thread that a list showed, and what became of it in the run that listed it last.
 
 A list makes a thread `waiting` (or `skipped`, with a reason), and reading it makes it `read`, `not_modified`, `gone`,
-`skipped` or `failed`. What waits, or failed for a reason that another day may mend, is taken up by the next start of a
-harvest. A run that is repeated begins with its threads `known`; one that stays so was on no list any more. Pages fetched
-after `after_fetch` belong to the present reading.
+`skipped` or `failed`. What waits, or failed for a reason that another day may mend, is taken up by the next start of
+a harvest. A run that is repeated begins with its threads `known`; one that stays so was on no list any more. Pages
+fetched after `after_fetch` belong to the present reading.
 """
 
 from collections.abc import Mapping, Sequence

@@ -50,8 +50,9 @@ def open_corpus(
     kind: str | None = None,
     name: str | None = None,
 ) -> Corpus:
-    """The corpus at a path; its kind is recognised when not given, its name defaults to the path's own, or to its kind's where
-    it is one published data set.
+    """The corpus at a path; its kind is recognised when not given.
+
+    Its name defaults to the path's own, or to its kind where that is one published data set.
 
     Nothing is read yet. `name` is 1-64 letters, digits, `-`, `_`, `.`.
     Raises BadInput when there is nothing at the path or no kind knows it, UsageError for an unknown kind or
