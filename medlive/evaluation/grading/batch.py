@@ -112,7 +112,8 @@ class BatchLog:
             case "question":
                 self.questions[row["custom_id"]] = row
             case "read":
-                self.results.setdefault(row["custom_id"], set()).add(row["digest"])
+                digests = {row["digest"]}
+                self.results.setdefault(row["custom_id"], set()).update(digests)
 
     def add(self, row: Row) -> None:
         """Write a row, and remember it."""

@@ -302,7 +302,7 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(
         "r.json, entry 6: a response without a case_id",
         "r.json: 1 entries are no objects",
         "g.json: case 'c0' is graded more than once, not the same way",
-        "graded both ways; left ungraded",
+        "g.json: case 'c1', y: graded both ways",
         "g.json: case 'c2' is graded but unanswered",
         "g.json: case 'c3' is graded but unanswered",
         "g.json: case 'gone' is not in the cases",
