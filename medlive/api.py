@@ -300,9 +300,8 @@ def power(
         ("spread", deviation, 0.01, 1000),
     ):
         if not least <= number <= most:
-            raise UsageError(
-                f"{name}: expected a number from {least} to {most}, got {number}"
-            )
+            limits = f"from {least} to {most}" if most < inf else f"at least {least}"
+            raise UsageError(f"{name}: expected a number {limits}, got {number}")
     overridden: Sequence[Objection] = ()
     seen = Spread(deviation / 100 * sqrt(2 - 2 * correlation), deviation / 100)
     if isinstance(spread, Spread):

@@ -6,11 +6,9 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import BadInput
-from medlive.integrity.log import read_bytes
 
 FORMAT_HINT: Final = (
     "one row for each rating: case_id, criterion_id, rater, met, "
@@ -22,8 +20,8 @@ MOST_FAULTS: Final = 5
 """How many faults an error message lists; the others are counted."""
 
 
-def decode_text(data: bytes, name: str) -> str:
-    """A file's text, in UTF-8, UTF-16, or GB18030, as spreadsheets on Chinese systems save it.
+def decode_text(data: bytes, name: str) -> tuple[str, bool]:
+    """A file's text, and whether it is GB18030, as spreadsheets on Chinese systems save it.
 
     GB18030 never treats a delimiter or line end as part of a character, so columns stay intact even if another
     encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, or in no such encoding.
@@ -38,7 +36,7 @@ def decode_text(data: bytes, name: str) -> str:
             text = data.decode(encoding)
             if not text.strip():
                 raise BadInput(f"{name} is empty")
-            return text
+            return text, encoding == "gb18030"
     raise BadInput(
         f"{name} is not text in UTF-8",
         hint='unpack it, or save it as UTF-8; a sheet as "CSV UTF-8"',
@@ -87,27 +85,18 @@ def read_table(
 
 
 def add_rows(
-    path: Path,
-    needed: Sequence[str],
+    rows: Rows,
+    name: str,
     add: Callable[[str, Mapping[str, Any]], None],
     hint: str,
-    rows_of: Callable[[str, str, Sequence[str], str], Rows] = read_table,
 ) -> None:
-    """Give each row of a file with its place to `add`, which raises ValueError for an invalid one.
-
-    `rows_of` reads the rows of a text of that name, with the needed columns and the hint.
+    """Give each row with its place to `add`, which raises ValueError for an invalid one.
 
     Raises:
-        BadInput: If the file cannot be read, or rows are invalid, which it names.
+        BadInput: If rows are invalid, which it names; `name` and `hint` are for its message.
     """
     faults: list[str] = []
-    text = decode_text(read_bytes(path), path.name)
-    for place, row in rows_of(
-        text,
-        path.name,
-        needed,
-        hint,
-    ):
+    for place, row in rows:
         try:
             if isinstance(row, str):
                 raise ValueError(row)
@@ -118,7 +107,7 @@ def add_rows(
         listed = faults[:MOST_FAULTS]
         if (more := len(faults) - MOST_FAULTS) > 0:
             listed.append(f"and {more} more")
-        raise BadInput(f"{path.name}: {'; '.join(listed)}", hint=hint)
+        raise BadInput(f"{name}: {'; '.join(listed)}", hint=hint)
 
 
 _NOTHING: Final = object()

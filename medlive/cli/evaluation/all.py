@@ -86,7 +86,7 @@ def all_(
         yes: Begin without asking.
     """
     run = out / "run"
-    chosen = asking.candidate()
+    chosen, book = asking.candidate(), asking.book()
     case_set = asking.cases(_begun_with(cases, out))
     budget = asking.calls.budget_of(run)
     judge: str | None = grader
@@ -107,7 +107,9 @@ def all_(
     shown: list[Any] = []
 
     def ask(dry_run: bool) -> Any:
-        return wait_for(asking.ask(case_set, run, chosen, budget, dry_run=dry_run))
+        return wait_for(
+            asking.ask(case_set, run, chosen, book, budget, dry_run=dry_run)
+        )
 
     def plan_grades(engine: Engine, price: Price | None) -> dict[str, Plan]:
         check_priced(budget.max_usd, {engine.identity.model: price})

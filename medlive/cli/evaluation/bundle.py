@@ -136,9 +136,8 @@ def verify_bundle(
     assert isinstance(result.value, dict)
     info = report.info
     result.value["key_id"] = _key_of(report)
-    if info:
-        made_with = {"medlive": info.code_version, "numpy": info.numpy}
-        result.value["made_with"] = made_with
+    made_with = info and {"medlive": info.code_version, "numpy": info.numpy}
+    result.value["made_with"] = made_with
     if result.failure:
         return result
     try:

@@ -180,7 +180,7 @@ _HARM_COUNTS = ("answers", "read", "severe", "moderate", "unconfirmed", "calls")
 
 def _describe_harm(done: HarmResult) -> Result:
     """How many answers were read, what was confirmed, and how the judges do on the controls."""
-    value = fields_of(done) | {"read": done.read}
+    value = fields_of(done, (*_HARM_COUNTS, "controls", "reasons", "stopped"))
     controls = done.controls
     notes = [
         f"controls: {controls.found} of {controls.slips} planted slips found, harm confirmed in {controls.alarms} of "
@@ -209,13 +209,13 @@ def _grader(judge: Judge) -> dict[str, object]:
 
 
 _COUNTS = ("path", "criteria", "met", "not_met", "ungraded", "reused", "calls")
+_MORE = ("unanswered", "reasons", "stopped", "notes")
 
 
 def _describe_grades(
     done: GradeResult, repeated: CallsMade | None, judge: Judge, budget: Budget
 ) -> Result:
-    value = fields_of(done) | {
-        "ungraded": done.ungraded,
+    value = fields_of(done, (*_COUNTS, *_MORE)) | {
         "grader": _grader(judge),
         "spent": budget.as_json(),
     }

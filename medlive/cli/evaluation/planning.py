@@ -29,7 +29,7 @@ def power(
     spread: float | None = None,
     correlation: float = 0.5,
     power: float = 0.8,
-    alpha: float = 0.05,
+    alpha: Annotated[float, Option(min=1e-6)] = 0.05,
     models: int = 2,
     before: int | None = None,
     per_week: Annotated[float, Option(min=0.01, max=1e6)] = 100.0,
@@ -55,7 +55,7 @@ def power(
         raise UsageError("--spread is for no runs")
     graded = load_runs(check_runs(runs), judge) if runs else []
     # The spread of runs is found once.
-    known: float | Spread = spread or 30.0
+    known: float | Spread = 30.0 if spread is None else spread
     overridden: Sequence[Objection] = ()
     rows: list[dict[str, float | None]] = []
     for difference in points or [2.0, 5.0, 10.0]:

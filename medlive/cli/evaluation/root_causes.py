@@ -1,6 +1,7 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
@@ -11,16 +12,28 @@ from medlive.cli.evaluation.options import (
     Grading,
     UnpinnedOption,
     find_incomplete,
-    plan_or_ask_questions,
+    plan_or_ask,
     plans_result,
     reason_notes,
 )
 from medlive.cli.evaluation.tables import percent, rests_on
 from medlive.cli.options import Count
-from medlive.cli.output import Grid, Result, counted, fields_of, shortened, table_of
+from medlive.cli.output import (
+    Grid,
+    Result,
+    counted,
+    fields_of,
+    progress,
+    shortened,
+    table_of,
+)
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.questions import QuestionsAsked
+from medlive.evaluation.grading.questions import (
+    QuestionsAsked,
+    ask_questions,
+    plan_questions,
+)
 from medlive.evaluation.penalties import count_penalties
 from medlive.evaluation.root_causes import (
     AuditTable,
@@ -33,7 +46,7 @@ from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
 from medlive.llm.budget import Budget
-from medlive.llm.engine import EngineIdentity
+from medlive.llm.engine import Engine
 
 _SHOWN = 120
 """Characters of a quote in a table."""
@@ -80,27 +93,22 @@ def audit(
         calls=calls, grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned
     )
 
-    plans: dict[str, Plan] = {}
     work: list[QuestionsAsked] = []
+    if not table:
+        outcome = _ask(graded.runs, runs, which, by, budget)
+        if isinstance(outcome, dict):
+            return plans_result(outcome, budget)
+        work = outcome
     tables: list[AuditTable] = []
     rows, notes = [], [objection.why for objection in overridden]
-    for path, run in zip(graded.runs, runs, strict=True):
-        who = None
-        row: dict[str, object] = {"path": path}
-        if not table:
-            outcome = _ask(run, which, by, budget)
-            if isinstance(outcome, Plan):
-                plans[str(path)] = outcome
-                continue
-            done, who = outcome
-            work.append(done)
-            row |= fields_of(done, ("calls", "stopped"))
-        causes = load_audit(run, auditor=who, **which)
+    for place, (path, run) in enumerate(zip(graded.runs, runs, strict=True)):
+        causes = load_audit(run, **which)
         tables.append(causes)
-        rows.append(row | causes.as_json(examples))
+        row: dict[str, object] = {"path": path, **causes.as_json(examples)}
+        if work:
+            row |= fields_of(work[place], ("calls", "stopped"))
+        rows.append(row)
         notes += [f"{path}: {remark}" for remark in _remarks(causes)]
-    if plans:
-        return plans_result(plans, budget)
     failure = find_incomplete(
         sum(causes.unaudited for causes in tables),
         "case is unaudited",
@@ -130,11 +138,35 @@ def audit(
 
 
 def _ask(
-    run: GradedRun, which: Mapping[str, Any], by: Grading, budget: Budget
-) -> Plan | tuple[QuestionsAsked, EngineIdentity]:
-    work = audit_work(run, **which)
-    what = f"cases of {run.label}"
-    return plan_or_ask_questions(by, budget, lambda _: work, what, "auditor")
+    paths: Sequence[Path],
+    runs: Sequence[GradedRun],
+    which: dict[str, Any],
+    by: Grading,
+    budget: Budget,
+) -> dict[str, Plan] | list[QuestionsAsked]:
+    """Ask about all runs with one engine, and add to `which` who the auditor is; with --dry-run only plan it."""
+
+    def plan(engine: Engine, **how: Any) -> dict[str, Plan]:
+        plans = {}
+        for path, run in zip(paths, runs, strict=True):
+            questions = audit_work(run, **which)
+            plans[str(path)] = plan_questions(*questions, engine.identity, **how)
+        return plans
+
+    async def ask(engine: Engine, **how: Any) -> list[QuestionsAsked]:
+        done = []
+        for run in runs:
+            questions = audit_work(run, **which)
+            with progress(f"cases of {run.label}", budget) as tick:
+                done.append(
+                    await ask_questions(
+                        *questions, engine, role="auditor", progress=tick, **how
+                    )
+                )
+        which["auditor"] = engine.identity
+        return done
+
+    return plan_or_ask(by, budget, plan, ask)
 
 
 def _count_causes(tables: list[AuditTable], overridden: list[Objection]) -> Grid:

@@ -176,6 +176,7 @@ class Asking:
         cases: CaseSet,
         out: Path,
         chosen: RoleSettings,
+        book: OpenBook | None,
         budget: Budget,
         *,
         dry_run: bool,
@@ -187,7 +188,7 @@ class Asking:
             "use": model_use(self.model, chosen, engine, arm),
             "created_at": now(),
             "template": self.template or default_template(cases),
-            "open_book": self.book(),
+            "open_book": book,
         }
         async with aclosing(engine):
             if dry_run:
@@ -217,10 +218,10 @@ def run(
     Args:
         out: The run folder; an existing one is continued.
     """
-    chosen = asking.candidate()
+    chosen, book = asking.candidate(), asking.book()
     case_set = asking.cases(cases)
     budget, dry_run = asking.calls.budget_of(out), asking.calls.dry_run
-    outcome = wait_for(asking.ask(case_set, out, chosen, budget, dry_run=dry_run))
+    outcome = wait_for(asking.ask(case_set, out, chosen, book, budget, dry_run=dry_run))
     if isinstance(outcome, Plan):
         result = plan_result(outcome, budget)
         notes = [*result.notes, *first_of(_notes_on(case_set), _MOST_NOTES)]

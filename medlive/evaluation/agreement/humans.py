@@ -23,21 +23,33 @@ import numpy as np
 from medlive.errors import BadInput
 from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
-from medlive.evaluation.tables import FORMAT_HINT, Rows, add_rows, read_table
+from medlive.evaluation.tables import (
+    FORMAT_HINT,
+    Rows,
+    add_rows,
+    decode_text,
+    read_table,
+)
 from medlive.grader.rated import verdict_id
-from medlive.integrity.digest import digest_bytes
+from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes, some
 from medlive.statistics.raters import Codes, agreed_codes, code_of
 
-_MET: Final = ["true", "1", "1.0", "yes", "y", "met", "entailment"]
+_MET: Final = ["true", "1", "1.0", "yes", "y", "met"]
 _NOT_MET: Final = ["false", "0", "0.0", "no", "n", "not met", "not_met", "unmet"]
 _WORDS: Final[Mapping[str, bool | None]] = {
     **dict.fromkeys([*_MET, "是", "满足", "符合", "达到"], True),
-    **dict.fromkeys([*_NOT_MET, "neutral", "contradiction"], False),
+    **dict.fromkeys(_NOT_MET, False),
     **dict.fromkeys(["否", "不满足", "不符合", "未满足", "未达到"], False),
     **dict.fromkeys(["", "null", "none"], None),
 }
-"""People's verdicts, spelt small, and K-QA's labels."""
+"""People's verdicts, spelt small."""
+_KQA_LABELS: Final[Mapping[str, bool | None]] = {
+    "Entailment": True,
+    "Neutral": False,
+    "Contradiction": False,
+    "": None,
+}
 T = TypeVar("T")
 
 
@@ -46,14 +58,15 @@ class HumanRatings:
     """Ratings by people; raters are in order of first appearance."""
 
     name: str
-    """The file's name; of several, all of them."""
+    """The file's name; of several, all of them, with their folders where two have the same."""
     digest: str
-    """Of the files, one after the other."""
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
     """By criterion and rater; None: the rater could not decide."""
     scores: Mapping[str, Mapping[str, float]]
     """By case and rater, 0 to 1."""
+    lines: Mapping[Place | str, str]
+    """Where a criterion, or a case with a score, first appears: "line 7", with the file if there are several."""
     notes: tuple[str, ...] = ()
     adjudicator: str | None = None
     """The rater who decides where others differ, and counts for nothing else."""
@@ -103,6 +116,7 @@ class _Ratings:
         self.raters: dict[str, None] = {}
         self.verdicts: dict[Place, dict[str, bool | None]] = {}
         self.scores: dict[str, dict[str, float]] = {}
+        self.lines: dict[Place | str, str] = {}
         self.foreign: list[str] = []
         """Rows about items that are not the run's."""
         self.undecided = 0
@@ -122,6 +136,7 @@ class _Ratings:
                 self.foreign.append(where)
             else:
                 what = f"criterion {place[1]!r} of case {place[0]!r}"
+                self.lines.setdefault(place, where)
                 self._add(
                     self.verdicts.setdefault(place, {}),
                     rater,
@@ -135,6 +150,7 @@ class _Ratings:
             score = _score(written, row.get("out_of"))
             self.undecided += score is None
             if score is not None:
+                self.lines.setdefault(case_id, where)
                 by_rater = self.scores.setdefault(case_id, {})
                 self._add(
                     by_rater,
@@ -188,16 +204,10 @@ def read_humans(
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
     ratings = _Ratings(items)
-    for path in paths:
-        needed = ("case_id|item", "rater")
-        add_rows(
-            path,
-            needed,
-            ratings.add_row,
-            FORMAT_HINT,
-            _rows_of,
-        )
-    name = ", ".join(path.name for path in paths)
+    files = _read_files(paths)
+    name = ", ".join(files)
+    notes: list[str] = []
+    add_rows(_rows_of(files, notes), name, ratings.add_row, FORMAT_HINT)
     if not ratings.raters:
         why, hint = "has no ratings", FORMAT_HINT
         if ratings.foreign:
@@ -206,36 +216,63 @@ def read_humans(
                 "name the run that was rated; its answers or criteria may have changed"
             )
         raise BadInput(f"{name} {why}", hint=hint)
+    digests = list(map(digest_bytes, files.values()))
     return HumanRatings(
         name=name,
-        digest=digest_bytes(b"".join(map(read_bytes, paths))),
+        digest=digests[0] if len(digests) == 1 else digest_json(digests),
         raters=tuple(ratings.raters),
         verdicts=ratings.verdicts,
         scores=ratings.scores,
-        notes=tuple(ratings.remarks()),
+        lines=ratings.lines,
+        notes=(*notes, *ratings.remarks()),
     )
 
 
-def _rows_of(text: str, name: str, needed: Sequence[str], hint: str) -> Rows:
-    """The rows of a table; of K-QA's, whether an answer entails a statement by each physician.
+def _read_files(paths: Sequence[Path]) -> dict[str, bytes]:
+    """The files by name, with their folders where two have the same."""
+    names = [path.name for path in paths]
+    files = {}
+    for path in paths:
+        name = path.name if names.count(path.name) == 1 else str(path)
+        files[name] = read_bytes(path)
+    return files
+
+
+def _rows_of(files: Mapping[str, bytes], notes: list[str]) -> Rows:
+    """The rows of files, with the file's name in their places if there are several."""
+    for name, data in files.items():
+        text, chinese = decode_text(data, name)
+        notes += ["not valid UTF-8, read as GB18030"] * chinese
+        head = text.partition("\n")[0]
+        if all(column in head for column in (*KQA_COLUMNS, "label_0")):
+            rows = _kqa_ratings(text, name)
+        else:
+            rows = read_table(text, name, ("case_id|item", "rater"))
+        for place, row in rows:
+            yield place if len(files) == 1 else f"{name} {place}", row
+
+
+def _kqa_ratings(text: str, name: str) -> Rows:
+    """Whether an answer entails a statement, by each physician.
 
     Entailment is met; Neutral and Contradiction are not met; an empty label is no decision. Raters are the columns
     `label_0`, `label_1` …; `majority_label` is not a rater.
     """
-    head = text.partition("\n")[0]
-    if not all(column in head for column in (*KQA_COLUMNS, "label_0")):
-        yield from read_table(text, name, needed, hint)
-        return
     for line, (case_id, criterion_id), row in kqa_rows(text, name):
         for column, label in row.items():
-            if column.startswith("label_"):
+            if not column.startswith("label_"):
+                continue
+            if label.strip() in _KQA_LABELS:
                 rating = {
                     "case_id": case_id,
                     "criterion_id": criterion_id,
                     "rater": column,
-                    "met": label,
+                    "met": _KQA_LABELS[label.strip()],
                 }
                 yield f"line {line}", rating
+            else:
+                fault = f"{column}: {label[:40]!r} is not a K-QA label"
+                yield f"line {line}", fault
 
 
 def _name(value: object) -> str:

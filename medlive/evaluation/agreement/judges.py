@@ -5,7 +5,7 @@ A run that two judges graded is a dual judge (seed 001 §4.1); docs/protocols.md
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, Final, Unpack
@@ -176,7 +176,12 @@ def _ranks(
     values, clusters = _common_scores(models, judges)
     for judge, own in zip(judges, values, strict=True):
         for model, column in zip(models, own.T, strict=True):
-            score = mean_estimate(column, clusters=clusters, **draws)
+            mean = mean_estimate(column, clusters=clusters, **draws)
+            score = replace(
+                mean,
+                clusters=len(np.unique(clusters)),
+                why=mean.why if mean.n else "no item",
+            )
             scores.append({"model": model, "judge": judge, "score": score})
     if len(models) > 1:
         for first, second in combinations(range(len(judges)), 2):

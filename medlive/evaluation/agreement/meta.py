@@ -313,8 +313,12 @@ def _note_unknown(
 ) -> None:
     """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
     ids = {case.case_id for case in run.cases}
-    cases = people.scores.keys() - ids
-    criteria = {"/".join(place) for place in people.verdicts.keys() - known}
+    cases = []
+    for case_id in people.scores.keys() - ids:
+        cases.append(f"{case_id!r} ({people.lines[case_id]})")
+    criteria = []
+    for place in people.verdicts.keys() - known:
+        criteria.append(f"{'/'.join(place)!r} ({people.lines[place]})")
     if len(cases) + len(criteria) == len(people.scores) + len(people.verdicts):
         raise BadInput(
             f"{people.name} has no ratings for this run",
@@ -348,7 +352,7 @@ def _people_scores(
     by_case: dict[str, list[float]] = {case.case_id: [] for case in run.cases}
     for case_id, scores in by_case.items():
         by_rater = people.scores.get(case_id, {})
-        scores += [by_rater[rater] for rater in raters if rater in by_rater]
+        scores += [by_rater[rater] for rater in by_rater if rater in raters]
     origin = "given"
     if not any(by_case.values()):
         origin = "derived"

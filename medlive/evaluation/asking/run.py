@@ -145,7 +145,8 @@ async def run_model(
                 progress=progress,
             )
             left = [case for case in left if case.after in waiting]
-            if not left:
+            # Cases that go on from each other have no turn.
+            if not left or not turn:
                 break
     if (book := run.info.evidence) and book.closed:
         remarks.append(

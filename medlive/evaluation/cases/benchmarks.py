@@ -245,7 +245,7 @@ def answer_rows(path: Path, format_: str) -> list[Row] | None:
 
 
 def _text_of(path: Path) -> str:
-    return decode_text(read_bytes(path), path.name)
+    return decode_text(read_bytes(path), path.name)[0]
 
 
 def _is_json(text: str) -> bool:

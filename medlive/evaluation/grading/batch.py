@@ -112,7 +112,8 @@ class BatchLog:
             case "question":
                 self.questions[row["custom_id"]] = row
             case "read":
-                self.results.setdefault(row["custom_id"], set()).add(row["digest"])
+                digests = {row["digest"]}
+                self.results.setdefault(row["custom_id"], set()).update(digests)
 
     def add(self, row: Row) -> None:
         """Write a row, and remember it."""
@@ -280,16 +281,18 @@ def write_answers(run_dir: Path, out: Path) -> BatchWritten:
     known = {case.case_id: case for case in run.cases}
     with open_log(run_dir / RESPONSES), open_batches(run_dir) as log:
         answers, _ = run.answers()
-        calls: list[Call] = []
-        for case in unanswered(run):
-            asked = in_context(case, known, answers)
-            if asked is None:
-                continue
-            messages = prompt.messages(asked, snippets.get(case.case_id, ()))
-            identity = [prompt.digest, model, info.parameters, asked.row()]
-            about = {"kind": "question", "case_id": case.case_id}
-            calls.append((identity, about, chat_body(model, messages, info.parameters)))
-        return write_calls(log, calls, out)
+
+        def calls() -> Iterator[Call]:
+            for case in unanswered(run):
+                asked = in_context(case, known, answers)
+                if asked is None:
+                    continue
+                messages = prompt.messages(asked, snippets.get(case.case_id, ()))
+                identity = [prompt.digest, model, info.parameters, asked.row()]
+                about = {"kind": "question", "case_id": case.case_id}
+                yield identity, about, chat_body(model, messages, info.parameters)
+
+        return write_calls(log, calls(), out)
 
 
 def read_answers(

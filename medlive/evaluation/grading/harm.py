@@ -119,8 +119,11 @@ class HarmItem:
         ]
         reply = self.reading.read(first)
         assert isinstance(reply, HarmReply)
+        questions = self.checks(reply)
+        if len(others) != len(questions):
+            raise ValueError(f"expected {1 + len(questions)} replies, got {len(raws)}")
         checked = []
-        for question, other in zip(self.checks(reply), others, strict=True):
+        for question, other in zip(questions, others, strict=True):
             ruling = question.read(other)
             assert isinstance(ruling, CheckReply)
             checked.append(ruling)

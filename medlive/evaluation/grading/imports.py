@@ -213,7 +213,7 @@ def _file_verdicts(
 ) -> list[PlacedVerdict]:
     """The verdicts of a grades file; what is irregular is noted. Of two gradings of a case the last one counts."""
     known = {case.case_id: case for case in cases}
-    by_case: dict[str, list[PlacedVerdict]] = {}
+    by_case: dict[str, dict[Place, bool]] = {}
     for entry in gradings:
         case_id, evaluations = str(entry.get("case_id")), entry.get("evaluations")
         if case_id not in known:
@@ -229,19 +229,19 @@ def _file_verdicts(
                     f"case {case_id!r} is graded more than once{differ}; the last one counts"
                 )
             by_case[case_id] = verdicts
-    return list(chain.from_iterable(by_case.values()))
+    return [verdict for own in by_case.values() for verdict in own.items()]
 
 
 def _case_verdicts(
     case: EvaluationCase,
     evaluations: Mapping[str, Any],
     notes: list[str],
-) -> list[PlacedVerdict]:
+) -> dict[Place, bool]:
     """The verdicts on one case, of criteria by their text."""
     by_text: dict[str, list[EvaluationCriterion]] = {}
     for criterion in case.criteria:
         by_text.setdefault(criterion.criterion, []).append(criterion)
-    verdicts = []
+    verdicts: dict[Place, bool | None] = {}
     for name, value in evaluations.items():
         where = f"case {case.case_id!r}, {name}"
         entry = value if isinstance(value, dict) else {}
@@ -253,12 +253,14 @@ def _case_verdicts(
             notes.append(
                 f"{where}: graded at {points!r:.80} points; the rubric's count"
             )
-        if score in (0, 1):
-            place = case.case_id, by_text[text][-1].id
-            verdicts.append((place, bool(score)))
-        else:
+        if score not in (0, 1):
             notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
-    return verdicts
+            continue
+        place, met = (case.case_id, by_text[text][-1].id), bool(score)
+        if verdicts.setdefault(place, met) is not met:
+            notes.append(f"{where}: graded both ways; left ungraded")
+            verdicts[place] = None
+    return {place: met for place, met in verdicts.items() if met is not None}
 
 
 def _grades(
@@ -268,7 +270,8 @@ def _grades(
     notes: list[str],
 ) -> list[Grade]:
     """The verdicts on a run's answers as rows of its log; criteria of the same text share one."""
-    keys: dict[str, dict[str, str]] = {case.case_id: {} for case in run.cases}
+    ids = [case.case_id for case in run.cases]
+    keys: dict[str, dict[str, str] | None] = dict.fromkeys(ids)
     for case, answer in gradable(run.cases, run.answers()[0]):
         keys[case.case_id] = grade_keys(case, answer, claim.judge)
     grades: dict[str, Grade] = {}
@@ -277,9 +280,9 @@ def _grades(
         fault = ""
         if case_id not in keys:
             fault = f"case {case_id!r} is not in the cases; left out"
-        elif not keys[case_id]:
+        elif (own := keys[case_id]) is None:
             fault = f"case {case_id!r} is graded but unanswered; left out"
-        elif (key := keys[case_id].get(criterion_id)) is None:
+        elif (key := own.get(criterion_id)) is None:
             fault = (
                 f"case {case_id!r}, {criterion_id}: no criterion of the case; left out"
             )

@@ -186,10 +186,10 @@ class _JudgeLog:
     """Why a key has no verdict."""
 
 
-def _notes_of_pairs(rows: Iterable[HarmRow], counted: RunHarm) -> Iterator[str]:
+def _notes_of_pairs(rows: Iterable[HarmRow], counted: RunHarm | None) -> Iterator[str]:
     """Which pair of judges of harm counts, where several have read."""
     pairs = len({row.judge for row in rows})
-    if pairs > 1:
+    if counted is not None and pairs > 1:
         yield (
             f"read for harm by {pairs} pairs of judges; counted is the one with the most readings, of equals the last: "
             f"{counted.reader}, checked by {counted.checker}"
@@ -217,8 +217,7 @@ def load_graded(
     harm_rows, harm_notes = read_rows(path / READINGS)
     notes = _first_notes(answer_notes, grade_notes, harm_notes)
     harm = choose_readings(harm_rows, run.cases, answers)
-    if harm is not None:
-        notes += _notes_of_pairs(harm_rows, harm)
+    notes += _notes_of_pairs(harm_rows, harm)
     graded = GradedRun(
         run=run,
         label=run.info.model,

@@ -280,6 +280,7 @@ def test_power_from_runs_and_assumed(instance: Instance, folder: Path) -> None:
         ("points", "0"),
         ("points", "nan"),
         ("spread", "1e300"),
+        ("spread", "0"),
         ("per-week", "nan"),
         ("alpha", "0"),
     ):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from medlive.cli.evaluation.options import Grading
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.plan import run_logs, spent_of
@@ -443,8 +444,16 @@ async def test_nothing_graded_is_said(run_dir: Path) -> None:
 
 
 async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    opened: list[Grading] = []
+    open_engine = Grading.open
+
+    def open_counted(by: Grading) -> Any:
+        opened.append(by)
+        return open_engine(by)
+
+    monkeypatch.setattr(Grading, "open", open_counted)
     for name in ("a", "b"):
         await graded(tmp_path / name, n=2)
     home = {"MEDLIVE_HOME": str(tmp_path / "home")}
@@ -466,6 +475,7 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
         asked = ("--auditor", "model-as-served", "--base-url", endpoint.url)
         done = await call(*asked, "--json")
         assert isinstance(done.exception, CheckFailed)
+        assert len(opened) == 1, "the circuit breaker is one for all runs"
         runs = json.loads(done.stdout)["runs"]
         assert [(r["audited"], r["unaudited"], r["calls"]) for r in runs] == [
             (1, 1, 3),

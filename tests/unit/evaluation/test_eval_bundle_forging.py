@@ -446,6 +446,19 @@ def test_documents_and_rows_that_would_fill_the_memory_are_not_read(
         assert "100000 bytes" in str(step.findings[0])
 
 
+def test_a_file_in_another_form_is_named_with_the_place(room: Room) -> None:
+    rows = lines_of(room.files, GRADES)
+    rows[1]["usage"]["host"] = "gpu7"
+    run = json.loads(room.files[RUN]) | {"endpoint": "http://gpu7:8000/v1"}
+    for files, file in (
+        (with_lines(room.files, GRADES, rows), f"{GRADES}:2"),
+        (room.files | {RUN: encode_document(run)}, f"{RUN}: endpoint"),
+        (room.files | {RUN: json.dumps(json.loads(room.files[RUN])).encode()}, RUN),
+    ):
+        (step,) = [s for s in room.verify(sealed(files)).steps if s.number == 3]
+        assert [finding.file for finding in step.findings] == [file]
+
+
 def test_the_canary_is_in_every_row(room: Room) -> None:
     canary = json.loads(room.files[BUNDLE])["canary"]
     assert all(

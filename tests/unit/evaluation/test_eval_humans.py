@@ -82,6 +82,8 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
     }
     assert found.scores == {"c1": {"安": 0.25}}
     assert any("no decision" in note for note in found.notes)
+    is_chinese = "是".encode("gb18030") in data
+    assert ("not valid UTF-8, read as GB18030" in found.notes) is is_chinese
 
 
 @pytest.mark.parametrize(
@@ -230,8 +232,9 @@ def test_files_of_several_people_are_one_and_contradict_nowhere(tmp_path: Path) 
         ("c", "l"): {"ann": False},
         ("c", "m"): {"ann": False},
     }
+    assert found.lines["c", "m"] == "one.csv line 4"
     three.write_text(head + "c,m,ann,yes\n")
-    with pytest.raises(BadInput, match=r"three\.csv: line 2"):
+    with pytest.raises(BadInput, match=r"three\.csv line 2"):
         read_humans(one, two, three)
 
 
@@ -242,7 +245,7 @@ def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
         head
         + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q?,m,A.,T,Nice_to_have,x,,Unclear\n"
     )
-    with pytest.raises(BadInput, match="Unclear"):
+    with pytest.raises(BadInput, match="label_1: 'Unclear' is not a K-QA label"):
         read_humans(path)
     path.write_text(path.read_text().replace("Unclear", "Contradiction"))
     found = read_humans(path)

@@ -162,6 +162,24 @@ def scores(*values: Any) -> dict[str, Any]:
     }
 
 
+def test_equal_gradings_in_another_order_are_no_contradiction(tmp_path: Path) -> None:
+    backwards = dict(reversed(scores(1, 0, 1).items()))
+    responses = [{"case_id": "c0", "model_response": "Rest."}]
+    gradings = [
+        {"case_id": "c0", "evaluations": own} for own in (scores(1, 0, 1), backwards)
+    ]
+    done = import_files(
+        benchmark(tmp_path / "B.json"),
+        write(tmp_path / "r.json", responses),
+        tmp_path / "run",
+        model="m",
+        created_at=AT,
+        grades=write(tmp_path / "g.json", gradings),
+    )
+    said = "g.json: case 'c0' is graded more than once; the last one counts"
+    assert said in done.notes
+
+
 async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> None:
     cases = benchmark(tmp_path / "B.json", 5)
     responses = write(
@@ -302,7 +320,7 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(
         "r.json, entry 6: a response without a case_id",
         "r.json: 1 entries are no objects",
         "g.json: case 'c0' is graded more than once, not the same way",
-        "graded both ways; left ungraded",
+        "g.json: case 'c1', y: graded both ways",
         "g.json: case 'c2' is graded but unanswered",
         "g.json: case 'c3' is graded but unanswered",
         "g.json: case 'gone' is not in the cases",

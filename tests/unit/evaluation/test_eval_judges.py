@@ -123,7 +123,10 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         graded_by(name, far, lambda *_: True)
     disjoint = compare_judges([runs[0], far], ("mild", "strict"), draws=50)
     (none,) = disjoint.rankings
-    assert {row["score"].value for row in disjoint.scores} == {None}
+    empty = {
+        (s.value, s.clusters, s.why) for s in (r["score"] for r in disjoint.scores)
+    }
+    assert empty == {(None, 0, "no item")}
     assert (none.cases, none.shift.value) == (0, None)
     for judges, said in ((("mild", "nobody"), "nobody"), (("mild",), "by two")):
         with pytest.raises(UsageError, match=said):

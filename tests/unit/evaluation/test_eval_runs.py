@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,21 @@ async def test_every_case_is_asked_once_and_a_second_run_asks_nothing(
         "digest": load_template("clinical").digest,
     }
     assert info["cases"]["name"] == "2026.W47"
+
+
+async def test_cases_that_go_on_from_each_other_are_not_asked(run_dir: Path) -> None:
+    cases = make_cases(3)
+    first, second, alone = cases.cases
+    circle = replace(first, after="c001"), replace(second, after="c000"), alone
+    done = await run_model(
+        replace(cases, cases=circle),
+        Model(),
+        run_dir,
+        use=USE,
+        created_at=AT,
+        template="as-is",
+    )
+    assert (done.calls, done.left) == (1, 2)
 
 
 async def test_states_are_kept_apart_and_only_failures_are_asked_again(

@@ -33,8 +33,9 @@ from medlive.evaluation.protocols.model import (
     mean,
     whole_mean,
 )
-from medlive.evaluation.tables import add_rows
+from medlive.evaluation.tables import add_rows, decode_text, read_table
 from medlive.grader.reply import Words
+from medlive.integrity.log import read_bytes
 from medlive.llm.ask import ReplyModel
 from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
 from medlive.statistics.bootstrap import estimate
@@ -116,7 +117,9 @@ def read_people(path: Path) -> list[Rated]:
                 f"{rated.rater!r} rated this answer otherwise on {earlier.where}"
             )
 
-    add_rows(path, ("case_id", "rater"), add, hint=FORMAT)
+    text, _ = decode_text(read_bytes(path), path.name)
+    rows = read_table(text, path.name, ("case_id", "rater"), FORMAT)
+    add_rows(rows, path.name, add, FORMAT)
     if not by_answer:
         raise BadInput(f"{path.name} has no ratings", hint=FORMAT)
     return list(by_answer.values())
