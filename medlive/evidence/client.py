@@ -123,10 +123,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return the text of a page or list. Raises FetchFailed."""
 
         async def read() -> str:
-            async with (
-                asyncio.timeout(PAGE_S + LONGEST_WAIT_S),
-                self._answer(url) as response,
-            ):
+            await self._wait_for(urlsplit(url).netloc)
+            async with asyncio.timeout(PAGE_S), self._answer(url) as response:
                 body = await _read(response, LARGEST_PAGE)
             if len(body) > LARGEST_PAGE:
                 raise FetchFailed(
@@ -192,6 +190,10 @@ class Client(AbstractAsyncContextManager["Client"]):
 
         return await self._retry(url, append, size_here)
 
+    async def _wait_for(self, host: str) -> None:
+        """Wait until the host may be asked, which may take as long as it has said."""
+        await asyncio.sleep(self._free_at.get(host, 0.0) - time.monotonic())
+
     @asynccontextmanager
     async def _answer(
         self,
@@ -211,7 +213,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                     f"{came}{printable(url)[:200]}; expected an address at {', '.join(sorted(self._hosts))}",
                     hint="if the publisher has moved, give its new address under [evidence.mirrors]",
                 )
-            await asyncio.sleep(self._free_at.get(host, 0.0) - time.monotonic())
+            await self._wait_for(host)
             wait_s = self._pause_s
             try:
                 async with self._client.stream("GET", url, headers=headers) as response:
