@@ -192,7 +192,13 @@ def test_rows_out_of_order_or_changed_later_are_never_read_as_if_they_were_right
         snapshot.to_pandas()
     for read in ("to_arrow", "to_pandas"):
         with pytest.raises(BadInput, match=r"criteria\.jsonl:4"):
-            getattr(load_snapshot(path, verify=False), read)()
+            getattr(load_snapshot(path, verify=False), read)("criteria")
+        # Its cases are as they were, and are read without the criteria.
+        assert len(getattr(load_snapshot(path, verify=False), read)()) == 5
+    cases = path / "data/cases.jsonl"
+    cases.write_bytes(b"".join(cases.read_bytes().splitlines(keepends=True)[::-1]))
+    with pytest.raises(BadInput, match=r"cases\.jsonl:2"):
+        load_snapshot(path, verify=False).to_pandas()
     criteria.unlink()
     os.mkfifo(criteria)
     with pytest.raises(BadInput, match="regular file"):
