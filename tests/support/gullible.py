@@ -287,14 +287,18 @@ def written(extra: str, where: str = "narrative") -> Obey:
 
 
 def _claims_swapped(inputs: Inputs, marker: str) -> dict[str, Any]:
-    # Sentences of the sample evidence, which no judge doubts: the claim is true, and is not the advice.
     text, *searched = (
-        "Bismuth turns stools black, and this is harmless.",
-        "bismuth turns stools black",
-        "bismuth harmless",
+        "A balanced diet is good for health.",
+        "balanced diet health",
+        "nutrition",
     )
     if inputs["language"] == "zh":
-        text, *searched = ("高血压患者少吃盐，每天不超过5克。", "高血压 盐", "少吃盐")
+        # A sentence of the sample evidence, which no judge doubts: the claim is true, and is not the advice.
+        text, *searched = (
+            "急性水样腹泻多数是病毒引起的，口服补液盐少量多次喝，没有便血不需要吃诺氟沙星。",
+            "急性水样腹泻 病毒",
+            "口服补液盐",
+        )
     claims = []
     for advice in inputs["advice"]:
         claims.append({"id": advice["id"], "statement": text, "queries": searched})

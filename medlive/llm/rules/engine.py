@@ -17,16 +17,21 @@ from medlive.llm.rules.grader import (
     grade_answers,
     grade_criterion,
     grade_rubric,
-    nearest,
 )
 from medlive.llm.rules.text import (
+    CONTENT_STOP,
+    STOP_ZH,
+    bigrams,
     can_be_quoted,
     is_clinical,
     language_of,
     plain,
     sentences,
     statement,
+    stem,
+    stems,
     unmarked,
+    words,
 )
 
 Inputs = Mapping[str, Any]
@@ -76,8 +81,11 @@ _CHECKLIST: Final = (
 )
 _LIKE: Final = 0.6
 """The share of a text's words that one sentence must hold to say the same."""
-_WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
-_LEAST_QUOTE: Final = 4  # Words of a quote that shows something
+_LEAST_TERMS: Final = 4  # Of a claim and of the sentence that supports it
+_NOT: Final = re.compile(
+    r"\b(?:not|no|never|avoid|without|cannot)\b|n't\b|[不没无未勿忌]|避免|禁"
+)
+_NOTHING: Final = re.compile(r"(?!)")
 _MOST_TEXT: Final = 9_500
 _ASKED: Final = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
 _SAID: Final = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTALL)
@@ -180,30 +188,56 @@ def state_claims(inputs: Inputs) -> Values:
 
 def align(inputs: Inputs) -> Values:
     """{verdicts}: supported where a sentence of a passage shares most words and denies as much, else neutral."""
+    passages = []
+    for passage in inputs["passages"]:
+        # What stands between two gaps
+        for part in passage["text"].split(" … "):
+            for sentence in filter(can_be_quoted, sentences(part)):
+                passages.append((passage["id"], sentence, _terms(sentence)))
     verdicts = []
     for claim in inputs["claims"]:
-        evidence: list[Values] = []
-        for passage in inputs["passages"]:
-            # What stands between two gaps
-            for part in passage["text"].split(" … "):
-                quote = _quote_for(claim["statement"][:2000], part)[:1900]
-                if not evidence and len(_WORD.findall(quote)) >= _LEAST_QUOTE:
-                    evidence = [{"passage_id": passage["id"], "quotes": [quote]}]
+        text = claim["statement"][:2000]
+        wanted = _terms(text)
+        best, evidence = 0.0, list[Values]()
+        for passage_id, sentence, own in passages:
+            share = len(wanted & own) / max(_LEAST_TERMS, len(wanted))
+            is_said = len(own) >= _LEAST_TERMS and _denies(text) == _denies(sentence)
+            if share > best and is_said:
+                best = share
+                evidence = [{"passage_id": passage_id, "quotes": [sentence[:1900]]}]
+        supported = best >= _LIKE
         verdict = {
             "id": claim["id"],
-            "verdict": "supported" if evidence else "neutral",
-            "evidence": evidence,
+            "verdict": "supported" if supported else "neutral",
+            "evidence": evidence if supported else [],
             "lacks": [],
-            "reason": "By words alone.",
+            "reason": f"The nearest sentence shares {best:.0%} of the claim's words.",
         }
         verdicts.append(verdict)
     return {"verdicts": verdicts}
 
 
-def _quote_for(text: str, source: str) -> str:
-    """The sentence of a source that shares most words with a text and denies as much; "" for none."""
-    share, quote, agrees = nearest(text, language_of(None, text), source)
-    return quote if agrees and share >= _LIKE else ""
+def _terms(text: str) -> set[str]:
+    """What a text is about: English stems and pairs of Chinese characters."""
+    return (stems(text) - CONTENT_STOP) | bigrams(text, STOP_ZH)
+
+
+def _denies(text: str) -> bool:
+    return _NOT.search(plain(text)) is not None
+
+
+def support(inputs: Inputs) -> Values:
+    """{verdicts}: supported where every word of the statement stands in the title or a message."""
+    source = " ".join([inputs["title"], *(m["text"] for m in inputs["messages"])])
+    known = stems(source) | set(words(source)) | bigrams(source, _NOTHING)
+    verdicts = []
+    for element in inputs["elements"]:
+        text = element["statement"]
+        new = [word for word in words(text) if not known & {word, stem(word)}]
+        new += sorted(bigrams(text, _NOTHING) - known)
+        reason = f"New words: {', '.join(new[:5])}." if new else ""
+        verdicts.append({"id": element["id"], "supported": not new, "reason": reason})
+    return {"verdicts": verdicts}
 
 
 def write(inputs: Inputs) -> Values:
@@ -223,26 +257,29 @@ def write(inputs: Inputs) -> Values:
 
 
 def ask_questions(inputs: Inputs) -> Values:
-    """{questions}: the first sentences of the text that it says by these rules, each asked about."""
+    """{questions}: the first sentences of the text, each asked about."""
     text = inputs["text"][:24_000]
     asked = _ASKED[language_of(inputs.get("language"), text[:4000])]
-    questions: dict[str, None] = {}
-    for sentence in sentences(text):
-        part = sentence.rstrip(".。?？!！")[:400]
-        if len(questions) < min(inputs["count"], 20) and _quote_for(part, text):
-            questions[asked.format(part)] = None
-    return {"questions": list(questions) or [asked.format(text.strip()[:100] or "-")]}
+    stated = [part.rstrip(".。?？!！") for part in sentences(text) if _terms(part)]
+    parts = stated or [text.strip()[:100] or "-"]
+    questions = dict.fromkeys(asked.format(part[:400]) for part in parts)
+    return {"questions": list(questions)[: min(inputs["count"], 20)]}
 
 
 def answer_questions(inputs: Inputs) -> Values:
     """{answers}: yes where a sentence shares most words and denies as much, else unknown."""
-    text = inputs["text"][:24_000]
+    stated = [(_terms(s), _denies(s)) for s in sentences(inputs["text"][:24_000])]
     answers = []
     for asked in inputs["questions"][:_MOST]:
         question = asked["question"][:1000]
         match = _SAID.fullmatch(question)
-        quote = _quote_for(match[1] if match else question, text)
-        answers.append({"id": asked["id"], "answer": "yes" if quote else "unknown"})
+        text = match[1] if match else question
+        wanted, answer = _terms(text), "unknown"
+        for own, denied in stated:
+            is_like = wanted and len(wanted & own) >= _LIKE * len(wanted)
+            if is_like and denied == _denies(text):
+                answer = "yes"
+        answers.append({"id": asked["id"], "answer": answer})
     return {"answers": answers}
 
 
@@ -322,9 +359,7 @@ ANSWERS: Mapping[str, Rule] = {
         sure=False,
         standard="",
     ),
-    "controller.support": _for_each(
-        "verdicts", "elements", supported=True, reason=_NO_JUDGEMENT
-    ),
+    "controller.support": support,
     "controller.write": write,
     "controller.questions": ask_questions,
     "controller.answers": answer_questions,

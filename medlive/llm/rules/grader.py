@@ -82,35 +82,25 @@ def _denies(text: str, language: Language) -> bool:
     return len(pattern.findall(text)) % 2 == 1
 
 
-def nearest(
-    text: str, language: Language, source: str, question: str = ""
-) -> tuple[float, str, bool]:
-    """The sentence of a source that shares most words with a text and holds its numbers: the share, the sentence, ""
-    for none, and whether it denies as much."""
-    wanted = _terms(text, language)
-    # What the question says already tells nothing, since any answer repeats it.
-    wanted = wanted - _terms(question, language) or wanted
-    numbers = set(_NUMBER.findall(plain(text)))
-    best, quote = 0.0, ""
-    for sentence, terms in _passages(source).items():
-        share = len(wanted & terms) / max(1, len(wanted))
-        if share > best and numbers.issubset(_NUMBER.findall(plain(sentence))):
-            best, quote = share, sentence
-    return best, quote, _denies(text, language) == _denies(quote, language)
-
-
 def grade_criterion(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the answer meets one criterion, with the passage that does."""
     criterion = str(inputs["criterion"])
     language = language_of(inputs.get("language"), criterion)
+    wanted = _terms(criterion, language)
+    # What the question says already tells nothing, since any answer repeats it.
     question = str(inputs.get("question", ""))[:20_000]
-    answer = str(inputs["answer"])
-    best, quote, agrees = nearest(criterion, language, answer, question)
+    wanted = wanted - _terms(question, language) or wanted
+    numbers = set(_NUMBER.findall(plain(criterion)))
+    best, quote = 0.0, ""
+    for text, terms in _passages(str(inputs["answer"])).items():
+        share = len(wanted & terms) / max(1, len(wanted))
+        if share > best and numbers.issubset(_NUMBER.findall(plain(text))):
+            best, quote = share, text
     reasoning = f"One passage holds {best:.0%} of the criterion's words."
     if best < NEEDED[language]:
         quote = ""
         reasoning = f"The nearest passage holds {best:.0%} of the criterion's words."
-    elif not agrees:
+    elif _denies(criterion, language) != _denies(quote, language):
         quote = ""
         reasoning = "The nearest passage denies what the criterion states, or states what it denies."
     return {
