@@ -223,7 +223,7 @@ def write(inputs: Inputs) -> Values:
 
 
 def ask_questions(inputs: Inputs) -> Values:
-    """{questions}: the first sentences of the text that it says by these rules, each asked about."""
+    """{questions}: the first sentences of the text to which `answer_questions` finds a yes in it, each asked about."""
     text = inputs["text"][:24_000]
     asked = _ASKED[language_of(inputs.get("language"), text[:4000])]
     questions: dict[str, None] = {}
@@ -247,8 +247,8 @@ def answer_questions(inputs: Inputs) -> Values:
 
 
 def write_rubric(inputs: Inputs) -> Values:
-    """{asked, theme, specialty, facts, left_out, criteria, no_negative}: each advice becomes a criterion, the first one
-    answers the query and is turned round into a penalty."""
+    """{asked, theme, specialty, facts, criteria, no_negative}: each of the first advices becomes a criterion, the very
+    first one answers the query and is turned round into a penalty."""
     states, contradicts, stop = ("States: ", "Denies: ", ".")
     if language_of(inputs["language"], inputs["narrative"][:4000]) == "zh":
         states, contradicts, stop = ("指出", "否认：", "。")
