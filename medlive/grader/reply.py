@@ -241,7 +241,7 @@ def read_grades(
     answer: str,
     echoes: Mapping[str, Echo],
 ) -> dict[str, Verdict | str]:
-    """The same of a JSON value that was read already, for the ids that it grades."""
+    """As `read_rubric`, of a reply's JSON value, without the ids that it does not grade. Raises Unusable."""
     items = _items(value, ids)
     ids_read = list(map(_id, items))
     times = Counter(name for name in ids_read if name in ids)

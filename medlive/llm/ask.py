@@ -71,7 +71,7 @@ class ReplyModel(BaseModel):
 
 
 class EachItem(ReplyModel):
-    """What a reply to `task` holds one of for each thing that was given, in its list `each` of at most `most`."""
+    """An item of a reply that holds one for each thing given: `each` names its list, which holds at most `most`."""
 
     each: ClassVar[str] = "verdicts"
     most: ClassVar[int] = 40

@@ -105,7 +105,7 @@ class OpenAIEngine:
             concurrency: Most attempts under way.
             json_mode: Where to start: an endpoint that refuses it is asked the looser way from then on.
             key_variable: The environment variable's name, for hints.
-            limiters: Of all engines that share a limit at one endpoint, and a circuit for one model there.
+            limiters: Shared by engines: one limit at an endpoint, one circuit for a model there. None for its own.
             pinned: Whether replies must name `model`.
         """
         self._parameters = _checked_parameters(model, parameters or {})

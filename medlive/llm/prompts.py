@@ -85,8 +85,8 @@ def fenced(inputs: Mapping[str, Any]) -> str:
 def read_inputs(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The inputs that `render` fenced, or None when there are none: how a server finds a task's inputs."""
     for message in messages:
-        content = message.get("content") or ""
-        if message.get("role") == "user" and content.startswith(OPEN):
+        content = message["content"] or ""
+        if message["role"] == "user" and content.startswith(OPEN):
             body = content.removeprefix(OPEN).rpartition(CLOSE)[0]
             try:
                 value = json.loads(body)

@@ -1,4 +1,5 @@
-"""The model registry: what is known of each candidate, its training cutoff above all, and how it is asked.
+"""The model registry: what is known of each candidate, its training cutoff above all, and how it is asked; and `Price`,
+what a model's tokens cost.
 
 Tables `[candidates."MODEL"]` of `models.toml`, or of a file of the same form. A cutoff that nobody stated
 is unknown; nothing here guesses one.

@@ -166,7 +166,7 @@ def usage_bound(sent: bytes, answer: str) -> Usage:
 
 
 def priced(usage: Usage, price: Price | None, latency_ms: float = 0.0) -> Usage:
-    """What a body says that it took, with what that cost and how long it took; a cost is unknown without a price."""
+    """The usage with its cost and latency; the cost is None without a price, or where no tokens are reported."""
     cost = None
     if price is not None and (usage.input_tokens or usage.output_tokens):
         cost = price.cost(usage.input_tokens, usage.cached_tokens, usage.output_tokens)

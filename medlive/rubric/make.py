@@ -1,7 +1,8 @@
-"""A case's rubric in its steps: answers of known quality, written, completed by what the advice lacks, proved; last,
-and nothing that the case depends on, its difficulty and dialogue register.
+"""A case's rubric, step by step: written, completed by what the advice lacks, and proved.
 
-Source: docs/method.md §1, Rubric. In a proof answers are graded and compared; what fails is ruled on and revised.
+Source: docs/method.md §1, Rubric. In a proof answers of known quality are graded and compared; the reviewer rules on
+doubtful criteria, and what fails is revised. `classify` asks for a case's difficulty and dialogue register, on which
+nothing else depends.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -307,8 +308,9 @@ class Proving:
             if ruling.needed and ruling.basis not in bases:
                 basis = f"basis {ruling.basis[:40]!r}"
                 return f"{ruling.id}: {basis} is not the id of an advice element or passage"
-            empty = f"{ruling.id}: the reason is empty"
-            return None if ruling.reason.strip() else empty
+            if not ruling.reason.strip():
+                return f"{ruling.id}: the reason is empty"
+            return None
 
         def check(reply: DefenceReply) -> str | None:
             faults = map(fault_of, reply.rulings)

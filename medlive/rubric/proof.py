@@ -1,7 +1,7 @@
 """The proof of a rubric: whether it tells good answers from bad ones, decided in code.
 
 Source: docs/method.md §1, Rubric, Proof. The answers are written by `probe`, graded by the grader that also
-grades models; `prove` asks for all of it.
+grades models; `make` asks for all of it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -113,9 +113,13 @@ class MadeRubric(NamedTuple):
     proof: Proof | None = None  # None where none was made
 
 
-_Draft = tuple[Rubric, Sequence[Criterion], list[dict[str, str]] | None]
-"""A reviewed rubric, the criteria that it had before those at fault went, and what its writer is shown of the findings:
-None where it can do without these criteria, or was revised already."""
+class _Draft(NamedTuple):
+    """A rubric as it is after its review."""
+
+    rubric: Rubric  # Without the criteria at fault
+    whole: Sequence[Criterion]  # With them
+    findings: list[dict[str, str]] | None
+    """What the writer is shown; None where the rubric can do without those criteria, or was revised already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +139,12 @@ class Drafting:
         Criteria at fault are dropped. Where the rubric cannot do without them, it goes back once with what linter and
         reviewer found. Raises AgentFailure when an engine gives no usable reply.
         """
-        rubric, whole, findings = await self._draft()
-        if findings is None:
-            return rubric
+        draft = await self._draft()
+        if draft.findings is None:
+            return draft.rubric
+        whole = replace(draft.rubric, criteria=tuple(draft.whole))
         try:
-            return await self.revise(replace(rubric, criteria=tuple(whole)), findings)
+            return await self.revise(whole, draft.findings)
         except AgentFailure as failure:
             detail = f"revision round: {failure.detail}"
             raise AgentFailure(failure.reason, detail) from failure
@@ -160,7 +165,7 @@ class Drafting:
         Raises:
             AgentFailure: If an engine gives no usable reply.
         """
-        return (await self._draft(rubric, findings, answers))[0]
+        return (await self._draft(rubric, findings, answers)).rubric
 
     def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
         """The certain faults of a rubric of this case, a part of the query that nothing answers included."""
@@ -168,7 +173,7 @@ class Drafting:
         return lint_case(language, rubric, self.text, self.advice, is_written=True)
 
     def _lint_criteria(self, rubric: Rubric) -> tuple[Finding, ...]:
-        """The same without the parts of the query: what answers none of them is lost, not at fault."""
+        """The same without the unanswered parts of the query, which `_loses` looks for."""
         return self.lint(replace(rubric, asked=()))
 
     async def _draft(
@@ -251,8 +256,8 @@ class Drafting:
             self._lint_criteria(reviewed) or conflicts or _loses(whole, kept, dropped)
         )
         if is_fine or earlier is not None:
-            return reviewed, whole, None
-        return reviewed, whole, _shown_findings(findings, conflicts, whole)
+            return _Draft(reviewed, whole, None)
+        return _Draft(reviewed, whole, _shown_findings(findings, conflicts, whole))
 
 
 def _shown_findings(
@@ -328,7 +333,7 @@ def omit(criterion: Criterion, why: str, step: Step) -> OmittedFact:
 def _of_added(
     earlier: Rubric, whole: Sequence[Criterion], conflicts: Sequence[Conflict]
 ) -> list[Conflict]:
-    """What another reviewer found of criteria that completion added and that stay, beside the conflicts of today."""
+    """The earlier conflicts of criteria that completion added and that are still there, without those known already."""
     added = {c.criterion for c in whole if c.origin is not Origin.ADVICE}
     known = {(conflict.criterion, conflict.other) for conflict in conflicts}
     kept = []

@@ -241,18 +241,21 @@ def support(inputs: Inputs) -> Values:
 
 
 def write(inputs: Inputs) -> Values:
-    """{narrative, advice}: the statements one after the other, assessments before plans."""
+    """{narrative, advice}: the statements one after the other, assessments before plans; what is too long for a text is
+    left out."""
     ordered = sorted(inputs["advice"], key=lambda e: e["kind"] != "assessment")
     stated = " ".join(e["statement"] for e in inputs["narrative"])[:4000]
     is_chinese = language_of(inputs["language"], stated) == "zh"
     stop, space = ("。", "") if is_chinese else (".", " ")
     written = {}
     for name, elements in (("narrative", inputs["narrative"]), ("advice", ordered)):
-        parts = []
+        text = ""
         for element in elements:
             part = element["statement"]
-            parts.append(part if part[-1:] in "。！？!?.…" else part + stop)
-        written[name] = space.join(parts)[:_MOST_TEXT]
+            part = part if part[-1:] in "。！？!?.…" else part + stop
+            longer = f"{text}{space}{part}".strip()
+            text = longer if len(longer) <= _MOST_TEXT else text
+        written[name] = text
     return written
 
 
@@ -284,8 +287,8 @@ def answer_questions(inputs: Inputs) -> Values:
 
 
 def write_rubric(inputs: Inputs) -> Values:
-    """{asked, theme, specialty, facts, left_out, criteria, no_negative}: each advice becomes a criterion, the first one
-    answers the query and is turned round into a penalty."""
+    """{asked, theme, specialty, facts, left_out, criteria, no_negative}: each advice becomes a criterion, what is beyond
+    their number is left out; the first one answers the query and is turned round into a penalty."""
     states, contradicts, stop = ("States: ", "Denies: ", ".")
     if language_of(inputs["language"], inputs["narrative"][:4000]) == "zh":
         states, contradicts, stop = ("指出", "否认：", "。")
@@ -311,11 +314,16 @@ def write_rubric(inputs: Inputs) -> Values:
             "likely": "By words alone: the contrary of the first advice.",
         }
         criteria.append(penalty)
+    left_out = []
+    for advice in inputs["advice"][_MOST_CRITERIA:]:
+        omitted = {"fact": advice["statement"][:900], "advice_id": advice["id"]}
+        left_out.append({**omitted, "reason": "trivial"})
     return {
         "asked": [{"id": "q1", "text": inputs["query"][:500]}],
         "theme": "Response Depth",
         "specialty": "unknown",
         "facts": facts,
+        "left_out": left_out,
         "criteria": criteria,
         "no_negative": "" if facts else "There is no advice.",
     }

@@ -146,11 +146,16 @@ def _tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
+class _Message(BaseModel):
+    role: str
+    content: str | None = None
+
+
 class _Chat(BaseModel):
     """What is used of a chat request."""
 
     model: str
-    messages: Annotated[list[dict[str, str | None]], Field(min_length=1)]
+    messages: Annotated[list[_Message], Field(min_length=1)]
     response_format: dict[str, Any] | None = None
     stream: Literal[False] | None = None
 
@@ -167,7 +172,7 @@ class _Chat(BaseModel):
 
     def last(self, role: str) -> str:
         """The text of the last message of a role, "" where it has none."""
-        texts = [m.get("content") or "" for m in self.messages if m.get("role") == role]
+        texts = [m.content or "" for m in self.messages if m.role == role]
         return texts[-1] if texts else ""
 
 
@@ -193,7 +198,7 @@ async def _ask_task(chat: _Chat, engine: Engine) -> Reply:
             "No task: give a json_schema named after one, or one of medlive's prompts."
         )
         raise HTTPException(400, text)
-    inputs = read_inputs(chat.messages)
+    inputs = read_inputs([message.model_dump() for message in chat.messages])
     if inputs is None:
         text = f"The request for {task} holds no inputs between the fences."
         raise HTTPException(400, text)
@@ -244,7 +249,7 @@ def build_app(
             reply = replace(await _ask_task(chat, engine), model=own_model)
         else:
             reply = await _ask_sample(chat, search)
-        asked = sum(_tokens(m.get("content") or "") for m in chat.messages)
+        asked = sum(_tokens(message.content or "") for message in chat.messages)
         answered = _tokens(reply.text)
         message = {"role": "assistant", "content": reply.text, "refusal": None}
         finish = _FINISH[reply.finish]

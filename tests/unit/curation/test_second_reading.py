@@ -127,7 +127,7 @@ async def test_reader_and_third_voice_settle_an_objection(
 
 async def test_two_objections_to_one_advice_are_both_told() -> None:
     wrong = []
-    for words in ("the dose", "the kidneys"):
+    for words in ("the dose", "the kidneys", "more " * 400):
         wrong.append(objection("a2", "harmful") | {"reason": words})
     reading = honest()["reader.case"] | {"wrong": wrong}
     curation = await run(changed(reader__case=reading))
@@ -136,6 +136,7 @@ async def test_two_objections_to_one_advice_are_both_told() -> None:
     assert (hold.reason, hold.elements) == (Reason.ADVICE_HARMFUL, ("a2",))
     assert "the dose" in hold.detail
     assert "the kidneys" in hold.detail
+    assert len(hold.detail) == 2000
 
 
 async def test_what_rests_on_a_picture_or_is_garbled_is_rejected() -> None:

@@ -369,7 +369,10 @@ async def test_the_sample_models_answer_in_the_question_s_language_and_say_what_
         generic, evidence = (
             OpenAIEngine(f"sample-{kind}", url) for kind in ("generic", "evidence")
         )
-        ask = [{"role": "user", "content": "How is gout of the big toe treated?"}]
+        ask: list[dict[str, Any]] = [
+            {"role": "assistant", "content": None, "tool_calls": []},
+            {"role": "user", "content": "How is gout of the big toe treated?"},
+        ]
         one = await generic.complete(ask)
         assert "standard answer" in one.text
         two = await evidence.complete(ask)
@@ -399,6 +402,7 @@ def _task(name: str) -> dict[str, str]:
 NOT_SERVED: list[tuple[dict[str, Any], str]] = [
     ({"messages": [HELLO]}, "No task"),
     ({"messages": [HELLO], "stream": True}, "stream"),
+    ({"messages": [{"content": "hello"}], "model": "sample-generic"}, "role"),
     ({"messages": [HELLO], "response_format": {"json_schema": "a_b"}}, "No task"),
     ({"messages": [_task("a.b"), EMPTY_INPUT]}, "no rules"),
     ({"messages": [_task("rubric.write"), HELLO]}, "fences"),
