@@ -292,8 +292,10 @@ async def judge(
     hold_unproved: bool,
 ) -> int:
     """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
-    them the gates have yet to read. None is left when all is decided: then it is kept why ready cases are not in the
-    snapshot."""
+    them the gates have yet to read.
+
+    0 when all is decided: then the reasons why ready cases are not in the snapshot are kept.
+    """
     await session.run(_TABLE)
     await session.run(
         _JUDGE,

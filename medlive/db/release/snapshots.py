@@ -214,7 +214,7 @@ async def list_log_heads(session: Session) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
     query = """
         SELECT version, meta -> 'audit_log' FROM snapshots
-        WHERE state = 'frozen' AND jsonb_typeof(meta -> 'audit_log') = 'object' ORDER BY version
+        WHERE state = 'frozen' AND meta -> 'audit_log' <> 'null' ORDER BY version
     """
     heads = await session.lookup(query)
     return {week: AuditLogHead.model_validate(heads[week]) for week in heads}
