@@ -258,9 +258,9 @@ async def _save_parts(
     parts[examinations.CrossQuestionRow] = rows(
         examinations.CrossQuestionRow, questions
     )
-    for table, made in parts.items():
+    for table, new in parts.items():
         known = table is tables.PassageRow
-        await session.insert_rows(table, made, skip_known=known)
+        await session.insert_rows(table, new, skip_known=known)
 
 
 def _evidence_rows(
