@@ -4,7 +4,7 @@ Procrastinate owns the jobs' tables and writes them. A process that serves a que
 name, so that it is seen at once and forgotten as soon as its connection ends, however that happens. A worker writes
 its row with every heartbeat, by the database's clock. One that was killed leaves its row, and `heard_at` gets old.
 
-What each thread waits for `medlive_waiting_threads` decides, in the database. Every thread that waits has a job or a
+`medlive_waiting_threads` decides in the database what each thread waits for. Every thread that waits has a job or a
 reason why not. One that has neither is lost: nothing would ever take it up.
 """
 

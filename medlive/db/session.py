@@ -189,8 +189,8 @@ def connection_url(url: str) -> URL:
     )
     if not remote:
         return parsed
-    asked = parsed.query
-    mode = asked.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full"
+    query = parsed.query
+    mode = query.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full"
     where = ", ".join(remote)
     if mode == "disable":
         _log.warning(
@@ -205,15 +205,15 @@ def connection_url(url: str) -> URL:
             "sslmode=disable does without TLS, for a network that nobody else can reach",
         )
     added = {"sslmode": mode}
-    if not (asked.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")):
+    if not (query.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")):
         added["sslrootcert"] = str(authorities_file())
     return parsed.update_query_dict(added)
 
 
 def _hosts(url: URL) -> set[str]:
     """The hosts that libpq would try; "" for a local socket."""
-    asked = url.query
-    named = url.host or asked.get("host") or asked.get("hostaddr")
+    query = url.query
+    named = url.host or query.get("host") or query.get("hostaddr")
     values = named or os.environ.get("PGHOST", "")
     joined = values if isinstance(values, str) else ",".join(values)
     return {host.strip() for host in joined.split(",")}

@@ -73,7 +73,7 @@ async def acknowledge(
     moment = await read_clock(session)
     until = None if lasts is None else moment + lasts
     taken_on = []
-    # In the order in which the scheduler's look writes them; others' problems are nobody's wait.
+    # Locked in the order in which the scheduler writes them, and only those of this code: others need not wait.
     own = 'WHERE code = :code ORDER BY subject COLLATE "C" FOR UPDATE'
     for problem in await session.rows(OpenProblemRow, own, code=code):
         if patience is None or moment - problem.seen_at < patience:
@@ -82,7 +82,7 @@ async def acknowledge(
             taken_on.append(problem)
     if not taken_on:
         codes = set()
-        for problem in await session.rows(OpenProblemRow, ""):
+        for problem in await list_open(session):
             if patience is None or moment - problem.seen_at < patience:
                 codes.add(problem.code)
         raise UsageError(

@@ -1,4 +1,4 @@
--- Where each thread stands, kept by triggers; medlive/db/tables/audit.py describes the tables.
+-- Where each thread stands, kept by triggers; medlive/db/tables/work.py describes the table.
 
 ALTER TABLE thread_standings SET (toast_tuple_target = 128);
 

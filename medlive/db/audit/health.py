@@ -57,7 +57,7 @@ _PROGRESS = """
         (SELECT finished_at FROM curations ORDER BY id DESC LIMIT 1) AS decided_at,
         (SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters') AS decided,
         EXISTS (
-            SELECT FROM pg_locks AS held JOIN pg_database ON pg_database.oid = held.database
+            SELECT FROM pg_locks AS lock JOIN pg_database ON pg_database.oid = lock.database
             WHERE datname = current_database() AND locktype = 'advisory' AND granted
                 AND classid = 0 AND objid = :scheduler AND objsubid = 1
         ) AS scheduler_active

@@ -35,7 +35,6 @@ _OWN = "WHERE curation_id = :curation ORDER BY position"
 _EVIDENCE = """
     SELECT * FROM claim_evidence JOIN passages ON key = passage_key WHERE curation_id = :curation ORDER BY position
 """
-_SECOND = ("false_by_passage", "could_hurt", "reason")
 
 
 async def save_curation(
@@ -237,10 +236,14 @@ async def _save_parts(
     claims = rows(tables.ClaimVerdictRow, curation.claims)
     parts[tables.ClaimVerdictRow], parts[tables.ClaimEvidenceRow] = claims, []
     for row, claim in zip(claims, curation.claims, strict=True):
-        row["value"] = Decimal(str(claim.verdict.value_of))
-        row["cited"] = len(claim.citations)
-        for name in _SECOND:
-            row[f"second_{name}"] = getattr(claim.second, name, None)
+        second = claim.second
+        row |= {
+            "value": Decimal(str(claim.verdict.value_of)),
+            "cited": len(claim.citations),
+            "second_false_by_passage": second and second.false_by_passage,
+            "second_could_hurt": second and second.could_hurt,
+            "second_reason": second and second.reason,
+        }
         parts[tables.ClaimEvidenceRow] += _evidence_rows(curation_id, claim, passages)
     # In one order for everybody, so that two processes never wait for each other crosswise.
     parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
@@ -255,9 +258,9 @@ async def _save_parts(
     parts[examinations.CrossQuestionRow] = rows(
         examinations.CrossQuestionRow, questions
     )
-    for table, made in parts.items():
+    for table, new in parts.items():
         known = table is tables.PassageRow
-        await session.insert_rows(table, made, skip_known=known)
+        await session.insert_rows(table, new, skip_known=known)
 
 
 def _evidence_rows(

@@ -1,4 +1,4 @@
-"""The filter chain's results, and where every thread stands: each counts once."""
+"""The filter chain's results; where every thread stands, each counted once; what the paper's own rule would decide."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +12,6 @@ from medlive.db.tables.decisions import FilterResultRow
 
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
     from medlive.filters.model import FilterVerdict
-
 
 STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
@@ -65,11 +64,14 @@ async def funnel(session: Session, week: str = "") -> Sequence[FunnelRow]:
     query = """
         SELECT stage, outcome, nullif(reason, '') AS reason, count(*) AS threads FROM thread_standings
         WHERE :week IN ('', week) GROUP BY 1, 2, 3
-        ORDER BY array_position(CAST(:stages AS text[]), stage), 4 DESC, 2, 3
+        ORDER BY array_position(CAST(:stages AS text[]), stage), 4 DESC, 2, 3 NULLS FIRST
     """
     return (await session.run(query, week=week, stages=list(STAGES))).all()
 
 
+# Source: LiveMedBench §3.2.2 and §3.2.3: V = (S_cc, S_inf, S_align) above their thresholds, any contradicted advice
+# vetoes, any unsupported element discards. The second check of a contradiction, the second reading, the proof and
+# people have no part in it.
 _BY_PAPER = """
     WITH judged AS (
       SELECT outcome, CASE

@@ -202,7 +202,7 @@ _DIFFERING = (
     + f"CASE WHEN ({_RUBRIC.format('a')}) IS DISTINCT FROM ({_RUBRIC.format('b')}) THEN 'criteria' END)"
 )
 # The words of a person who holds a case, or of an engine that decided anew, may quote the thread: they stay here.
-# What was given may be of a criterion alone, and is no reason why the whole case is held, rejected or kept out.
+# A withdrawal's reason may be of a criterion alone: it does not say why the whole case is held, rejected or kept out.
 _GONE = f"""
     CASE
         WHEN j.status = 'held' THEN 'held back until a person has looked at it'
@@ -292,8 +292,10 @@ async def judge(
     hold_unproved: bool,
 ) -> int:
     """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
-    them the gates have yet to read. None is left when all is decided: then it is kept why ready cases are not in the
-    snapshot."""
+    them the gates have yet to read.
+
+    0 when all is decided: then the reasons why ready cases are not in the snapshot are kept.
+    """
     await session.run(_TABLE)
     await session.run(
         _JUDGE,
@@ -334,7 +336,10 @@ async def add_members(
 
 
 async def keep_changes(session: Session, version: str, parent: str | None) -> None:
-    """Keep what changed since the parent; the public reasons of withdrawals speak first."""
+    """Keep what changed since the parent, each with its reason.
+
+    That is the public reason of a withdrawal where it is what revised the case or took it out.
+    """
     reasons = Json(await reasons_for(session, parent))
     for statement in _CHANGES:
         await session.run(statement, version=version, reasons=reasons)

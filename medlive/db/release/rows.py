@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, text
 from medlive.db.schema.migrate import connect
 from medlive.integrity.digest import canonical_json
 from medlive.snapshot.freeze import Entries
+from medlive.snapshot.ledgers import CHANGES, SECTIONS
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 # What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the
@@ -63,7 +64,7 @@ _HOLDOUTS = {
 
 
 class Interrupted(Exception):
-    """A reader was asked to stop; no OSError, which a writer would take for its own."""
+    """A reader was asked to stop. It is not an OSError, which a writer would take for its own."""
 
 
 class SnapshotReader(Entries):
@@ -85,7 +86,7 @@ class SnapshotReader(Entries):
 
     def section(self, name: str) -> Iterator[Mapping[str, Any]]:
         """The entries of a section of a ledger, by its key."""
-        query = _HOLDOUTS.get(name, _CHANGES)
+        query = _CHANGES if name in SECTIONS[CHANGES] else _HOLDOUTS[name]
         return self._stream(query, self._version | {"kind": name})
 
     def _stream(

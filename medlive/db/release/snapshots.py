@@ -157,30 +157,32 @@ async def load_fixed(session: Session, version: str) -> FixedMeta | None:
     return None if meta is None else FixedMeta.model_validate(meta)
 
 
-async def freeze_snapshot(session: Session, made: SnapshotRow) -> SnapshotRow:
+async def freeze_snapshot(session: Session, built: SnapshotRow) -> SnapshotRow:
     """Freeze a snapshot as it is filled: from now on the database refuses every change of it.
 
-    `made` has its version, manifest, the digests of the manifest and of the sums, signature, path, and whether it is
+    `built` has its version, manifest, the digests of the manifest and of the sums, signature, path, and whether it is
     publishable with the reasons why not. Raises MembersGone when the manifest's counts are not the members', and
     UsageError when it was not begun.
     """
     # Whoever takes a member away has the snapshot's row locked until that is done.
     row = await session.get(
-        SnapshotRow, made.version, with_for_update=True, populate_existing=True
+        SnapshotRow, built.version, with_for_update=True, populate_existing=True
     )
     if row is None or row.state != "building":
-        raise UsageError(f"snapshot {made.version} is frozen already, or was not begun")
-    numbers = await count_members(session, made.version)
-    counts = (made.manifest or {}).get("counts", {})
+        raise UsageError(
+            f"snapshot {built.version} is frozen already, or was not begun"
+        )
+    numbers = await count_members(session, built.version)
+    counts = (built.manifest or {}).get("counts", {})
     listed = (counts.get("cases"), counts.get("criteria"), counts.get("held", 0))
     if listed != (numbers.cases, numbers.criteria, numbers.held):
         raise MembersGone(
             f"the manifest counts {listed[0]} cases and {listed[1]} criteria, "
-            f"snapshot {made.version} has {numbers.cases} and {numbers.criteria}"
+            f"snapshot {built.version} has {numbers.cases} and {numbers.criteria}"
         )
-    made.cases, made.criteria = numbers.cases, numbers.criteria
-    made.state, made.frozen_at = "frozen", now()
-    row = await session.merge(made)
+    built.cases, built.criteria = numbers.cases, numbers.criteria
+    built.state, built.frozen_at = "frozen", now()
+    row = await session.merge(built)
     await session.flush()
     return row
 
@@ -214,7 +216,7 @@ async def list_log_heads(session: Session) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
     query = """
         SELECT version, meta -> 'audit_log' FROM snapshots
-        WHERE state = 'frozen' AND jsonb_typeof(meta -> 'audit_log') = 'object' ORDER BY version
+        WHERE state = 'frozen' AND meta -> 'audit_log' <> 'null' ORDER BY version
     """
     heads = await session.lookup(query)
     return {week: AuditLogHead.model_validate(heads[week]) for week in heads}

@@ -51,7 +51,7 @@ _LAST_WITH = """(
     SELECT max(own.revision) FROM criteria AS was JOIN criteria AS own USING (case_id, criterion)
     WHERE was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
 )"""
-# Takes more texts for the same than `fold` does, so that none is missed.
+# Takes more texts to be the same than `text_digest` does, so that none is missed.
 _FOLDED = r"lower(regexp_replace(normalize({0}.criterion, NFKC), '\s', '', 'g'))"
 # Whether a revision has the text of the withdrawn criterion `w`, or that text is gone.
 _HAS_TEXT = f"""(NOT EXISTS (

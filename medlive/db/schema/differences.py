@@ -123,8 +123,8 @@ def _definitions(
 ) -> dict[tuple[str, str, bool], str]:
     """(Table, name, whether it is an index) → what it is."""
     values = {"schema": schema, "tables": list(Base.metadata.tables)}
-    made = connection.execute(_DEFINITIONS, values)
-    return {tuple(key): definition for *key, definition in made}
+    rows = connection.execute(_DEFINITIONS, values)
+    return {tuple(key): definition for *key, definition in rows}
 
 
 def _missing_triggers(connection: Connection) -> list[str]:

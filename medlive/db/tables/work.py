@@ -22,8 +22,11 @@ from medlive.db.tables.base import (
 )
 
 WorkerState = Literal["working", "waiting", "stopping"]
-"""What a worker does now: takes jobs of all its queues, or of some none for a reason, going on by itself, or takes no
-more and ends those that it has."""
+"""What a worker does now.
+
+`working`: it takes jobs of all its queues. `waiting`: it takes no jobs of some of its queues, for a reason, and goes on
+by itself. `stopping`: it takes no more jobs and ends those that it has.
+"""
 
 
 class WorkerRow(Base):

@@ -346,7 +346,7 @@ async def erase_thread(
         quoted_sources=_spellings(source),
     )
     counts["replies_shared"] += len(digests) - counts["replies"]
-    # An import's address may be any word, such as "null", which is in much that is none.
+    # An import's address may be any word, such as "null", which also stands in text that mentions no address.
     for url in sorted(url for url in urls if "://" in url):
         await _erase(
             session,
