@@ -153,7 +153,7 @@ def read_bytes(path: Path, most: int = GIVEN_BYTES) -> bytes:
 
 
 def read_found(path: Path, most: int = RUN_FILE_BYTES) -> bytes:
-    """The bytes of a file that no user named, such as a run's. Raises BadInput if it cannot be read, or is no plain file."""
+    """The bytes of a file that no user named, such as a run's. Raises BadInput if it is no plain file or unreadable."""
     return _read(path, partial(read_small, path, most))
 
 
