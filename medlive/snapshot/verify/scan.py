@@ -71,10 +71,11 @@ class Scan:
         except OSError as exc:
             self._add("rows", "data", "readable rows", str(exc))
             return
+        finally:
+            self.faults["ids"].extend(reader.orphans)
         for table in TABLES:
             self.faults["rows"].extend(reader.faults[table])
             self.faults["canary"].extend(reader.canary_faults[table])
-        self.faults["ids"].extend(reader.orphans)
         expected.update(livemedbench_end())
         self.livemedbench = expected.hexdigest()
         for name, section, step in (
