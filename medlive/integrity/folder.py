@@ -1,6 +1,6 @@
 """Listing and reading an untrusted snapshot's folder without following links, and files that a user names.
 
-A file that is named on the command line may be a link, or (but for a corpus) a pipe such as `<(…)`, that ends.
+A file that a user names may be a link, or a pipe such as `<(…)` whose writer ends; a corpus may not be a pipe.
 """
 
 import errno

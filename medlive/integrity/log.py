@@ -1,4 +1,8 @@
-"""An append-only log in JSON Lines: one writer at a time, a torn last line mended, nothing ever rewritten."""
+"""An append-only log in JSON Lines: one writer at a time, a torn last line mended, nothing ever rewritten.
+
+Also the lock of that one writer (`exclusive`), and reading and writing any file with BadInput and DiskFull in place of
+OSError.
+"""
 
 import errno
 import io
@@ -43,8 +47,8 @@ def rows_of(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a log with their line numbers; lines that hold none are listed in `notes`.
 
-    A file that a user `named` may be a link, and a last line without an end is cut off; elsewhere it is a write under
-    way. Raises as `read_log`.
+    A file that a user `named` may be a link. A last line that has no end and holds no object is listed as cut off if
+    the file is `named`; in other files it is a write under way and is not listed. Raises as `read_log`.
     """
     try:
         opened = open_given(path) if named else open_plain(path)
@@ -149,7 +153,7 @@ def read_bytes(path: Path, most: int = GIVEN_BYTES) -> bytes:
 
 
 def read_found(path: Path, most: int = RUN_FILE_BYTES) -> bytes:
-    """The bytes of a file of a run's folder. Raises BadInput if it cannot be read, or is no plain file."""
+    """The bytes of a file that no user named, such as a run's. Raises BadInput if it is no plain file or unreadable."""
     return _read(path, partial(read_small, path, most))
 
 

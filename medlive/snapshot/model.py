@@ -1,4 +1,5 @@
-"""The snapshot's rows: a frozen case and its criteria, as every file of a snapshot spells them.
+"""The snapshot's rows: a frozen case and its criteria, as every file of a snapshot spells them; and what a snapshot is
+known by: its version, its folder's name, its canary and what its signature says.
 
 A case does not know in which snapshot it stands: `stamped` adds the canary of that snapshot to its rows.
 

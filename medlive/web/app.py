@@ -1,4 +1,7 @@
-"""The application: the rooms that are served, security headers, errors as pages, the documents at `/docs`."""
+"""The application: the rooms that are served, security headers, errors as pages, the documents at `/docs`.
+
+Monitors have an application of their own, of `metrics_room`.
+"""
 
 import asyncio
 import logging

@@ -161,7 +161,7 @@ class S3Target:
 
     @contextmanager
     def _errors(self, expected: frozenset[str] = frozenset()) -> Iterator[None]:
-        """Turn what the client raises into errors with a hint, expected codes into none; no message holds a key."""
+        """Turn what the client raises into errors with a hint, but ignore `expected` codes; no message holds a key."""
         from botocore import exceptions as boto
 
         try:

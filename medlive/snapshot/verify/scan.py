@@ -1,7 +1,6 @@
 """One pass over a snapshot's rows that collects what every row-level step of `verify` reports."""
 
 import hashlib
-from collections import defaultdict
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,18 @@ from medlive.snapshot.model import (
 from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, RowReader
 from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
+_STEPS: Final = (
+    "rows",
+    "ids",
+    "rubric",
+    "positive",
+    "releases",
+    "changes",
+    "proofs",
+    "canary",
+    "leaks",
+)
+"""The steps that report what this pass finds."""
 _STEPS_OF_HITS: Final = {
     "no criterion has positive points": "positive",
     "two criteria share an id": "ids",
@@ -38,7 +49,7 @@ class Scan:
         self.ledgers = ledgers
         self.shape = manifest.shape
         self.tally = Tally(self.shape)
-        self.faults = defaultdict[str, Faults](Faults)
+        self.faults = {step: Faults() for step in _STEPS}
         """By the step that reports them."""
         self.seen = set[str]()  # The ids of the cases
         self.livemedbench = ""
@@ -60,10 +71,11 @@ class Scan:
         except OSError as exc:
             self._add("rows", "data", "readable rows", str(exc))
             return
+        finally:
+            self.faults["ids"].extend(reader.orphans)
         for table in TABLES:
             self.faults["rows"].extend(reader.faults[table])
             self.faults["canary"].extend(reader.canary_faults[table])
-        self.faults["ids"].extend(reader.orphans)
         expected.update(livemedbench_end())
         self.livemedbench = expected.hexdigest()
         for name, section, step in (

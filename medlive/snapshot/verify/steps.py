@@ -1,4 +1,4 @@
-"""The steps that verify a snapshot's folder: each checks one thing, and says what it found."""
+"""Verifies a snapshot's folder in numbered steps (`STEPS`): each checks one thing, and says what it found."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
