@@ -221,12 +221,12 @@ class CaseSet:
 
     @property
     def count(self) -> int:
-        """How many cases."""
-        return len(self.cases)
+        """How many cases, as `run.json` has it."""
+        return len(self)
 
     @property
     def rows(self) -> str:
-        """The digest of the cases alone, as a run's folder holds them."""
+        """The digest of `cases.jsonl`, as `run.json` has it."""
         return digest_bytes(self.data())
 
     def data(self) -> bytes:

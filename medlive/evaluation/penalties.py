@@ -1,5 +1,7 @@
-"""The penalties of frozen rubrics beside models' answers: which errors no penalty covers, proposed and never added, and
-how often models commit what the others punish, since an error that nobody makes tells nobody apart.
+"""Penalties of frozen rubrics, held against models' answers.
+
+Harmful errors that no penalty covers are proposed, never added. How often models commit what a penalty punishes is
+counted: an error that nobody makes tells nobody apart.
 
 Source: docs/method.md §1, Rubric (Penalties of later revisions).
 """

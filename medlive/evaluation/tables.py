@@ -15,7 +15,7 @@ FORMAT_HINT: Final = (
     "or case_id, rater, score; see docs/meta.md"
 )
 Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
-"""Each row of a file with its place, or instead of it why it is none."""
+"""Each row of a file with its place; instead of a row that is invalid, why it is."""
 MOST_FAULTS: Final = 5
 """How many faults an error message lists; the others are counted."""
 

@@ -239,7 +239,7 @@ def _read_files(paths: Sequence[Path]) -> dict[str, bytes]:
 
 
 def _rows_of(files: Mapping[str, bytes], notes: list[str]) -> Rows:
-    """The rows of files, with the file's name in their places if there are several."""
+    """The rows of files, with the file's name in their places if there are several; what is irregular is noted."""
     for name, data in files.items():
         text, chinese = decode_text(data, name)
         notes += ["not valid UTF-8, read as GB18030"] * chinese

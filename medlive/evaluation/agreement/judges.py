@@ -367,12 +367,14 @@ def compare_ranks(
     n = values.shape[1]
     if not n:
         none = Estimate(None, clusters=0, why="no common case")
-        figures = (none, none, none, none)
         return RankAgreement(
             *names,
-            len(models),
-            0,
-            *figures,
+            models=len(models),
+            cases=0,
+            shift=none,
+            mean_absolute_difference=none,
+            spearman=none,
+            kendall=none,
             reversed=(),
             top={},
         )

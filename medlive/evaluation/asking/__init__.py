@@ -1,1 +1,1 @@
-"""A model's answers: with evidence or without, and what that would cost."""
+"""A model's answers: with evidence or without; what calls would cost, and have cost."""

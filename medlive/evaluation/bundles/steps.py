@@ -81,16 +81,10 @@ from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
 
 _SELECTION: Final = TypeAdapter(Selection)
-_SAME_CASES: Final = (
-    "origin",
-    "name",
-    "digest",
-    "publishable",
-    "selection",
-    "rows",
-    "count",
-)
-"""What `run.json` says of its cases and the cases must be."""
+_SOURCE: Final = ("origin", "name", "digest", "publishable")
+"""What `run.json` says of the snapshot or file of its cases."""
+_PART: Final = ("selection", "rows", "count")
+"""What it says of the part that the run asked about."""
 Known = TypeVar("Known")
 
 
@@ -253,6 +247,18 @@ def check_snapshot(state: Verification, out: Faults) -> None:
         return
     if cases.verified is False:
         out.add(cases.name, "a verified snapshot", "an unverified one")
+    _compare_cases(_SOURCE, use, cases, out)
+    if not out.count:
+        _select_cases(state, cases, use, out)
+
+
+def _select_cases(
+    state: Verification,
+    cases: CaseSet,
+    use: CasesUse,
+    out: Faults,
+) -> None:
+    """Check that the part of the cases that the run names is the run's."""
     total = len(cases)
     if use.selection is not None:
         try:
@@ -260,11 +266,7 @@ def check_snapshot(state: Verification, out: Faults) -> None:
         except (MedliveError, ValueError) as exc:
             out.add(RUN, "a selection of cases", str(exc)[:200])
             return
-    for name in _SAME_CASES:
-        want, got = getattr(use, name), getattr(cases, name)
-        if want != got:
-            what = f"{name} {str(want)[:100]}, as {RUN} says"
-            out.add(cases.name, what, str(got))
+    _compare_cases(_PART, use, cases, out)
     if out.count:
         return
     if len(cases) < total:
@@ -273,6 +275,20 @@ def check_snapshot(state: Verification, out: Faults) -> None:
     run, rows = _require(state.run_info, RUN), _require(state.rows, RESPONSES)
     state.snapshots_folder = cases.snapshots
     state.run = bundled_run(run, cases.cases, rows)
+
+
+def _compare_cases(
+    names: Sequence[str],
+    use: CasesUse,
+    cases: CaseSet,
+    out: Faults,
+) -> None:
+    """Add what of the cases is not as `run.json` says."""
+    for name in names:
+        want, got = getattr(use, name), getattr(cases, name)
+        if want != got:
+            what = f"{name} {str(want)[:100]}, as {RUN} says"
+            out.add(cases.name, what, str(got))
 
 
 def _load_cases(

@@ -117,8 +117,8 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
     """
     if report.run is None:
         raise UsageError(f"{report.path} cannot be unpacked: {report.why_not}")
-    files = {"cases.jsonl": lines_of(case.row() for case in report.run.cases)}
     run = report.run
+    files = {"cases.jsonl": lines_of(case.row() for case in run.cases)}
     files |= run_files(run.info, bundled_rows(run), report.evidence)
     with writing(out):
         empty = not out.exists() or (out.is_dir() and not any(out.iterdir()))

@@ -1,1 +1,1 @@
-"""Verdicts about answers: asked for, read, shared, repeated or imported; the direct judge."""
+"""Verdicts about answers: planned, asked for, repeated or imported; batches, of answers as well; the direct judge."""

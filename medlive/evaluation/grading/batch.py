@@ -103,7 +103,7 @@ class BatchLog:
             pass
 
     def _put(self, row: Row) -> None:
-        """Raises KeyError or TypeError for an invalid row."""
+        """Remember a row. Raises KeyError or TypeError if it is invalid."""
         match row["kind"]:
             case "judge":
                 self.judges[row["judge"]] = row

@@ -27,6 +27,7 @@ from medlive.evaluation.bundles.files import (
 from medlive.evaluation.bundles.verdicts import PASSED_OVER
 from medlive.evaluation.bundles.verify import BundleReport, unbundle, verify_bundle
 from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.cases.selection import Selection
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
@@ -457,6 +458,18 @@ def test_a_file_in_another_form_is_named_with_the_place(room: Room) -> None:
     ):
         (step,) = [s for s in room.verify(sealed(files)).steps if s.number == 3]
         assert [finding.file for finding in step.findings] == [file]
+
+
+def test_another_snapshot_is_named_though_it_lacks_the_selected_cases(
+    room: Room,
+) -> None:
+    english = Selection(language=("en",))
+    run = graded(room.snapshot, room.root / "english", selection=english)
+    cases = tuple(replace(case, language="zh") for case in room.cases.cases)
+    other = replace(room.cases, digest="sha256:another", cases=cases)
+    report = room.verify(make_bundle(run, draws=DRAWS), snapshot=other)
+    (step,) = report.failed
+    assert [finding.got for finding in step.findings] == ["sha256:another"]
 
 
 def test_the_canary_is_in_every_row(room: Room) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from medlive.config import RoleSettings
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
+from medlive.evaluation.asking.plan import estimate_tokens
 from medlive.evaluation.asking.run import plan_run, run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
@@ -287,6 +288,7 @@ async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> No
     assert (plan.about["cases"], plan.about["answered"], plan.calls) == (30, 0, 30)
     model = Model(lambda prompt: reply("Fine."))
     await run_model(make_cases(30), model, run_dir, use=USE, created_at=AT)
+    assert plan.input_tokens == sum(map(estimate_tokens, model.prompts))
     assert plan.usd == pytest.approx(
         (plan.input_tokens + 10 * plan.output_tokens) / 1e6
     )
