@@ -1,4 +1,5 @@
-"""What a report is made of: the score table, and the analyses that go with it where they could be made."""
+"""What a report is made of: the score table, the analyses that go with it where they could be made, and `meta.json` of
+`medlive eval meta`."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""The report: a folder of pages that need nothing but themselves, with every figure and number as a file too."""
+"""The report: a folder of pages that need nothing but themselves, with every figure and number as a file too.
+
+Its first sentences say who leads and what is missing or wrong; one page has several protocols side by side.
+"""
 
 import os
 import re

@@ -52,7 +52,7 @@ _SCALE_CAPTION: Final = (
 
 
 def ranking(report: Report) -> Section:
-    """The section."""
+    """The section: models with their intervals and tie groups (LiveMedBench, Figure 4)."""
     rows = []
     for model in report.models:
         overall = model.overall
@@ -89,13 +89,13 @@ def ranking(report: Report) -> Section:
 def pairs(report: Report) -> Section:
     """The section: every pair on the cases that both are scored on."""
     part = missing(ONE_RUN)
-    if report.pairs:
-        part = report.render("pairs.html", compared=report.pairs)
+    if compared := report.pairs:
+        part = report.render("pairs.html", compared=compared)
     return Section("pairs", "Pairs", [part])
 
 
 def one_scale(report: Report) -> Section:
-    """The section."""
+    """The section: models that answered differing cases, and what cases and criteria tell of them."""
     table = abilities_of(report.table)
     parts = [soft(_SCALE_CAPTION)]
     if table.scale.why:
@@ -155,7 +155,7 @@ def slices(
     name: str,
     title: str,
 ) -> Section:
-    """The section of a kind of slice: a heat map of specialties and themes."""
+    """The section of a kind of slice: a heat map of specialties and themes (LiveMedBench, Figures 1 and 5)."""
     values = by_value(report, kind)
     part = missing(_NO_SLICE.get(kind, ""))
     if values:
@@ -248,7 +248,8 @@ def met_by_criterion(report: Report) -> list[CriterionCount]:
 
 
 def criteria(report: Report) -> Section:
-    """The section: the positive criteria of the lowest share, and the negative ones of the highest that any met."""
+    """The section: the positive criteria of the lowest share, and the negative ones of the highest that any met; errors
+    by axis (LiveMedBench, Table 3)."""
     rated = met_by_criterion(report)
     if not rated:
         return Section("criteria", "Criteria", [missing(_NO_CRITERION)])
@@ -326,7 +327,7 @@ def _spent_on_verdicts(model: ModelScore) -> CallCosts | None:
 
 
 def costs(report: Report) -> Section:
-    """The section."""
+    """The section: tokens and money by model; what is not on record is unknown."""
     rows = []
     any_calls = 0
     for model in report.models:
@@ -348,7 +349,7 @@ _ALIKE = "How alike the models are"
 
 
 def overlap(report: Report) -> Section:
-    """The section."""
+    """The section: shared worst cases, and correlations over themes and specialties (Figures 16 to 18)."""
     if report.worst is None:
         return Section("overlap", _ALIKE, [missing(ONE_RUN)])
     parts = [_worst(report, report.worst)]

@@ -204,8 +204,10 @@ def fresh_row(table: ScoreTable) -> Row | None:
         return None
     models = []
     for model in fresh.models:
-        row = {"model": model.label, "overall": estimate_row(model.overall)}
-        models.append(row | _place(model.standing))
+        row: Row = {"model": model.label, "overall": estimate_row(model.overall)}
+        if model.standing is not None:
+            row |= _place(model.standing)
+        models.append(row)
     return {
         "after": _iso(fresh.after),
         "set_by": list(fresh.set_by),

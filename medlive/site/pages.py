@@ -193,7 +193,8 @@ def site_files(
         made[f"data/{board.slug}.bin"] = verdict_bytes(board)
     scales = shared_scales(content.boards, content.hard)
     made[f"data/{HARD}"] = hard_bytes(hard_weeks(scales, content.hard))
-    made["data/cases.json"], made["data/texts.json"] = _case_files(list_order(content))
+    cases = list_order(content)
+    made["data/cases.json"], made["data/texts.json"] = _case_files(cases)
     releases = [week.release for week in content.weeks if week.release is not None]
     made["feed.xml"] = feed_xml(releases, downloads, content.errata)
 
@@ -204,17 +205,20 @@ def site_files(
         links=links,
         downloads=downloads,
     )
-    for own in _pages(content, page):
+    for own in _pages(content, cases, page):
         made[own.name] = own.render()
     return made
 
 
-def _pages(content: Content, page: Callable[..., SitePage]) -> Iterator[SitePage]:
-    """Every page; `page` takes what it is about."""
+def _pages(
+    content: Content,
+    cases: Sequence[SnapshotCase],
+    page: Callable[..., SitePage],
+) -> Iterator[SitePage]:
+    """Every page; `cases` are in the order of the lists, and `page` takes what it is about."""
     for name, _, title in SECTIONS:
         if name != "cases.html":
             yield page(name=name, template=name, title=title, section=name)
-    cases = list_order(content)
     starts = range(0, max(1, len(cases)), CASES_A_PAGE)
     lists = ["cases.html"]
     lists += [f"lists/cases-{n}.html" for n in range(2, len(starts) + 1)]

@@ -588,6 +588,7 @@ def estimate(
     cells: Floats,
     statistic: Callable[[Floats], Floats],
     clusters: Sequence[int] | Places,
+    *,
     n: int | None = None,
     **how: Unpack[Draws],
 ) -> Estimate:

@@ -1,5 +1,7 @@
 """How many cases show a difference, and which models to ask again so that a new week comes onto the scale of others.
 
+Sizes are for a paired comparison of two models, and for a drop past a cutoff.
+
 A model whose ability is known and that answers the new cases says how hard they are: its mean there, against what is
 expected of it. Kept cases do the same the other way round. The variances are those of a mean of scores around their
 expectations; docs/method.md §2, One scale.

@@ -236,7 +236,7 @@ def _sensitivity(scored: Scored, share: float) -> Table:
         others[f"CACS at {factor:g} t"] = _means(scored, Hits.covered, share * factor)
     others["rubric accuracy"] = _means(scored, Hits.accuracy, share)
     others["Pass@t"] = _means(scored, Hits.passed, share)
-    # The same models have a mean of each; where there are not more than that, all are among the first.
+    # The models that have a mean are the same for every figure.
     known = int((~np.isnan(main)).sum())
     names = np.array(list(scored))
     first = np.lexsort((names, -main))

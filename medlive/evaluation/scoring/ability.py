@@ -205,7 +205,8 @@ def _good_verdicts(
     criteria: Sequence[tuple[EvaluationCase, EvaluationCriterion]],
     scored: Scored,
 ) -> Floats:
-    """`AbilityTable.good`; an id may be another criterion's in another run's form of a case."""
+    """What `AbilityTable.good` holds, by the verdicts on these very criteria: in another run's form of a case an id may
+    be another criterion's."""
     good = np.full(
         (len(criteria), len(scored)),
         np.nan,

@@ -166,7 +166,7 @@ def affected_parts(
         unclear: list[str] = []
         criteria: list[tuple[str, str]] = []
         kept: list[EvaluationCase] = []
-        doubtful = dict(named)
+        doubtful = {case_id for case_id, _ in named}
         for case in run.cases:
             if case.case_id in withdrawn:
                 gone.append(case.case_id)

@@ -489,9 +489,12 @@ def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstima
             most=mean,
             of=n,
         )
+    # All figures are finite, and every finite one has bounds.
+    assert estimate.least is not None
+    assert estimate.most is not None
     return replace(
         estimate,
         value=mean,
-        least=min(estimate.least or 0.0, mean),
-        most=max(estimate.most or 0.0, mean),
+        least=min(estimate.least, mean),
+        most=max(estimate.most, mean),
     )

@@ -25,7 +25,7 @@ CaseFigure = tuple[str, str | None, float]
 
 def month_table(
     figures: Mapping[str, Sequence[tuple[str | None, float]]],
-    counts: Mapping[str | None, int] | None = None,
+    counts: Counter[str | None] | None = None,
 ) -> str:
     """Scores by month and overall as LiveMedBench prints them: TSV of `Date`, the models, `# case`; four decimals.
 

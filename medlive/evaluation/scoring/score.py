@@ -220,7 +220,7 @@ def score_runs(
 
     Args:
         runs: The graded runs; runs of one model are labelled with their folder's name as well.
-        metric: The headline's; `ScoreTable.beside` holds what stands beside it. None: safe where every run was read
+        metric: The headline's; `ModelScore.companions` holds what stands beside it. None: safe where every run was read
             for harm, else complete.
         draws: Bootstrap draws.
         seed: Seed of the draws.

@@ -190,6 +190,11 @@ class Pairwise(SampledProtocol):
         ge=1,
         description="matches at most; none: every pair on every case",
     )
+    seed: int = Field(
+        default=0,
+        ge=0,
+        description="where draws, orders and cases begin",
+    )
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -236,16 +241,16 @@ class Pairwise(SampledProtocol):
         games = won + won.T
         figures: dict[str, float | None] = {}
         rows: Records = []
-        for name, elo, met, share in zip(
+        for name, rating, met, share in zip(
             models, rated, games.sum(axis=1), _shares(won), strict=True
         ):
-            figures[name] = elo.value
+            figures[name] = rating.value
             rows.append(
                 {
                     "model": name,
-                    "Elo": elo.value,
-                    "low": elo.low,
-                    "high": elo.high,
+                    "Elo": rating.value,
+                    "low": rating.low,
+                    "high": rating.high,
                     "matches": int(met),
                     "share of points": share,
                 }
