@@ -156,7 +156,10 @@ async def freeze(
             folder = snapshots_path(settings) / folder_name(version)
             is_whole = await asyncio.to_thread(is_complete, folder, info)
             if not is_whole:
-                _log.warning("%s is not whole: it is built again", folder)
+                _log.warning(
+                    "%s is missing or incomplete: rebuilding it from the frozen rows",
+                    folder,
+                )
                 await restore_folder(database, settings, info)
         else:
             if anew or not await _can_resume(database, version):
@@ -188,10 +191,14 @@ async def _can_resume(database: Database, version: str) -> bool:
             return False
         is_same = await snapshots.count_members(session, version) == fixed.numbers
         if is_same and not await holds_withdrawn(session, version):
-            _log.info("resuming the unfinished freeze of %s (or: --anew)", version)
+            _log.info(
+                "resuming the unfinished freeze of %s with its cases (--anew selects them again)",
+                version,
+            )
             return True
     _log.info(
-        "selected cases of %s were taken back or changed: selecting again", version
+        "cases selected for %s were withdrawn, rejected or redacted since; selecting again",
+        version,
     )
     return False
 
