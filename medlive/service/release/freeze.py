@@ -94,7 +94,7 @@ class FreezeResult:
     revealed: int
     dropped: int  # Cases held out until now and withdrawn without being published
     key_id: str | None  # The signing key; None for an unsigned snapshot
-    already: bool  # Whether the week had been frozen before; nothing was changed then
+    already: bool  # Whether the week had been frozen before; its rows stay as they were
     built_again: bool  # Whether its folder was missing or incomplete and was rebuilt
     # As the manifest states it; None: frozen before it was noted
     audit_log: AuditLogHead | None
@@ -121,7 +121,7 @@ async def freeze(
     by: str | None = None,
     tick: Tick = lambda _done, _total: None,
 ) -> FreezeResult:
-    """Freeze a week and build its folder. A frozen week is left unchanged; its folder is rebuilt if incomplete.
+    """Freeze a week, build its folder, and write the errata. Of a frozen week the folder is rebuilt if incomplete.
 
     Args:
         week: ISO week such as 2026.W47; None for the current week.
