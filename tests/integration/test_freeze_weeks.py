@@ -544,7 +544,7 @@ async def test_what_is_taken_back_between_fixing_and_freezing_is_in_no_release(
     admin.execute("DROP TRIGGER refuse ON snapshots")
     with caplog.at_level("INFO"):
         done = await freeze(database, settings, "2026.W47")
-    assert "taken back or changed" in caplog.text
+    assert "cases selected for 2026.W47 were withdrawn" in caplog.text
     verify(done)
     assert set(rows(done)) == {case_id(n) for n in (1, 2, 4)}
     assert wrong not in (folder / "data" / "criteria.jsonl").read_text()

@@ -94,7 +94,7 @@ class FreezeResult:
     revealed: int
     dropped: int  # Cases held out until now and withdrawn without being published
     key_id: str | None  # The signing key; None for an unsigned snapshot
-    already: bool  # Whether the week had been frozen before; nothing was changed then
+    already: bool  # Whether the week had been frozen before; its rows stay as they were
     built_again: bool  # Whether its folder was missing or incomplete and was rebuilt
     # As the manifest states it; None: frozen before it was noted
     audit_log: AuditLogHead | None
@@ -121,7 +121,7 @@ async def freeze(
     by: str | None = None,
     tick: Tick = lambda _done, _total: None,
 ) -> FreezeResult:
-    """Freeze a week and build its folder. A frozen week is left unchanged; its folder is rebuilt if incomplete.
+    """Freeze a week, build its folder, and write the errata. Of a frozen week the folder is rebuilt if incomplete.
 
     Args:
         week: ISO week such as 2026.W47; None for the current week.
@@ -156,7 +156,10 @@ async def freeze(
             folder = snapshots_path(settings) / folder_name(version)
             is_whole = await asyncio.to_thread(is_complete, folder, info)
             if not is_whole:
-                _log.warning("%s is not whole: it is built again", folder)
+                _log.warning(
+                    "%s is missing or incomplete: rebuilding it from the frozen rows",
+                    folder,
+                )
                 await restore_folder(database, settings, info)
         else:
             if anew or not await _can_resume(database, version):
@@ -188,10 +191,14 @@ async def _can_resume(database: Database, version: str) -> bool:
             return False
         is_same = await snapshots.count_members(session, version) == fixed.numbers
         if is_same and not await holds_withdrawn(session, version):
-            _log.info("resuming the unfinished freeze of %s (or: --anew)", version)
+            _log.info(
+                "resuming the unfinished freeze of %s with its cases (--anew selects them again)",
+                version,
+            )
             return True
     _log.info(
-        "selected cases of %s were taken back or changed: selecting again", version
+        "cases selected for %s were withdrawn, rejected or redacted since; selecting again",
+        version,
     )
     return False
 

@@ -215,7 +215,10 @@ class _Runner:
             async with self.database.begin() as session:
                 moment = await self._moment(session)
                 for record in await forget_ahead(session, moment):
-                    _log.warning("%s: recorded by a clock that was ahead", record)
+                    _log.warning(
+                        "%s: recorded before its week, by a clock that was ahead, and due again",
+                        record,
+                    )
             states = await steps.read_states(
                 self.database, self.settings, moment, again=self.once, keep=True
             )

@@ -81,7 +81,6 @@ def no_scheduler(facts: Facts) -> Iterator[Finding]:
             yield (
                 f"no scheduler has worked since {_minute(heard)}",
                 "start `medlive scheduler`",
-                "",
             )
         return
     # by cron, `medlive scheduler --once` too
