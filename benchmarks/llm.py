@@ -210,21 +210,21 @@ async def compare(
     return measured
 
 
-class Given(Limiters):
+class OneLimiter(Limiters):
     """One limiter, whatever endpoint is asked."""
 
     def __init__(self, limiter: Limiter) -> None:
         super().__init__()
-        self._given = limiter
+        self.only = limiter
 
     def limiter(self, base_url: str, key: str, most: int) -> Limiter:
-        """The one that was given."""
-        return self._given
+        """The same for every endpoint."""
+        return self.only
 
 
 async def press(url: str, limiter: Limiter) -> tuple[float, int, EndpointState]:
     """All calls at one endpoint at once: the seconds, the calls that were given up, what was learnt."""
-    engine = OpenAIEngine("m", url, concurrency=64, limiters=Given(limiter))
+    engine = OpenAIEngine("m", url, concurrency=64, limiters=OneLimiter(limiter))
     started = time.perf_counter()
     calls = (engine.answer(REQUEST) for _ in range(HARD_CALLS))
     answers = await asyncio.gather(*calls, return_exceptions=True)

@@ -287,8 +287,8 @@ def answer_questions(inputs: Inputs) -> Values:
 
 
 def write_rubric(inputs: Inputs) -> Values:
-    """{asked, theme, specialty, facts, left_out, criteria, no_negative}: each advice becomes a criterion, what is beyond
-    their number is left out; the first one answers the query and is turned round into a penalty."""
+    """{asked, theme, specialty, facts, left_out, criteria, no_negative}: each advice becomes a criterion, those
+    beyond the seventh are left out; the first one answers the query and is turned round into a penalty."""
     states, contradicts, stop = ("States: ", "Denies: ", ".")
     if language_of(inputs["language"], inputs["narrative"][:4000]) == "zh":
         states, contradicts, stop = ("指出", "否认：", "。")

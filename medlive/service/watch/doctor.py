@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from medlive.clock import now
@@ -72,7 +73,9 @@ async def examine_home(settings: Settings) -> Diagnoses:
     """Whether the home can be written, is private, and has the room below which a check reports it."""
     home, limits = settings.home, settings.watch
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    tempfile.TemporaryFile(dir=home).close()
+    if problem := _write_problem(home):
+        yield Diagnosis("bad", problem, "run as its owner, or set MEDLIVE_HOME")
+        return
     if home.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         text = f"{home} is readable by other users of this machine"
         yield Diagnosis("warning", text, f"chmod go-r {home}")
@@ -85,6 +88,15 @@ async def examine_home(settings: Settings) -> Diagnoses:
         yield Diagnosis("bad", text, step)
     else:
         yield Diagnosis("good", text)
+
+
+def _write_problem(folder: Path) -> str:
+    """What keeps this user from writing a file there, "" for nothing."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return f"{folder} cannot be written by this user: {error.strerror}"
+    return ""
 
 
 async def examine_database(settings: Settings) -> Diagnoses:
@@ -314,8 +326,9 @@ async def examine_backup(settings: Settings) -> Diagnoses:
     parent = folder.absolute()
     while not parent.exists():
         parent = parent.parent
-    tempfile.TemporaryFile(dir=parent).close()
-    if parent.stat().st_dev == settings.home.stat().st_dev:
+    if problem := _write_problem(parent):
+        yield Diagnosis("bad", problem, "let this user write there")
+    elif parent.stat().st_dev == settings.home.stat().st_dev:
         yield Diagnosis(
             "warning",
             f"{folder} is on the same disk as {settings.home}",
