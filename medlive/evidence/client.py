@@ -278,7 +278,7 @@ class Client(AbstractAsyncContextManager["Client"]):
 
 
 async def _read(response: httpx2.Response, most: int) -> bytes:
-    """A body, cut behind the first block that makes it longer than that."""
+    """A body, cut behind the first block that makes it longer than `most`."""
     body = bytearray()
     async for block in response.aiter_bytes():
         body += block

@@ -197,7 +197,7 @@ class IndexRetriever:
         passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
         if self._reranker is not None:
             pairs = [passage.title_and_text for passage in passages.values()]
-            scores = self._reranker.score(query.phrases[0], pairs)
+            scores = self._reranker.score(query.phrases[0][:_QUERY_CHARS], pairs)
             reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
             best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
         places: dict[int, list[SideHit]] = defaultdict(list)

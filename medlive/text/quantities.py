@@ -354,7 +354,7 @@ def _han_value(numeral: str) -> float | None:
             else:
                 section += (1 if digit is None else digit) * scale
             digit, last = None, scale
-        elif digit not in (None, 0):
+        elif digit not in (None, 0) or char not in _HAN_DIGITS:
             return None
         else:
             digit = float(_HAN_DIGITS[char])

@@ -15,7 +15,7 @@ from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Role, Thread
 
 LANGUAGES: Final = ("en", "zh")
-"""Those of cases."""
+"""The languages of cases."""
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 
 

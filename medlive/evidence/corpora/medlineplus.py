@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -30,8 +30,8 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
         day = None
         with suppress(ValueError):
-            month, day_of_month, year = root.get("date-generated", "")[:10].split("/")
-            day = date(int(year), int(month), int(day_of_month))
+            stated = root.get("date-generated", "")[:10]
+            day = datetime.strptime(stated, "%m/%d/%Y").replace(tzinfo=UTC).date()
         for topic in root.iter("health-topic"):
             if topic.get("language") != "English":
                 continue

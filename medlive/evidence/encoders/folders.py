@@ -4,7 +4,6 @@ Nothing here needs torch. A search never goes to the network; `download_models` 
 """
 
 import json
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -149,7 +148,14 @@ def _stated_size(weights: Path) -> int | None:
             header = json.loads(handle.read(min(length, weights.stat().st_size)))
         header.pop("__metadata__", None)
         ends = [int(entry["data_offsets"][1]) for entry in header.values()]
-    except Exception:  # A damaged header is any error of reading, parsing or looking up
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         return None
     return 8 + length + max(ends, default=0)
 
@@ -177,26 +183,36 @@ def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path
     """Fetch an encoder's models, and its reranker, and return their folders.
 
     They go into the configured folder, else into MEDLIVE_HOME/models; what is there already is not fetched again.
-    HF_ENDPOINT and HF_TOKEN hold as for any use of the hub.
+    HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE hold as for any use of the hub.
 
     Raises:
-        ServiceUnavailable: without huggingface_hub, with HF_HUB_OFFLINE, or if the hub cannot be reached or refuses.
+        ServiceUnavailable: without huggingface_hub, or if the hub cannot be reached or refuses.
     """
     try:
         import httpx2
         from huggingface_hub import constants, set_client_factory, snapshot_download
+        from huggingface_hub.errors import OfflineModeIsEnabled
     except ImportError as exc:
         raise ServiceUnavailable(
             "downloading models needs huggingface_hub", hint=INSTALL
         ) from exc
-    if constants.is_offline_mode():
-        raise ServiceUnavailable("HF_HUB_OFFLINE is set: nothing is downloaded")
-    client = partial(
-        httpx2.Client,
-        follow_redirects=True,
-        timeout=_SILENCE_S,
-        verify=tls_context(),
-    )
+    tls = tls_context()
+
+    def refuse_offline(request: httpx2.Request) -> None:
+        if constants.is_offline_mode():
+            raise OfflineModeIsEnabled(
+                f"HF_HUB_OFFLINE is set, and {request.url.host} is not asked"
+            )
+
+    def client() -> httpx2.Client:
+        hooks = {"request": [refuse_offline]}
+        return httpx2.Client(
+            event_hooks=hooks,
+            follow_redirects=True,
+            timeout=_SILENCE_S,
+            verify=tls,
+        )
+
     set_client_factory(client)
     folders = []
     for name in filter(None, [*model.names, model.reranker]):

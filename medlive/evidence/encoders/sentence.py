@@ -37,8 +37,6 @@ except ImportError as exc:
         hint=INSTALL,
     ) from exc
 
-logging.set_verbosity_error()
-logging.disable_progress_bar()
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 Text = str | tuple[str, str]
@@ -247,7 +245,10 @@ def _check_weights(loaded: Any, folder: Path) -> None:
 
 @contextmanager
 def _loading(folder: Path) -> Iterator[None]:
-    """Turn any error into EvidenceUnavailable."""
+    """Keep progress bars off the terminal; any error becomes EvidenceUnavailable."""
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     # Damaged files raise errors of four libraries without a common base.
@@ -257,3 +258,7 @@ def _loading(folder: Path) -> Iterator[None]:
             f"the model in {folder} cannot be loaded: {cause}",
             hint="fetch the model again: a file is damaged, or not of this model",
         ) from exc
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()

@@ -297,7 +297,7 @@ def _widened(
     left_out: set[int],
     room: int,
 ) -> set[int]:
-    """Those, with their gaps filled, the smallest first, then with the sentences around, the nearest first."""
+    """The matching sentences with the gaps between them, the smallest first, then with those around, nearest first."""
     chosen, ends = matching, sorted(matching)
     if not chosen:
         return chosen

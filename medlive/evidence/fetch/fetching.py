@@ -294,7 +294,8 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
         outdated = {"mark": "", "checksum": None}
         for name, file in ledger.files.items():
             ledger.files[name] = file.model_copy(update=outdated)
-        ledger.address, ledger.selection = source.address, selection
+        ledger.address, ledger.licence = source.address, source.licence
+        ledger.selection = selection
     return ledger
 
 

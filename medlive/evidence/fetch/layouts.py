@@ -7,7 +7,8 @@ import csv
 import html
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import groupby
 from urllib.parse import urlencode, urljoin
 
 from medlive.evidence.client import Client, FetchFailed
@@ -19,7 +20,7 @@ _PUBMED_ROW = re.compile(
 _MD5_LINE = re.compile(r"MD5\s*\((\S+)\)\s*=\s*([0-9a-fA-F]{32})\s*")
 _BOOK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
 _TOPICS = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"')
-_RELEASE = re.compile(r"(dm_spl_release_\w+?\.zip)")
+_RELEASE = re.compile(r"dm_spl_release_(\w+?)\.zip")
 _LINK = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
 _LABEL_SIZE = re.compile(r"\d[\d.,]*\s*[KMGT]B", re.IGNORECASE)
 _MD5 = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
@@ -107,34 +108,39 @@ async def list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
     """The parts of a full release of labels."""
     page = html.unescape(await client.page(source.address))
     addresses = {name: address for address, name in reversed(_LINK.findall(page))}
-    # Each file's name, and the page's text behind the first of its mentions, or the first that states its MD5
-    texts: dict[str, str] = {}
-    _, *pieces = _RELEASE.split(page)
-    for name, text in zip(pieces[::2], pieces[1::2], strict=True):
-        known = texts.get(name)
-        if known is None or (_MD5.search(text) and not _MD5.search(known)):
-            texts[name] = text
-    files = []
-    for name, marked in texts.items():
-        wanted = name.startswith(f"dm_spl_release_human_{source.wanted}_part")
-        if not wanted or name not in addresses:
+    files: dict[str, RemoteFile] = {}
+    for name, kind, text in _release_rows(page):
+        address = addresses.get(name)
+        known = files.get(name)
+        if address is None or (known is not None and known.md5 is not None):
             continue
-        text = _TAG.sub(" ", marked)
+        if not kind.startswith(f"human_{source.wanted}_part"):
+            continue
         size, checksum = _LABEL_SIZE.search(text), _MD5.search(text)
         md5 = checksum[0].lower() if checksum else None
-        file = RemoteFile(
+        files[name] = RemoteFile(
             name=name,
-            url=urljoin(source.address, addresses[name]),
-            mark=md5 or " ".join(text.split())[:200],
+            url=urljoin(source.address, address),
+            mark=md5 or text[:200],
             size=read_size(size[0]) if size else None,
             md5=md5,
         )
-        files.append(file)
     if not files:
         raise FetchFailed(
             f"{source.address} links no file such as dm_spl_release_human_{source.wanted}_part1.zip"
         )
-    return files
+    return list(files.values())
+
+
+def _release_rows(page: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each release file's name and kind, and the page's text from there to where it names another."""
+    firsts = []
+    for _, group in groupby(_RELEASE.finditer(page), key=lambda match: match[0]):
+        firsts.append(next(group))
+    ends = [first.start() for first in firsts[1:]] + [len(page)]
+    for first, end in zip(firsts, ends, strict=False):
+        text = _TAG.sub(" ", page[first.start() : end])
+        yield first[0], first[1], " ".join(text.split())
 
 
 async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:

@@ -183,18 +183,19 @@ class Ledger(BaseModel):
 
 def read_ledger(folder: Path) -> Ledger | None:
     """Read a folder's ledger; None where nothing was fetched. Raises BadInput for a damaged one."""
+    hint = "move the folder away and fetch the corpus again"
     try:
         with open_below(folder, LEDGER) as handle:
             ledger = Ledger.model_validate_json(handle.readall() or b"")
     except FileNotFoundError:
         return None
     except ValidationError as exc:
-        fault = f"is not a valid ledger: {first_fault(exc)}"
-    else:
-        if ledger.format_version == LEDGER_VERSION:
-            return ledger
-        fault = f"has format {ledger.format_version}; expected {LEDGER_VERSION}"
-    raise BadInput(
-        f"{folder / LEDGER} {fault}",
-        hint="move the folder away and fetch the corpus again",
-    )
+        raise BadInput(
+            f"{folder / LEDGER} is not a valid ledger: {first_fault(exc)}", hint=hint
+        ) from exc
+    if ledger.format_version != LEDGER_VERSION:
+        raise BadInput(
+            f"{folder / LEDGER} has format {ledger.format_version}; expected {LEDGER_VERSION}",
+            hint=hint,
+        )
+    return ledger

@@ -238,3 +238,14 @@ def test_a_comma_before_a_year_groups_no_digits(date: str, year: int) -> None:
 def test_a_source_may_group_digits_by_a_full_width_comma() -> None:
     assert numbers_missing("白细胞12345", "白细胞12，345") == []
     assert numbers_missing("白细胞12，345", "白细胞12,345") == []
+
+
+@pytest.mark.parametrize(
+    ("source", "stated"),
+    [("死亡率是百分之30.", "30%"), ("约百分之1.2.3", "1.2.3"), ("十2斤3两", "2斤3")],
+)
+def test_a_numeral_of_mixed_or_broken_digits_is_no_error(
+    source: str, stated: str
+) -> None:
+    assert numbers_missing(stated, source) == []
+    assert numbers_missing("77 kg", source) == ["77 kg"]
