@@ -57,7 +57,7 @@ PublicKeysOption = Annotated[
     Option(
         metavar="FILE",
         parser=public_key_of,
-        help="A key that must have signed it; repeatable.",
+        help="A key that must have signed the bundle; repeatable.",
     ),
 ]
 ThreadArgument = Annotated[
