@@ -300,7 +300,7 @@ def power(
         ("spread", deviation, 0.01, 1000),
     ):
         if not least <= number <= most:
-            limits = f"from {least} to {most}" if most < inf else f"at least {least}"
+            limits = f"from {least} to {most}" if most < inf else f"of at least {least}"
             raise UsageError(f"{name}: expected a number {limits}, got {number}")
     overridden: Sequence[Objection] = ()
     seen = Spread(deviation / 100 * sqrt(2 - 2 * correlation), deviation / 100)
