@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.grading.harm import HarmResult
     from medlive.evaluation.protocols.model import Results
 
-# What one function alone needs is imported by it: `medlive eval score --help` is answered in a third of the time.
+# What one function alone needs is imported by it, so that commands that import this module answer `--help` sooner.
 
 __all__ = [
     "CasesNeeded",
@@ -300,7 +300,7 @@ def power(
         ("spread", deviation, 0.01, 1000),
     ):
         if not least <= number <= most:
-            limits = f"from {least} to {most}" if most < inf else f"at least {least}"
+            limits = f"from {least} to {most}" if most < inf else f"of at least {least}"
             raise UsageError(f"{name}: expected a number {limits}, got {number}")
     overridden: Sequence[Objection] = ()
     seen = Spread(deviation / 100 * sqrt(2 - 2 * correlation), deviation / 100)
@@ -310,12 +310,12 @@ def power(
         table = score(graded, draws=1, allow=allow)
         overridden = table.overridden
         cases, values = score_matrix(table)
-        found = spread_of(values, cluster_numbers(cases))
-        if found is None or found.score == 0:
+        observed = spread_of(values, cluster_numbers(cases))
+        if observed is None or observed.score == 0:
             raise UsageError(
                 "the scores of these runs show no spread", hint="give a spread"
             )
-        seen = found
+        seen = observed
     pairs = models * (models - 1) / 2
     difference = points / 100
     try:

@@ -12,6 +12,7 @@ from medlive.api import Run, Runs, load_runs
 from medlive.errors import UsageError, require
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.model import CaseSet
+from medlive.evaluation.scoring.estimates import KINDS
 from medlive.evaluation.scoring.score import ScoreTable, labelled
 from medlive.report.tables import score_rows
 from medlive.snapshot.load import Snapshot
@@ -121,11 +122,12 @@ def scores(table: ScoreTable, library: Library = "pandas") -> Frame:
 
 
 def means(table: ScoreTable, library: Library = "pandas") -> Frame:
-    """The means of every model as `scores.csv` has them, those of slices too, with 95 % intervals and bounds."""
+    """The overall mean of every model and that of every slice, with 95 % intervals and bounds."""
     rows = []
     for row in score_rows(table):
-        named = {"kind": row["slice"], "low": row["ci_low"], "high": row["ci_high"]}
-        rows.append(row | named)
+        if row["slice"] in ("overall", *KINDS):
+            named = {"kind": row["slice"], "low": row["ci_low"], "high": row["ci_high"]}
+            rows.append(row | named)
     figures = ("n", "mean", "low", "high", "least", "most")
     return _frame(rows, ("model", "kind", "value", *figures), library)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from medlive.cli.options import Maximum
+from medlive.cli.options import OptionalCount
 from medlive.cli.output import (
     Grid,
     Result,
@@ -28,7 +28,7 @@ from medlive.service.wiring import find_dependent_judges
 
 
 def curate(
-    limit: Maximum = None,
+    limit: OptionalCount = None,
     retry_failed: bool = False,
     again: bool = False,
     parked: bool = False,
@@ -73,7 +73,7 @@ def curate(
 
 
 def filter_(
-    limit: Maximum = None,
+    limit: OptionalCount = None,
 ) -> Result:
     """Filter the threads that wait, and queue what passes for `medlive curate` or a worker; asks no model.
 

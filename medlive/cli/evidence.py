@@ -42,7 +42,6 @@ from medlive.evidence.passage import Hit, Query
 from medlive.evidence.plan import plan_index
 from medlive.instance import paths
 from medlive.instance.loading import read_settings
-from medlive.instance.paths import index_path
 from medlive.service.curation.parking import find_gaps
 from medlive.service.wiring import open_online
 
@@ -218,7 +217,7 @@ def list_() -> Result:
     """List the indexes under MEDLIVE_HOME."""
     value: list[dict[str, object]] = []
     rows: list[list[object]] = []
-    for path, manifest, problem in list_indexes(index_path(read_settings()).parent):
+    for path, manifest, problem in list_indexes(index_folder(None).parent):
         dumped = manifest and manifest.model_dump(mode="json", exclude={"files"})
         value.append({"path": path, "problem": problem, "manifest": dumped})
         row: list[object] = [path, problem, None, None, None]

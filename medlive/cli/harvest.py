@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument
 
 from medlive.cli.audit.thread import messages_table
-from medlive.cli.options import ByOption, DryRunOption, Maximum, MomentOption
+from medlive.cli.options import ByOption, DryRunOption, MomentOption, OptionalCount
 from medlive.cli.output import (
     Grid,
     Result,
@@ -68,7 +68,7 @@ COLUMNS = (
 def harvest(
     sources: SourcesArgument = None,
     since: MomentOption = None,
-    limit: Maximum = None,
+    limit: OptionalCount = None,
     again: bool = False,
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -249,9 +249,9 @@ def check(
         url: Check this page instead: a thread's address.
         file: With --url: read this saved page instead of fetching it.
     """
-    if url and source:
+    if url is not None and source is not None:
         return _check_page(source, url, file)
-    if url or file:
+    if url is not None or file is not None:
         raise UsageError(
             "a page is checked by its community and its address",
             hint="medlive source check SOURCE --url URL [--file SAVED]",

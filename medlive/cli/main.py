@@ -173,7 +173,6 @@ COMMANDS: Mapping[str, tuple[str, str] | Group] = {
             "protocol": Group(
                 "Evaluate by other papers' methods: coverage, comparison and more.",
                 {"evaluation.protocol": ("list", "run", "all", "errors")},
-                first="evaluation.protocol",
             ),
         },
     ),

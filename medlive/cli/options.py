@@ -43,8 +43,7 @@ def _find_snapshot(place: str) -> Path:
     return snapshot_folder(read_settings(), place)
 
 
-Count = Annotated[int, Option(min=1)]
-Maximum = Annotated[int | None, Option(min=1)]
+OptionalCount = Annotated[int | None, Option(min=1)]
 DayOption = Annotated[
     datetime | None, Option(metavar="YYYY-MM-DD", formats=["%Y-%m-%d"])
 ]
@@ -58,7 +57,7 @@ PublicKeysOption = Annotated[
     Option(
         metavar="FILE",
         parser=public_key_of,
-        help="A key that must have signed it; repeatable.",
+        help="A key that must have signed the bundle; repeatable.",
     ),
 ]
 ThreadArgument = Annotated[
@@ -78,6 +77,10 @@ SnapshotArgument = Annotated[
         help="A snapshot's folder, or the version of one frozen here.",
         parser=_find_snapshot,
     ),
+]
+SnapshotOption = Annotated[
+    Path | None,
+    Option(metavar="PATH", parser=_find_snapshot, help="The snapshot or cases."),
 ]
 
 Several = list[str] | None

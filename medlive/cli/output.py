@@ -133,7 +133,8 @@ def _plain(value: object) -> object:
     """What makes its own JSON in that form, a record as the mapping of its fields, all else as its text."""
     if callable(value):
         return value()
-    if hasattr(value, "model_dump"):  # Pydantic's, which `medlive --help` needs not
+    # A pydantic model; `medlive --help` does not import the library.
+    if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if hasattr(value, "as_json"):
         return value.as_json()

@@ -7,7 +7,7 @@ from typing import Annotated
 from rich.text import Text
 from typer import Argument, Option
 
-from medlive.cli.options import Maximum, WeekOption
+from medlive.cli.options import OptionalCount, WeekOption
 from medlive.cli.output import (
     Result,
     counted,
@@ -81,7 +81,7 @@ _LOGGED = ("number", "at", "by", "action", "subject", "reason")
 
 def log(
     limit: Annotated[int, Option(min=1, max=10_000)] = 50,
-    before: Maximum = None,
+    before: OptionalCount = None,
 ) -> Result:
     """Show what people did, the latest first.
 

@@ -160,13 +160,14 @@ def edit(
     edited = CaseEdit.model_validate(kind)
     if file:
         hint = "`medlive review edit CASE` prints such a file, with the revision"
-        fault = "it has no revision"
         try:
             edited = CaseEdit.model_validate_json(read_bytes(file))
         except ValidationError as exc:
-            fault, edited = first_fault(exc), CaseEdit()
+            why = f"{file} is not an edited case: {first_fault(exc)}"
+            raise UsageError(why, hint=hint) from exc
         if edited.revision is None:
-            raise UsageError(f"{file} is not an edited case: {fault}", hint=hint)
+            why = f"{file} is not an edited case: it has no revision"
+            raise UsageError(why, hint=hint)
     done = with_database(edit_case, case_id, edited, reason, of=edited.revision, by=by)
     echo(f"{case_id} has revision {done.revision}")
 

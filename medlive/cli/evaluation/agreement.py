@@ -31,15 +31,11 @@ JudgesOption = Annotated[
         help="A judge, by digest or model; repeatable [all].",
     ),
 ]
-
-
-META: Final = "meta.json"
-
-
 HumanOption = Annotated[list[Path] | None, Option(help="People's ratings; repeatable.")]
 AdjudicatorOption = Annotated[
     str | None, Option(help="The rater who settled disagreements.")
 ]
+META: Final = "meta.json"
 
 
 def meta(

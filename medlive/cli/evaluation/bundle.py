@@ -19,7 +19,7 @@ from medlive.cli.evaluation.options import (
     load_runs,
 )
 from medlive.cli.evaluation.tables import describe_scores
-from medlive.cli.options import PublicKeysOption
+from medlive.cli.options import PublicKeysOption, SnapshotOption
 from medlive.cli.output import (
     Grid,
     Result,
@@ -42,18 +42,10 @@ from medlive.evaluation.scoring.errata import ErrataMode, use_errata
 from medlive.evaluation.scoring.refusals import check_figures, marked
 from medlive.guard.printable import printable
 from medlive.instance.loading import read_settings
-from medlive.instance.paths import snapshot_folder, snapshots_path
+from medlive.instance.paths import snapshots_path
 from medlive.integrity.signing import load_signing_key
 from medlive.report.tables import scores_json
 
-SnapshotOption = Annotated[
-    Path | None,
-    Option(
-        metavar="PATH",
-        parser=lambda place: snapshot_folder(read_settings(), place),
-        help="The snapshot or cases.",
-    ),
-]
 UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
 

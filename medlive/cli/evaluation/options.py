@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar
 
 from typer import Argument, Option
 
-from medlive.cli.options import DayOption, Maximum, PublicKeyOption, option_group
+from medlive.cli.options import DayOption, OptionalCount, PublicKeyOption, option_group
 from medlive.cli.output import Result, counted, progress, say, table_of, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import (
@@ -216,8 +216,8 @@ class Calls:
     parameters: ParametersOption = None
     max_usd: Annotated[float | None, Option(min=0)] = None
     price: PriceOption = None
-    max_calls: Maximum = None
-    max_tokens: Maximum = None
+    max_calls: OptionalCount = None
+    max_tokens: OptionalCount = None
     dry_run: bool = False
 
     def budget(self, logs: Iterable[Path]) -> Budget:

@@ -59,13 +59,9 @@ OutFolderOption = Annotated[
 ]
 
 
-def protocol() -> None:
-    """Load plugins, which the settings name."""
-    read_settings()
-
-
 def list_() -> Result:
     """List the protocols with their options."""
+    read_settings()  # They name the folder of plugins
     value, rows = [], []
     for kind in known_protocols().values():
         row = fields_of(kind, ("name", "about", "figure", "asks"))
@@ -109,6 +105,7 @@ def run(
         except ValueError as exc:
             raise UsageError(f"--set {key} is not a JSON list: {exc}") from exc
         options[key.replace("-", "_")] = read
+    read_settings()  # They name the folder of plugins
     method = make_protocol(name, options)
     runs, overridden = graded.load_checked()
     budget = _budget(by, out)
@@ -178,6 +175,7 @@ def all_(
     Runs of the same cases belong together; ranks, and how alike tasks rank models, come last, and on the page
     portfolio.html in --out. Exit status 1 while questions are ungraded.
     """
+    read_settings()  # They name the folder of plugins
     runs, overridden = graded.load_checked()
     tasks: list[TaskResults] = []
     plans: dict[str, Plan] = {}

@@ -17,7 +17,6 @@ from medlive.cli.evaluation.options import (
     reason_notes,
 )
 from medlive.cli.evaluation.tables import percent, rests_on
-from medlive.cli.options import Count
 from medlive.cli.output import (
     Grid,
     Result,
@@ -56,7 +55,7 @@ def audit(
     graded: GradedRuns,
     auditor: str | None = None,
     base_url: str | None = None,
-    bottom: Count = 100,
+    bottom: Annotated[int, Option(min=1)] = 100,
     metric: Annotated[Metric, Option(help="Of the lowest scores.")] = Metric.COMPLETE,
     table: bool = False,
     examples: Annotated[int, Option(min=0)] = 1,
@@ -82,7 +81,7 @@ def audit(
         raise UsageError(
             "--auditor and --base-url belong together; without both the configured grader is asked"
         )
-    if table and (auditor or calls.dry_run):
+    if table and (auditor is not None or calls.dry_run):
         raise UsageError(
             "--table asks nobody; leave --auditor, --base-url and --dry-run out"
         )

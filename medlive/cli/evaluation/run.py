@@ -22,7 +22,7 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.options import (
     CaseFilter,
-    Maximum,
+    OptionalCount,
     ReplaceOption,
     UnverifiedOption,
     option_group,
@@ -104,7 +104,7 @@ class Asking:
     undated: bool = False
     arm: ArmOption = None
     raw: bool = False
-    limit: Maximum = None
+    limit: OptionalCount = None
     part: CaseFilter
     unverified: UnverifiedOption = False
     calls: Calls

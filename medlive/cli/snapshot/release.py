@@ -11,7 +11,7 @@ from typer import Argument, Option
 from medlive.cli.options import (
     ByOption,
     DryRunOption,
-    Maximum,
+    OptionalCount,
     PublicKeyOption,
     YesOption,
     confirm,
@@ -201,7 +201,7 @@ def withdraw(
     kind: WithdrawalKind,
     reason: str,
     criterion: CriterionOption = None,
-    revision: Maximum = None,
+    revision: OptionalCount = None,
     by: ByOption = None,
     signing_key: KeyFileOption = None,
     dry_run: DryRunOption = False,

@@ -1,5 +1,6 @@
 """A group of options is a dataclass: a command takes it whole, the command line its fields."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from medlive.cli.main import COMMANDS, build
+from medlive.cli.main import COMMANDS, Group, build
 from medlive.cli.options import grouped
 from medlive.cli.output import Result
 from medlive.errors import CheckFailed
@@ -73,3 +74,21 @@ def test_every_option_has_help(name: str) -> None:
                 one.name,
                 parameter.name,
             )
+
+
+def _groups(
+    groups: Mapping[str, object], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """The names of every group that does nothing without a command."""
+    for name, group in groups.items():
+        if isinstance(group, Group):
+            if not group.first:
+                yield (*above, name)
+            yield from _groups(group.groups, (*above, name))
+
+
+@pytest.mark.parametrize("words", list(_groups(COMMANDS)), ids=" ".join)
+def test_a_group_without_a_command_shows_its_help(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(build(words), words)
+    assert result.exit_code == 2
+    assert "Commands:" in result.output
