@@ -7,10 +7,10 @@ cache: a repeated audit asks only for cases that are new, were graded again, or 
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints
 
@@ -128,19 +128,15 @@ class AuditedCase:
         return None if reply.criteria else "a cause without a criterion that shows it"
 
 
-class NamedCause(NamedTuple):
-    """What the auditor says of a case."""
-
-    candidate: AuditedCase
-    reply: AuditReply
-    answered_by: str
-    """The model as the reply names it."""
+Finding = tuple[AuditedCase, AuditReply]
+"""What the auditor says of a case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bottom:
-    """The lowest-scoring cases of a run, and counts of the others."""
+class AuditTable:
+    """The lowest-scoring cases of a run, counts of the others, and the root causes by one auditor."""
 
+    run: GradedRun
     asked: int
     lowest: tuple[AuditedCase, ...]
     """By score, ties by id."""
@@ -149,10 +145,19 @@ class Bottom:
     scored: int
     metric: Metric
     """By which they are the lowest."""
+    auditor: EngineIdentity | None = None
+    """None: nothing is on record."""
+    answered_by: tuple[str, ...] = ()
+    """The models as the replies name them, by name."""
+    findings: tuple[Finding, ...] = ()
+    """Of the candidates with a cause, or found unclear, in the candidates' order."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Why candidates are unaudited, the most frequent first."""
+    notes: tuple[str, ...] = ()
 
     @property
     def candidates(self) -> tuple[AuditedCase, ...]:
-        """Those with a wrong criterion."""
+        """The lowest with a wrong criterion."""
         return tuple(c for c in self.lowest if c.errors)
 
     @property
@@ -165,12 +170,68 @@ class Bottom:
         """One about each candidate."""
         return [candidate.question for candidate in self.candidates]
 
+    @property
+    def clinical(self) -> bool:
+        """Whether a model judged; the rules engine makes no clinical judgement."""
+        return self.auditor is not None and self.auditor.engine != "rules"
+
+    @property
+    def audited(self) -> int:
+        """Cases with a cause, or found unclear."""
+        return len(self.findings)
+
+    @property
+    def unaudited(self) -> int:
+        """Candidates without a finding."""
+        return len(self.candidates) - self.audited
+
+    def of(self, cause: RootCause) -> tuple[Finding, ...]:
+        """The findings of one cause, the lowest score first."""
+        return tuple(pair for pair in self.findings if pair[1].cause is cause)
+
+    def as_json(self, examples: int = 3) -> dict[str, Any]:
+        """Return counts by cause with examples, and the data that they are based on."""
+        auditor = self.auditor and {
+            **self.auditor.as_json(),
+            "answered_by": self.answered_by,
+            "clinical_judgement": self.clinical,
+        }
+        causes = []
+        for cause in RootCause:
+            shown = []
+            for case, reply in self.of(cause)[:examples]:
+                about = {"case_id": case.case_id, "score": case.score.score}
+                shown.append(about | reply.model_dump(exclude={"cause"}))
+            n = len(self.of(cause))
+            share = n / self.audited if self.audited else None
+            row = {"cause": cause, "n": n, "share": share, "examples": shown}
+            causes.append(row)
+        return {
+            "model": self.run.label,
+            "cases": self.run.info.cases.model_dump(
+                include={"name", "digest", "count"}
+            ),
+            "grader": None if self.run.grader is None else self.run.grader.judge,
+            "auditor": auditor,
+            "metric": self.metric,
+            "bottom": self.asked,
+            "scored": self.scored,
+            "candidates": len(self.candidates),
+            "without_error": self.without_error,
+            "not_candidates": self.left_out,
+            "audited": self.audited,
+            "unaudited": self.unaudited,
+            "reasons": self.reasons,
+            "causes": causes,
+            "notes": self.notes,
+        }
+
 
 def find_bottom(
     run: GradedRun,
     asked: int = BOTTOM,
     metric: Metric = Metric.COMPLETE,
-) -> Bottom:
+) -> AuditTable:
     """Find the lowest-scoring cases of a run; ties are broken by id.
 
     Args:
@@ -198,89 +259,14 @@ def find_bottom(
             in_context = replace(score, case=asked_as.get(case_id, score.case))
             scored.append(AuditedCase(in_context, run.answers[case_id]))
     scored.sort(key=lambda case: (case.score.score, case.case_id))
-    return Bottom(
+    return AuditTable(
+        run=run,
         asked=asked,
         lowest=tuple(scored[:asked]),
         left_out=dict(sorted(states.items())),
         scored=len(scored),
         metric=metric,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class AuditTable:
-    """The root causes of one run's lowest-scoring cases, by one auditor."""
-
-    run: GradedRun
-    bottom: Bottom
-    auditor: EngineIdentity | None
-    """None: nothing is on record."""
-    findings: tuple[NamedCause, ...]
-    """Of the candidates with a cause, or found unclear, in the candidates' order."""
-    reasons: Mapping[str, int]
-    """Why candidates are unaudited, the most frequent first."""
-    notes: tuple[str, ...]
-
-    @property
-    def clinical(self) -> bool:
-        """Whether a model judged; the rules engine makes no clinical judgement."""
-        return self.auditor is not None and self.auditor.engine != "rules"
-
-    @property
-    def audited(self) -> int:
-        """Cases with a cause, or found unclear."""
-        return len(self.findings)
-
-    @property
-    def unaudited(self) -> int:
-        """Candidates without a finding."""
-        return len(self.bottom.candidates) - self.audited
-
-    def of(self, cause: RootCause) -> tuple[NamedCause, ...]:
-        """The findings of one cause, the lowest score first."""
-        return tuple(f for f in self.findings if f.reply.cause is cause)
-
-    def as_json(self, examples: int = 3) -> dict[str, Any]:
-        """Return counts by cause with examples, and the data that they are based on."""
-        auditor = self.auditor and {
-            **self.auditor.as_json(),
-            "answered_by": sorted({f.answered_by for f in self.findings}),
-            "clinical_judgement": self.clinical,
-        }
-        causes = []
-        for cause in RootCause:
-            shown = []
-            for candidate, reply, _ in self.of(cause)[:examples]:
-                about = {"case_id": candidate.case_id, "score": candidate.score.score}
-                shown.append(about | reply.model_dump(exclude={"cause"}))
-            n = len(self.of(cause))
-            share = n / self.audited if self.audited else None
-            causes.append(
-                {
-                    "cause": cause,
-                    "n": n,
-                    "share": share,
-                    "examples": shown,
-                }
-            )
-        cases, bottom = self.run.info.cases, self.bottom
-        return {
-            "model": self.run.label,
-            "cases": cases.model_dump(include={"name", "digest", "count"}),
-            "grader": None if self.run.grader is None else self.run.grader.judge,
-            "auditor": auditor,
-            "metric": bottom.metric,
-            "bottom": bottom.asked,
-            "scored": bottom.scored,
-            "candidates": len(bottom.candidates),
-            "without_error": list(bottom.without_error),
-            "not_candidates": dict(bottom.left_out),
-            "audited": self.audited,
-            "unaudited": self.unaudited,
-            "reasons": self.reasons,
-            "causes": causes,
-            "notes": list(self.notes),
-        }
 
 
 def audit_work(
@@ -311,8 +297,8 @@ def load_audit(
     """
     who = auditor and replace(auditor, pinned=False)
     last, notes = read_findings(run.run.path / AUDIT, who)
-    chosen = find_bottom(run, bottom, metric)
-    questions = chosen.questions
+    table = find_bottom(run, bottom, metric)
+    questions = table.questions
     record = last
     if auditor is None and last.others:
         record = last.fullest(questions)
@@ -320,22 +306,23 @@ def load_audit(
         notes.append(
             f"audited by {names}; shown is {record.identity.model}, with the most causes, of equals the last"
         )
-    findings: list[NamedCause] = []
+    findings: list[Finding] = []
+    answered_by: set[str] = set()
     reasons: Counter[str] = Counter()
-    for candidate, question in zip(chosen.candidates, questions, strict=True):
+    for candidate, question in zip(table.candidates, questions, strict=True):
         reply = record.get(question, AuditReply)
         if reply is None:
             reasons[record.why_open(question)] += 1
         else:
-            answered_by = record.row(question).grader
-            findings.append(NamedCause(candidate, reply, answered_by))
+            findings.append((candidate, reply))
+            answered_by.add(record.row(question).grader)
     who = record.identity
-    if strange := sorted({f.answered_by for f in findings} - {who.model}):
+    if strange := sorted(answered_by - {who.model}):
         notes.append(f"audited by {', '.join(strange)}, not by the pinned model")
-    return AuditTable(
-        run=run,
-        bottom=chosen,
+    return replace(
+        table,
         auditor=who if who.engine else None,
+        answered_by=tuple(sorted(answered_by)),
         findings=tuple(findings),
         reasons=dict(reasons.most_common()),
         notes=tuple(notes),

@@ -15,7 +15,7 @@ from medlive.evaluation.agreement.meta import CaseLevel
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
-    NamedCause,
+    Finding,
     RootCause,
     load_audit,
 )
@@ -239,7 +239,7 @@ class Report:
     def examples(
         self,
         most: int,
-    ) -> list[tuple[str, RootCause, str, NamedCause]]:
+    ) -> list[tuple[str, RootCause, str, Finding]]:
         """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
         langs = {}
         for model in self.models:
@@ -249,7 +249,7 @@ class Report:
         for label, audit in self.audits.items():
             for cause in RootCause:
                 for finding in audit.of(cause)[:most]:
-                    lang = langs.get(finding.candidate.case_id, "en")
+                    lang = langs.get(finding[0].case_id, "en")
                     examples.append((label, cause, lang, finding))
         return examples
 

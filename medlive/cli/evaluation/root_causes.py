@@ -180,7 +180,7 @@ def _count_causes(tables: list[AuditTable], overridden: list[Objection]) -> Grid
     rows.append(["audited", *(table.audited for table in tables)])
     rows.append(["unaudited", *(table.unaudited for table in tables)])
     on = rests_on(table.run for table in tables)
-    metric = tables[0].bottom.metric
+    metric = tables[0].metric
     title = f"root causes of the lowest scores ({metric} metric) on {on}"
     models = [table.run.label for table in tables]
     return Grid(["root cause", *models], rows, marked(title, overridden))
@@ -190,7 +190,7 @@ def _list_examples(tables: list[AuditTable], examples: int) -> Grid:
     rows = []
     for cause in RootCause:
         for table in tables:
-            for case, reply, _ in table.of(cause)[:examples]:
+            for case, reply in table.of(cause)[:examples]:
                 about = [table.run.label, cause.label, case.case_id]
                 quote = shortened(reply.quote, _SHOWN)
                 score = percent(case.score.score)
@@ -200,13 +200,12 @@ def _list_examples(tables: list[AuditTable], examples: int) -> Grid:
 
 
 def _remarks(table: AuditTable) -> Iterator[str]:
-    bottom = table.bottom
     yield from table.notes
-    if bottom.scored < bottom.asked:
-        yield f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted"
-    if bottom.without_error:
-        yield f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
-    for state, n in bottom.left_out.items():
+    if table.scored < table.asked:
+        yield f"{table.scored} cases have a score, fewer than the {table.asked} that were wanted"
+    if table.without_error:
+        yield f"{len(table.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
+    for state, n in table.left_out.items():
         yield f"{counted(n, 'case is', 'cases are')} {state.replace('_', ' ')}: no candidates"
     yield from reason_notes("unaudited", table.reasons)
     if table.auditor is not None and not table.clinical:

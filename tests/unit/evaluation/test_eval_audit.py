@@ -157,10 +157,10 @@ async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> No
         more = await audit_run(run, engine, bottom=100)
         assert (more.calls, more.settled) == (2, 6)
     table = load_audit(run)
-    first = table.of(RootCause.KNOWLEDGE_GAP)[0]
-    assert (first.candidate.case_id, first.candidate.score.score) == ("c000", 5 / 8)
-    assert (first.reply.quote, first.reply.criteria) == ("请多喝水", ("k2",))
-    assert (first.answered_by, table.clinical) == ("model-as-served", True)
+    case, reply = table.of(RootCause.KNOWLEDGE_GAP)[0]
+    assert (case.case_id, case.score.score) == ("c000", 5 / 8)
+    assert (reply.quote, reply.criteria) == ("请多喝水", ("k2",))
+    assert (table.answered_by, table.clinical) == (("model-as-served",), True)
     counted = {c["cause"]: (c["n"], c["share"]) for c in table.as_json()["causes"]}
     assert len(counted) == 8
     assert counted["knowledge_gap"] == (6, 1.0)
@@ -253,7 +253,7 @@ async def test_a_repaired_reply_counts_and_unclear_needs_no_quote(
 
     async with auditor(choose) as (engine, _):
         _, table = await audited(run, engine)
-    found = [(f.candidate.case_id, f.reply.cause) for f in table.findings]
+    found = [(case.case_id, reply.cause) for case, reply in table.findings]
     assert found == [
         ("c000", RootCause.UNCLEAR),
         ("c001", RootCause.KNOWLEDGE_GAP),
@@ -419,9 +419,10 @@ async def test_a_record_that_was_written_into_is_not_believed(run_dir: Path) -> 
 async def test_the_rules_name_no_cause(run_dir: Path) -> None:
     run = await graded(run_dir, n=3)
     _, table = await audited(run, RulesEngine())
-    assert [f.reply.cause for f in table.findings] == [RootCause.UNCLEAR] * 3
+    replies = [reply for _, reply in table.findings]
+    assert [reply.cause for reply in replies] == [RootCause.UNCLEAR] * 3
     assert not table.clinical
-    assert "no clinical judgement" in table.findings[0].reply.reasoning
+    assert "no clinical judgement" in replies[0].reasoning
 
 
 async def test_the_auditor_with_the_most_causes_is_shown(run_dir: Path) -> None:
