@@ -257,7 +257,7 @@ def kqa_text(meta: Meta) -> str:
     ]
     return f"""## K-QA: three physicians on what an answer says
 
-{coverage.rated} statements about {coverage.cases_rated} answers of four models, each labelled by three physicians
+{coverage["rated"]} statements about {coverage["cases_rated"]} answers of four models, each labelled by three physicians
 (`label_0` to `label_2`). Entailment counts as met, Neutral and Contradiction as not met: a rubric grader's two
 verdicts. An answer is a case, a statement a criterion.
 
@@ -274,7 +274,7 @@ flatter it; and they say nothing of a language model.
 {pairs_table([*c.grader, c.majority])}
 
 Against the majority of the three: {k.both_met} met by both, {k.first_only} by the physicians alone,
-{k.second_only} by the grader alone, {k.neither} by neither; {coverage.invalid} invalid, {coverage.ungraded}
+{k.second_only} by the grader alone, {k.neither} by neither; {coverage["invalid"]} invalid, {coverage["ungraded"]}
 ungraded.
 
 ### In short

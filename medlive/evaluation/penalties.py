@@ -16,7 +16,7 @@ from pydantic import Field, StringConstraints
 from medlive.curation.tasks import Quote
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, read_findings
-from medlive.evaluation.harm import READINGS, RunHarm, choose_readings, read_rows
+from medlive.evaluation.harm import READINGS, choose_readings, read_rows
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import shared_verdicts
@@ -212,24 +212,6 @@ class AnsweredCase:
         return proposals
 
 
-@dataclass(frozen=True, slots=True)
-class Penalties:
-    """What models' answers say about the penalties of a snapshot."""
-
-    least: int
-    """Models that must make an error."""
-    cases: int
-    """Cases with the answers of so many models."""
-    unread: tuple[str, ...]
-    """Cases of them whose answers were not read yet."""
-    proposals: tuple[PenaltyProposal, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """What is reported."""
-        proposals = [proposal.as_json() for proposal in self.proposals]
-        return asdict(self) | {"proposals": proposals}
-
-
 def find_candidates(
     snapshot: Snapshot,
     runs: Sequence[RunFolder],
@@ -277,7 +259,8 @@ def _answers_of(
     snapshot: Snapshot,
     runs: Sequence[RunFolder],
 ) -> tuple[dict[str, dict[ModelText, tuple[str, ...]]], bool]:
-    """The answers by case, each with its harmful statements; whether every run was read for harm."""
+    """The answers by case, each with the statements in which harm was confirmed; whether every run was read for
+    harm."""
     answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
     are_read = True
     for run in runs:
@@ -290,40 +273,35 @@ def _answers_of(
         harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
         are_read = are_read and harm is not None
         for case_id, answer in own.items():
-            if answer.gradable:
-                key = run.info.model, answer.response
-                answers.setdefault(case_id, {})[key] = _harmful(harm, case_id)
+            if not answer.gradable:
+                continue
+            row = harm.rows.get(case_id) if harm else None
+            harmful: tuple[str, ...] = ()
+            if row is not None and row.reading.is_read:
+                harmful = tuple(
+                    judged.finding.quote for judged in row.reading.confirmed
+                )
+            key = run.info.model, answer.response
+            answers.setdefault(case_id, {})[key] = harmful
     return answers, are_read
-
-
-def _harmful(harm: RunHarm | None, case_id: str) -> tuple[str, ...]:
-    """The statements of an answer in which harm was confirmed."""
-    row = harm.rows.get(case_id) if harm else None
-    if row is None or not row.reading.is_read:
-        return ()
-    return tuple(judged.finding.quote for judged in row.reading.confirmed)
 
 
 def read_penalties(
     candidates: Sequence[AnsweredCase],
     out: Path,
     reader: EngineIdentity,
-) -> Penalties:
-    """What is on record, by one reader of the answers."""
+) -> tuple[list[str], list[PenaltyProposal]]:
+    """What is on record by one reader of the answers: cases that are unread, and what is proposed."""
     findings, _ = read_findings(out / ERRORS, reader)
-    unread, proposals = [], list[PenaltyProposal]()
+    unread: list[str] = []
+    proposals: list[PenaltyProposal] = []
     for candidate in candidates:
         reply = findings.get(candidate.question, ErrorsReply)
         if reply is None:
             unread.append(candidate.case.case_id)
         else:
             proposals += candidate.propose(reply)
-    return Penalties(
-        least=max((candidate.least for candidate in candidates), default=LEAST_MODELS),
-        cases=len(candidates),
-        unread=tuple(unread),
-        proposals=tuple(proposals),
-    )
+    return unread, proposals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from medlive.cli.evaluation.options import (
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, fields_of, new_file, table_of
 from medlive.evaluation.agreement import settle as settling
-from medlive.evaluation.agreement.judges import Judges, compare_judges
+from medlive.evaluation.agreement.judges import compare_judges
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.scoring.refusals import marked
 from medlive.report.tables import json_bytes, write_whole
@@ -132,25 +132,23 @@ def compare(
     they are in the same order under every two judges.
     """
     comparison = compare_judges(runs, judge or (), draws=draws, seed=seed)
-    return Result(comparison, _judges_tables(comparison), comparison.notes)
-
-
-def _judges_tables(judges: Judges) -> Iterator[Grid]:
     rows = []
-    for group in judges.criteria:
-        pair = fields_of(group.pair, (*_PAIR[:-1], *_RATES))
-        differ = group.pair.confusion.differing
-        about = {"criteria": group.group, "differ": differ}
-        rows.append(about | pair | {"undecided": group.undecided})
-    if rows:
-        yield table_of(rows, list(rows[0]), "criteria, with 95 % intervals over cases")
+    for row in comparison.criteria:
+        pair = row["pair"]
+        about = {"criteria": row["group"], "differ": pair.confusion.differing}
+        figures = fields_of(pair, (*_PAIR[:-1], *_RATES))
+        rows.append(about | figures | {"undecided": row["undecided"]})
     names = ("model", "first", "second", "spearman", "kendall")
     every = (*names, "mean_absolute_difference")
-    yield table_of(judges.cases, every, "scores of a model's cases")
-    title = "models under each judge, on common cases"
-    yield table_of(judges.scores, ("model", "judge", "score"), title)
     orders = ("first", "second", "shift", "spearman", "kendall", "reversed")
-    yield table_of(judges.rankings, orders, "the order of models")
+    title = "models under each judge, on common cases"
+    shown = [
+        table_of(rows, list(rows[0]), "criteria, with 95 % intervals over cases"),
+        table_of(comparison.cases, every, "scores of a model's cases"),
+        table_of(comparison.scores, ("model", "judge", "score"), title),
+        table_of(comparison.rankings, orders, "the order of models"),
+    ]
+    return Result(comparison, shown, comparison.notes)
 
 
 def settle(

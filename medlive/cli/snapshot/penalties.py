@@ -14,7 +14,12 @@ from medlive.cli.output import Grid, Result
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import Source
-from medlive.evaluation.penalties import ERRORS, find_candidates, read_penalties
+from medlive.evaluation.penalties import (
+    ERRORS,
+    LEAST_MODELS,
+    find_candidates,
+    read_penalties,
+)
 from medlive.evaluation.runs.folder import open_run
 from medlive.llm.engine import EngineIdentity
 from medlive.snapshot.load import open_snapshot
@@ -53,23 +58,29 @@ def penalties(
     if isinstance(outcome, Plan):
         return plan_result(outcome, budget)
     done, judge = outcome
-    proposed = read_penalties(candidates, out, judge)
+    unread, proposals = read_penalties(candidates, out, judge)
     failure = find_incomplete(
-        len(proposed.unread),
+        len(unread),
         "case is unread",
         "cases are unread",
         [done],
         always=True,
     )
     rows = []
-    for proposal in proposed.proposals:
+    for proposal in proposals:
         quotes = [f"{model}: {text}" for model, text in proposal.quotes]
         row = [proposal.criterion, proposal.points, proposal.axis, quotes]
         rows.append([proposal.case_id, *row, proposal.command])
-    made_by = "the one model that was read"
-    if proposed.least > 1:
-        made_by = f"at least {proposed.least} models"
-    title = f"penalties proposed for errors of {made_by}, in {proposed.cases} cases"
+    least = max((candidate.least for candidate in candidates), default=LEAST_MODELS)
+    made_by = f"at least {least} models" if least > 1 else "the one model that was read"
+    title = f"penalties proposed for errors of {made_by}, in {len(candidates)} cases"
     columns = ["case", "criterion", "points", "axis", "quotes", "to add it"]
-    value = proposed.as_json() | {"path": out, "spent": budget}
+    value = {
+        "least": least,
+        "cases": len(candidates),
+        "unread": unread,
+        "proposals": proposals,
+        "path": out,
+        "spent": budget,
+    }
     return Result(value, [Grid(columns, rows, title)], done.notes, failure)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -50,7 +50,6 @@ _KQA_LABELS: Final[Mapping[str, bool | None]] = {
     "Contradiction": False,
     "": None,
 }
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,87 +107,33 @@ def items_of(
     return items
 
 
-class _Ratings:
-    """What files of ratings hold."""
-
-    def __init__(self, items: Mapping[str, Place] | None) -> None:
-        self._items = items
-        self.raters: dict[str, None] = {}
-        self.verdicts: dict[Place, dict[str, bool | None]] = {}
-        self.scores: dict[str, dict[str, float]] = {}
-        self.lines: dict[Place | str, str] = {}
-        self.foreign: list[str] = []
-        """Rows about items that are not the run's."""
-        self.undecided = 0
-        """Scores that raters could not give."""
-
-    def add_row(self, where: str, row: Mapping[str, Any]) -> None:
-        """Add the ratings of a row. Raises ValueError if it is invalid, or contradicts an earlier one."""
-        names = ("rater", "item", "case_id", "criterion_id")
-        rater, item, case_id, criterion = map(_name, map(row.get, names))
-        if not rater or not (case_id or item):
-            raise ValueError("case_id (or item) and rater are required")
-        has_verdict = "met" in row and bool(item or (case_id and criterion))
-        if has_verdict:
-            met = _met(row["met"])
-            place = self._place_of(item) if item else (case_id, criterion)
-            if place is None:
-                self.foreign.append(where)
-            else:
-                what = f"criterion {place[1]!r} of case {place[0]!r}"
-                self.lines.setdefault(place, where)
-                self._add(
-                    self.verdicts.setdefault(place, {}),
-                    rater,
-                    met,
-                    what,
-                )
-        written = row.get("score")
-        # A column that is empty beside a verdict is not a score that could not be given.
-        no_score = written in (None, "") if has_verdict else "score" not in row
-        if case_id and not no_score:
-            score = _score(written, row.get("out_of"))
-            self.undecided += score is None
-            if score is not None:
-                self.lines.setdefault(case_id, where)
-                by_rater = self.scores.setdefault(case_id, {})
-                self._add(
-                    by_rater,
-                    rater,
-                    score,
-                    f"case {case_id!r}",
-                )
-        elif not has_verdict:
-            raise ValueError("expected criterion_id and met, or score")
-
-    def _place_of(self, item: str) -> Place | None:
-        """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
-        if self._items is None:
-            what = f"item {item[:40]!r}"
-            raise ValueError(f"{what} can only be read together with its run")
-        return self._items.get(item)
-
-    def _add(self, by_rater: dict[str, T], rater: str, value: T, what: str) -> None:
-        """Add a rating; a decision replaces "could not decide"."""
-        self.raters[rater] = None
-        earlier = by_rater.get(rater)
-        if earlier is None:
-            by_rater[rater] = value
-        elif value not in (None, earlier):
-            raise ValueError(f"{rater!r} on {what} contradicts an earlier rating")
-
-    def remarks(self) -> Iterator[str]:
-        """What does not count."""
-        if self.foreign:
-            yield (
-                f"{len(self.foreign)} items belong to another run, or to changed answers or criteria; left out "
-                f"({some(self.foreign)})"
-            )
-        undecided = self.undecided
-        for by_rater in self.verdicts.values():
-            undecided += list(by_rater.values()).count(None)
-        if undecided:
-            yield f"{undecided} ratings have no decision and count neither as met nor as not met"
+def _ratings_of(
+    row: Mapping[str, Any],
+    items: Mapping[str, Place] | None,
+) -> Iterator[tuple[Place | str | None, str, bool | float | None]]:
+    """The ratings of a row: of a criterion, of a case, or (None) of an item that is not the run's; by whom; and what
+    it is. Raises ValueError if the row is invalid."""
+    names = ("rater", "item", "case_id", "criterion_id")
+    rater, item, case_id, criterion = map(_name, map(row.get, names))
+    if not rater or not (case_id or item):
+        raise ValueError("case_id (or item) and rater are required")
+    has_verdict = "met" in row and bool(item or (case_id and criterion))
+    if has_verdict:
+        met = _met(row["met"])
+        place: Place | None = (case_id, criterion)
+        if item:
+            if items is None:
+                what = f"item {item[:40]!r}"
+                raise ValueError(f"{what} can only be read together with its run")
+            place = items.get(item)
+        yield place, rater, met
+    written = row.get("score")
+    # A column that is empty beside a verdict is not a score that could not be given.
+    no_score = written in (None, "") if has_verdict else "score" not in row
+    if case_id and not no_score:
+        yield case_id, rater, _score(written, row.get("out_of"))
+    elif not has_verdict:
+        raise ValueError("expected criterion_id and met, or score")
 
 
 def read_humans(
@@ -203,28 +148,66 @@ def read_humans(
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    ratings = _Ratings(items)
+    raters: dict[str, None] = {}
+    ratings: dict[Place | str, dict[str, Any]] = {}
+    lines: dict[Place | str, str] = {}
+    foreign: list[str] = []
+    undecided = 0
+
+    def add_row(where: str, row: Mapping[str, Any]) -> None:
+        """Add the ratings of a row; a decision replaces "could not decide"."""
+        nonlocal undecided
+        for key, rater, rating in _ratings_of(row, items):
+            if key is None:
+                foreign.append(where)
+                continue
+            of_case = isinstance(key, str)
+            if of_case and rating is None:
+                undecided += 1
+                continue
+            lines.setdefault(key, where)
+            raters[rater] = None
+            by_rater = ratings.setdefault(key, {})
+            earlier = by_rater.get(rater)
+            if rating is not None and earlier not in (None, rating):
+                of_criterion = "criterion {1!r} of case {0!r}"
+                what = f"case {key!r}" if of_case else of_criterion.format(*key)
+                raise ValueError(f"{rater!r} on {what} contradicts an earlier rating")
+            by_rater[rater] = rating if earlier is None else earlier
+
     files = _read_files(paths)
     name = ", ".join(files)
     notes: list[str] = []
-    add_rows(_rows_of(files, notes), name, ratings.add_row, FORMAT_HINT)
-    if not ratings.raters:
+    add_rows(_rows_of(files, notes), name, add_row, FORMAT_HINT)
+    if not raters:
         why, hint = "has no ratings", FORMAT_HINT
-        if ratings.foreign:
+        if foreign:
             why = "matches no current answer or criterion of the run"
             hint = (
                 "name the run that was rated; its answers or criteria may have changed"
             )
         raise BadInput(f"{name} {why}", hint=hint)
+    if foreign:
+        notes.append(
+            f"{len(foreign)} items belong to another run, or to changed answers or criteria; left out "
+            f"({some(foreign)})"
+        )
+    scores = {key: by for key, by in ratings.items() if isinstance(key, str)}
+    verdicts = {key: by for key, by in ratings.items() if not isinstance(key, str)}
+    undecided += sum([*met.values()].count(None) for met in verdicts.values())
+    if undecided:
+        notes.append(
+            f"{undecided} ratings have no decision and count neither as met nor as not met"
+        )
     digests = list(map(digest_bytes, files.values()))
     return HumanRatings(
         name=name,
         digest=digests[0] if len(digests) == 1 else digest_json(digests),
-        raters=tuple(ratings.raters),
-        verdicts=ratings.verdicts,
-        scores=ratings.scores,
-        lines=ratings.lines,
-        notes=(*notes, *ratings.remarks()),
+        raters=tuple(raters),
+        verdicts=verdicts,
+        scores=scores,
+        lines=lines,
+        notes=tuple(notes),
     )
 
 

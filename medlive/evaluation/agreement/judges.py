@@ -30,7 +30,7 @@ from medlive.statistics.bootstrap import (
     with_interval,
 )
 from medlive.statistics.correlation import LEAST, correlate, kendall, spearman
-from medlive.statistics.raters import Codes, PairAgreement, agree, code_of, mean_of
+from medlive.statistics.raters import Codes, agree, code_of, mean_of
 
 _TOPS: Final = (1, 3, 5)
 Gradings = Mapping[str, Mapping[str, GradedRun]]
@@ -40,48 +40,20 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupAgreement:
-    """Two judges on the criteria of one kind, over all models."""
-
-    group: str
-    """"all", "positive", "negative" (by the sign of the points), or an axis."""
-    pair: PairAgreement
-    undecided: int
-    """Criteria of the group that only one of the judges decided, or neither."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankAgreement:
-    """Whether models stand in the same order under two judges; intervals are over draws of cases."""
-
-    first: str
-    second: str
-    models: int
-    cases: int
-    shift: Estimate
-    """The mean score by the second judge less that by the first."""
-    mean_absolute_difference: Estimate
-    """Over models, of their mean scores."""
-    spearman: Estimate
-    kendall: Estimate
-    reversed: tuple[tuple[str, str], ...]
-    """Pairs of models in another order, or equal under one judge alone."""
-    top: Mapping[int, int]
-    """k → how many of the k best models are the same."""
-
-
-@dataclass(frozen=True, slots=True)
 class Judges:
     """What the comparison found."""
 
     models: tuple[str, ...]
     judges: tuple[str, ...]
-    criteria: tuple[GroupAgreement, ...]
+    criteria: tuple[Row, ...]
+    """Two judges on the criteria of one `group` over all models, as a `pair`: "all", "positive", "negative" (by the
+    sign of the points), or an axis. Criteria that only one of them decided, or neither, are `undecided`."""
     cases: tuple[Row, ...]
     """How alike two judges, `first` and `second`, score one `model`'s cases (Equation 1) that both graded whole."""
     scores: tuple[Row, ...]
     """The mean of Equation 1 of each `model` under each `judge`, on the cases common to all models and judges."""
-    rankings: tuple[RankAgreement, ...]
+    rankings: tuple[Row, ...]
+    """Whether models are in the same order under two judges (`compare_ranks`)."""
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -104,7 +76,7 @@ def compare_judges(
     """
     models = gradings(runs, judges)
     names = list(dict.fromkeys(chain.from_iterable(models.values())))
-    criteria: list[GroupAgreement] = []
+    criteria: list[Row] = []
     cases: list[Row] = []
     notes = _unpublishable(models)
     for first, second in combinations(names, 2):
@@ -121,12 +93,7 @@ def compare_judges(
                 notes.append(
                     f"{model}: {unlike} cases have no answer, or another one or another rubric; left out"
                 )
-        criteria += _by_group(
-            first,
-            second,
-            pairs,
-            **draws,
-        )
+        criteria += _by_group(first, second, pairs, **draws)
     if not criteria:
         raise UsageError(
             "no answer is graded by two of the judges",
@@ -167,10 +134,10 @@ def _ranks(
     models: Gradings,
     judges: Sequence[str],
     **draws: Unpack[Draws],
-) -> tuple[list[Row], list[RankAgreement]]:
+) -> tuple[list[Row], list[Row]]:
     """Models that every judge graded, and their order under every two of them."""
     scores: list[Row] = []
-    rankings: list[RankAgreement] = []
+    rankings: list[Row] = []
     if not models:
         return scores, rankings
     values, clusters = _common_scores(models, judges)
@@ -241,7 +208,7 @@ def _by_group(
     second: str,
     pairs: Sequence[tuple[GradedRun, GradedRun]],
     **draws: Unpack[Draws],
-) -> Iterator[GroupAgreement]:
+) -> Iterator[Row]:
     """The agreement on all criteria, by sign and by axis; a case's criteria are drawn together over all models."""
     cases: list[EvaluationCase] = []
     criteria: list[EvaluationCriterion] = []
@@ -270,18 +237,11 @@ def _by_group(
         if not kept.any():
             continue
         own, other_codes = a[kept], b[kept]
-        yield GroupAgreement(
-            group=group,
-            pair=agree(
-                first,
-                second,
-                own,
-                other_codes,
-                clusters[kept],
-                **draws,
-            ),
-            undecided=int(((own < 0) | (other_codes < 0)).sum()),
-        )
+        yield {
+            "group": group,
+            "pair": agree(first, second, own, other_codes, clusters[kept], **draws),
+            "undecided": int(((own < 0) | (other_codes < 0)).sum()),
+        }
 
 
 def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
@@ -311,20 +271,8 @@ def _case_scores(
     x, y = (np.array([own[case.case_id] for case in cases]) for own in scores)
     clusters = _clusters(cases)
     return {
-        "spearman": correlate(
-            "spearman",
-            x,
-            y,
-            clusters=clusters,
-            **draws,
-        ),
-        "kendall": correlate(
-            "kendall",
-            x,
-            y,
-            clusters=clusters,
-            **draws,
-        ),
+        "spearman": correlate("spearman", x, y, clusters=clusters, **draws),
+        "kendall": correlate("kendall", x, y, clusters=clusters, **draws),
         "mean_absolute_difference": mean_of(np.abs(x - y), clusters, **draws),
     }
 
@@ -362,22 +310,22 @@ def compare_ranks(
     clusters: Codes,
     draws: int = 1000,
     seed: int = 0,
-) -> RankAgreement:
-    """Compare two judges' scores, (2 x cases x models)."""
+) -> Row:
+    """Compare two judges' scores, (2 x cases x models); intervals are over draws of cases.
+
+    The row has `first` and `second`, the counts of `models` and `cases`, and
+
+    - `shift`: the mean score by the second judge less that by the first;
+    - `mean_absolute_difference` over models, of their mean scores; `spearman` and `kendall` of these;
+    - `reversed`: pairs of models in another order, or equal under one judge alone;
+    - `top`: k → how many of the k best models are the same.
+    """
     n = values.shape[1]
+    row = {"first": names[0], "second": names[1], "models": len(models), "cases": n}
     if not n:
         none = Estimate(None, clusters=0, why="no common case")
-        return RankAgreement(
-            *names,
-            models=len(models),
-            cases=0,
-            shift=none,
-            mean_absolute_difference=none,
-            spearman=none,
-            kendall=none,
-            reversed=(),
-            top={},
-        )
+        figures = ("shift", "mean_absolute_difference", "spearman", "kendall")
+        return row | dict.fromkeys(figures, none) | {"reversed": (), "top": {}}
     k = len(np.unique(clusters))
     how: Draws = {"draws": draws, "seed": seed}
     flat = np.concatenate(list(values), axis=1)
@@ -392,19 +340,9 @@ def compare_ranks(
             why = "a judge scores all models the same"
             if len(models) < LEAST:
                 why = f"{len(models)} models are too few"
-            return Estimate(
-                None,
-                n=len(models),
-                clusters=k,
-                why=why,
-            )
-        of_draws = [statistic(*pair) for pair in drawn]
-        return with_interval(
-            value,
-            np.array(of_draws, float),
-            len(models),
-            k,
-        )
+            return Estimate(None, n=len(models), clusters=k, why=why)
+        of_draws = np.array([statistic(*pair) for pair in drawn], float)
+        return with_interval(value, of_draws, len(models), k)
 
     def best(scores: Floats, size: int) -> set[int]:
         """The best models, equal scores in the order of their names."""
@@ -421,14 +359,11 @@ def compare_ranks(
         if size < len(models):
             top[size] = len(best(means[0], size) & best(means[1], size))
     shift = (values[1] - values[0]).mean(axis=1)
-    return RankAgreement(
-        *names,
-        models=len(models),
-        cases=n,
-        shift=mean_of(shift, clusters, **how),
-        mean_absolute_difference=figure(lambda a, b: float(np.abs(a - b).mean())),
-        spearman=figure(spearman),
-        kendall=figure(kendall),
-        reversed=tuple(changed),
-        top=top,
-    )
+    return row | {
+        "shift": mean_of(shift, clusters, **how),
+        "mean_absolute_difference": figure(lambda a, b: float(np.abs(a - b).mean())),
+        "spearman": figure(spearman),
+        "kendall": figure(kendall),
+        "reversed": tuple(changed),
+        "top": top,
+    }

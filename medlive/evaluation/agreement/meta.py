@@ -59,26 +59,6 @@ class CaseLevel:
 
 
 @dataclass(frozen=True, slots=True)
-class RatedCoverage:
-    """How many criteria and cases can be compared."""
-
-    criteria: int
-    rated: int
-    """Criteria of the run with at least one human rating."""
-    rated_twice: int
-    graded: int
-    invalid: int
-    """Rated criteria where the grader's reply had no verdict."""
-    ungraded: int
-    """Rated criteria without a reply by the grader, left out of every figure."""
-    cases_rated: int
-    adjudicated: int
-    cases_scored_by_people: int
-    people_scores: str
-    """"given" by people for whole cases, or "derived" from their verdicts by Equation 1; "none"."""
-
-
-@dataclass(frozen=True, slots=True)
 class Repeated:
     """The stability of one grader over its rounds."""
 
@@ -107,7 +87,15 @@ class Meta:
     run: Mapping[str, Any]
     grader: Mapping[str, Any]
     human: Mapping[str, Any] | None
-    coverage: RatedCoverage | None
+    coverage: Mapping[str, int | str] | None
+    """How many criteria and cases can be compared.
+
+    - `criteria` of the run; `rated` by a person at least, and `rated_twice`;
+    - of the rated ones `graded`, `invalid` (the grader's reply had no verdict), `ungraded` (no reply, left out of
+      every figure), `adjudicated`;
+    - `cases_rated`; `cases_scored_by_people`, whose `people_scores` are "given" for whole cases, or "derived" from
+      verdicts by Equation 1; "none".
+    """
     criteria: Reliability | None
     cases: tuple[CaseLevel, ...]
     repeated: Repeated | None
@@ -167,17 +155,18 @@ def meta_run(
     how: Draws = {"draws": draws, "seed": seed}
     files = [human] if isinstance(human, Path) else human
     people = read_people(files, adjudicator, run)
-    coverage = criteria = about = None
+    criteria = about = None
+    coverage: dict[str, int | str] | None = None
     levels: list[CaseLevel] = []
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
         scores, origin = _people_scores(run, people)
         counts, criteria = _criteria(run, people, notes, **how)
-        coverage = RatedCoverage(
+        coverage = {
             **counts,
-            cases_scored_by_people=len(scores),
-            people_scores=origin if scores else "none",
-        )
+            "cases_scored_by_people": len(scores),
+            "people_scores": origin if scores else "none",
+        }
         if scores:
             own = run.whole_scores()
             levels.append(_level(scores, "rubric", grader.name, own, notes, run, **how))
@@ -252,7 +241,13 @@ def _criteria(
     for case in run.cases:
         known += [(case.case_id, criterion.id) for criterion in case.criteria]
     _note_unknown(run, people, set(known), notes)
-    places = _rated_places(run, people, known, notes)
+    answered = {case.case_id for case, _ in run.answered()}
+    rated = [place for place in known if place in people.verdicts]
+    places = [place for place in rated if place[0] in answered]
+    if unanswered := len(rated) - len(places):
+        notes.append(
+            f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
+        )
     decided_by = set[str]().union(*people.verdicts.values()) - {people.adjudicator}
     raters = [rater for rater in people.raters if rater in decided_by]
     codes = people.codes(places, raters)
@@ -266,11 +261,13 @@ def _criteria(
         "graded": (grader >= MET) & (grader <= NOT_MET),
         "invalid": grader == INVALID,
         "ungraded": grader == ABSENT,
-        "adjudicated": people.decisions(places) >= MET,
     }
-    counts = {kind: int((is_kind & is_rated).sum()) for kind, is_kind in kinds.items()}
-    counts["criteria"] = len(known)
+    counts = {"criteria": len(known)}
+    for kind, is_kind in kinds.items():
+        counts[kind] = int((is_kind & is_rated).sum())
     counts["cases_rated"] = len(set(compress(cases, is_rated)))
+    is_decided = people.decisions(places) >= MET
+    counts["adjudicated"] = int((is_decided & is_rated).sum())
     if not counts["rated"]:
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
@@ -286,23 +283,6 @@ def _criteria(
         **draws,
     )
     return counts, figures
-
-
-def _rated_places(
-    run: GradedRun,
-    people: HumanRatings,
-    known: list[Place],
-    notes: list[str],
-) -> list[Place]:
-    """The run's criteria that people rated, of cases with an answer."""
-    answered = {case.case_id for case, _ in run.answered()}
-    rated = [place for place in known if place in people.verdicts]
-    places = [place for place in rated if place[0] in answered]
-    if unanswered := len(rated) - len(places):
-        notes.append(
-            f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
-        )
-    return places
 
 
 def _note_unknown(

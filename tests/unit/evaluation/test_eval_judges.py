@@ -57,9 +57,9 @@ def test_agreement_of_two_judges_is_the_worked_example(tmp_path: Path) -> None:
 
     run = run_of(tmp_path / "run", ("mild", mild), ("strict", strict))
     found = compare_judges([run], ("mild", "strict"), draws=50)
-    by = {one.group: one for one in found.criteria}
-    pair = by["all"].pair
-    assert (pair.equal.value, pair.equal.n, by["all"].undecided) == (0.75, 40, 0)
+    by = {one["group"]: one for one in found.criteria}
+    pair = by["all"]["pair"]
+    assert (pair.equal.value, pair.equal.n, by["all"]["undecided"]) == (0.75, 40, 0)
     assert pair.ac1.value == pytest.approx((0.75 - 0.46875) / 0.53125)
     assert pair.kappa.value == pytest.approx((0.75 - 0.53125) / 0.46875)
     assert (
@@ -67,10 +67,10 @@ def test_agreement_of_two_judges_is_the_worked_example(tmp_path: Path) -> None:
         pair.confusion.first_only,
         pair.confusion.second_only,
     ) == (20, 5, 5)
-    assert by["positive"].pair.equal.n + by["negative"].pair.equal.n == 40
+    assert by["positive"]["pair"].equal.n + by["negative"]["pair"].equal.n == 40
     assert (
         sum(
-            one.pair.equal.n
+            one["pair"].equal.n
             for name, one in by.items()
             if name not in ("all", "positive", "negative")
         )
@@ -93,13 +93,13 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
             graded_by(name, runs[-1], lambda _, c, share=share: int(c.id[1:]) < share)  # type: ignore[misc]
     found = compare_judges(runs, ("mild", "strict"), draws=50)
     (ranking,) = found.rankings
-    assert ranking.shift.value == pytest.approx(-0.0325)
-    assert ranking.mean_absolute_difference.value == pytest.approx(0.0425)
-    assert (ranking.kendall.value, ranking.spearman.value) == (
+    assert ranking["shift"].value == pytest.approx(-0.0325)
+    assert ranking["mean_absolute_difference"].value == pytest.approx(0.0425)
+    assert (ranking["kendall"].value, ranking["spearman"].value) == (
         pytest.approx(4 / 6),
         pytest.approx(0.8),
     )
-    assert (ranking.reversed, dict(ranking.top)) == ((("v", "w"),), {1: 0, 3: 3})
+    assert (ranking["reversed"], dict(ranking["top"])) == ((("v", "w"),), {1: 0, 3: 3})
     scored = {}
     for row in found.scores:
         scored[row["model"], row["judge"][0]] = row["score"].value
@@ -110,7 +110,7 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     other = made_run(cases, tmp_path / "again", "v", 0.5, missing=False)
     graded_by("third", other, lambda *_: True)
     assert {
-        g.pair.equal.n
+        g["pair"].equal.n
         for g in compare_judges([runs[0], other], ("mild", "third"), draws=50).criteria
     } == {600}
     graded_by("mild", other, lambda *_: True)
@@ -127,7 +127,7 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         (s.value, s.clusters, s.why) for s in (r["score"] for r in disjoint.scores)
     }
     assert empty == {(None, 0, "no item")}
-    assert (none.cases, none.shift.value) == (0, None)
+    assert (none["cases"], none["shift"].value) == (0, None)
     for judges, said in ((("mild", "nobody"), "nobody"), (("mild",), "by two")):
         with pytest.raises(UsageError, match=said):
             compare_judges(runs, judges)
@@ -146,13 +146,13 @@ def test_turned_round_judges_turn_the_shift_and_nothing_else(
     models, clusters = ["x", "y", "z"], np.arange(len(rows))
     one = compare_ranks(("mild", "strict"), models, values, clusters, 50, 0)
     two = compare_ranks(("strict", "mild"), models, values[::-1], clusters, 50, 0)
-    assert one.shift.value == pytest.approx(-(two.shift.value or 0.0))
+    assert one["shift"].value == pytest.approx(-(two["shift"].value or 0.0))
     for name in ("spearman", "kendall", "mean_absolute_difference"):
-        first, second = getattr(one, name).value, getattr(two, name).value
+        first, second = one[name].value, two[name].value
         assert first == (second if first is None else pytest.approx(second))
-    assert (one.reversed, one.top) == (two.reversed, two.top)
+    assert (one["reversed"], one["top"]) == (two["reversed"], two["top"])
     same = compare_ranks(("mild", "mild"), models, values[[0, 0]], clusters, 50, 0)
-    assert (same.shift.value, same.reversed, same.top) == (0.0, (), {1: 1})
+    assert (same["shift"].value, same["reversed"], same["top"]) == (0.0, (), {1: 1})
 
 
 def people(path: Path, *rows: tuple[str, int, str, bool | None]) -> Path:
@@ -257,7 +257,7 @@ def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0
     two = ("label_0", "label_1")
-    pair = compare_judges([tmp_path / "run"], two).criteria[0].pair
+    pair = compare_judges([tmp_path / "run"], two).criteria[0]["pair"]
     assert [
         round(x or 0, 3)
         for x in (pair.equal.value, pair.ac1.value, pair.ac1.low, pair.ac1.high)
@@ -274,11 +274,9 @@ def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
         9,
         (),
     )
-    majority = (
-        compare_judges([tmp_path / "run"], ("majority", settled.judge), draws=50)
-        .criteria[0]
-        .pair
-    )
+    majority = compare_judges(
+        [tmp_path / "run"], ("majority", settled.judge), draws=50
+    ).criteria[0]["pair"]
     assert (majority.equal.value, majority.equal.n) == (1.0, 199)
 
 
@@ -361,7 +359,7 @@ def test_equal_means_are_equal_in_whatever_order_they_are_added_up() -> None:
     found = compare_ranks(
         ("a", "b"), ["m1", "m2", "m3"], values, np.arange(3), draws=20
     )
-    assert found.spearman.value == found.kendall.value == 1.0
+    assert found["spearman"].value == found["kendall"].value == 1.0
     assert ranks({"m1": 0.1 + 0.2 + 0.3, "m2": 0.3 + 0.2 + 0.1}, ["m1", "m2"]) == [
         1.5,
         1.5,

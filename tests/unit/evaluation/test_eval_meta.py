@@ -126,8 +126,8 @@ def test_criteria_are_counted_and_figures_are_their_formulas(found: Meta) -> Non
         for place, by in SAID.items()
         if any(met is not None for met in by.values())
     ]
-    assert (coverage.criteria, coverage.rated) == (36, len(rated))
-    assert (coverage.invalid, coverage.ungraded) == (
+    assert (coverage["criteria"], coverage["rated"]) == (36, len(rated))
+    assert (coverage["invalid"], coverage["ungraded"]) == (
         len(INVALID & set(rated)),
         len(FAILED & set(rated)),
     )
@@ -250,7 +250,7 @@ async def test_case_scores_against_people_and_a_direct_judge(
     people = tmp_path / "scores.jsonl"
     people.write_text("\n".join(map(json.dumps, rows)))
     found = meta_run(run, human=people, draws=100)
-    assert found.coverage.people_scores == "given"
+    assert found.coverage["people_scores"] == "given"
     rubric, judged = found.cases
     assert [level.method for level in found.cases] == ["rubric", "direct"]
     assert (judged.pearson.n, judged.unscored) == (N - 1, 1)
@@ -295,7 +295,7 @@ def test_the_order_of_rows_changes_no_figure(run: Path, tmp_path: Path) -> None:
 
 
 def test_people_who_gave_no_score_get_equation_1(found: Meta) -> None:
-    assert found.coverage.people_scores == "derived"
+    assert found.coverage["people_scores"] == "derived"
     whole = {
         case
         for case, _ in TRUTH
@@ -304,7 +304,7 @@ def test_people_who_gave_no_score_get_equation_1(found: Meta) -> None:
             for rater in RATERS
         )
     }
-    assert found.coverage.cases_scored_by_people == len(whole)
+    assert found.coverage["cases_scored_by_people"] == len(whole)
 
 
 async def test_the_direct_judge_is_not_led_or_led_astray(run: Path) -> None:
@@ -375,7 +375,7 @@ async def test_graders_beside_each_other_and_one_with_itself(
     assert again.equal.n == N * 3 - len(INVALID | FAILED)
     assert 0 < (again.equal.value or 0) < 1
     judges = compare_judges([run], draws=100)
-    pair = judges.criteria[0].pair
+    pair = judges.criteria[0]["pair"]
     assert pair.equal.value == 0
     assert pair.equal.n == N * 3 - len(INVALID | FAILED)
     whole = sorted({c for c, _ in TRUTH} - {c for c, _ in INVALID | FAILED})
@@ -410,7 +410,7 @@ async def test_graders_beside_each_other_and_one_with_itself(
     (run / "grades.jsonl").write_text(
         "".join(row for row in whole_log if json.loads(row)["mode"] == "rubric")
     )
-    assert compare_judges([other, run], draws=100).criteria[0].pair.equal.value == 0
+    assert compare_judges([other, run], draws=100).criteria[0]["pair"].equal.value == 0
 
 
 def place_of_text(criterion: str) -> tuple[str, str]:
