@@ -275,7 +275,7 @@ def _boards(
     left_out: list[tuple[str, str]],
 ) -> list[BoardEntry]:
     """The rankings of the bundles as boards; `cases` are those of the snapshots."""
-    ranked = rank_bundles(
+    rankings, unranked = rank_bundles(
         reports,
         draws=inputs.draws,
         registry=inputs.registry,
@@ -283,9 +283,9 @@ def _boards(
         # What is not publishable is refused or marked of snapshots and boards together.
         allow=(Allow.NOT_PUBLISHABLE,),
     )
-    left_out += [(report.path.name, why) for report, why in ranked.unranked]
+    left_out += [(report.path.name, why) for report, why in unranked]
     boards = []
-    for place, ranking in enumerate(ranked.rankings, start=1):
+    for place, ranking in enumerate(rankings, start=1):
         trust = {}
         for report in ranking.ranked:
             if report.run is not None:

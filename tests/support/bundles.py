@@ -11,7 +11,6 @@ from typing import Any
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import (
-    BundledRows,
     BundleInfo,
     bundle_scores,
     bundled_run,
@@ -142,13 +141,11 @@ def sealed(files: Files) -> Files:
 def rescored(room: Room, files: Files) -> Files:
     """The files with the scores that their run comes to, every digest fitting again."""
     about = BundleInfo.model_validate_json(files[BUNDLE])
-    rows = BundledRows(
-        [Answer.from_row(row) for row in lines_of(files, RESPONSES)],
-        [Grade.from_row(row) for row in lines_of(files, GRADES)],
-        [HarmRow.from_row(row) for row in lines_of(files, READINGS)]
-        if READINGS in files
-        else [],
-    )
+    kinds: dict[str, Any] = {RESPONSES: Answer, GRADES: Grade, READINGS: HarmRow}
+    rows = {}
+    for name, kind in kinds.items():
+        own = lines_of(files, name) if name in files else []
+        rows[name] = [kind.from_row(row) for row in own]
     info = RunInfo.model_validate_json(files[RUN])
     run = bundled_run(info, room.cases.cases, rows)
     return sealed(files | {SCORES: encode_figures(bundle_scores(run, about))})

@@ -1,6 +1,7 @@
 """`medlive eval bundle`, `verify-bundle` and `leaderboard`: a graded run as others can check it."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -34,7 +35,7 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles import verify
 from medlive.evaluation.bundles.bundle import find_secret, make_bundle
 from medlive.evaluation.bundles.files import write_bundle
-from medlive.evaluation.bundles.leaderboard import Leaderboard, Ranking, rank_bundles
+from medlive.evaluation.bundles.leaderboard import Ranking, Unranked, rank_bundles
 from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import in_words
@@ -176,7 +177,7 @@ def leaderboard(
             errata_file=errata_file,
         )
         reports.append(report)
-    board = rank_bundles(
+    rankings, unranked = rank_bundles(
         reports,
         metric=metric,
         draws=draws,
@@ -187,30 +188,30 @@ def leaderboard(
     )
     failure: BaseException | None = None
     notes = []
-    if not board.rankings:
+    if not rankings:
         failure = CheckFailed("no bundle can be ranked")
-    if len(board.rankings) > 1:
+    if len(rankings) > 1:
         notes.append(
-            f"{len(board.rankings)} rankings: scores of two are of other conditions, and not to be compared"
+            f"{len(rankings)} rankings: scores of two are of other conditions, and not to be compared"
         )
-    for ranking in board.rankings:
+    for ranking in rankings:
         notes += [*ranking.table.warnings, *ranking.notes]
         if any(report.trust == "not signed" for report in ranking.ranked):
             failure = typer.Exit(UNPROVEN)
     apart = []
-    for report, why in board.unranked:
+    for report, why in unranked:
         apart.append({"path": report.path, "model": report.model, "why": why})
     value = {
         "format": "medlive-leaderboard",
         "format_version": 1,
-        "rankings": list(map(_ranking_json, board.rankings)),
+        "rankings": list(map(_ranking_json, rankings)),
         "apart": apart,
     }
-    return Result(value, _describe(board), notes, failure)
+    return Result(value, _describe(rankings, unranked), notes, failure)
 
 
-def _describe(board: Leaderboard) -> Shown:
-    for ranking in board.rankings:
+def _describe(rankings: Sequence[Ranking], unranked: Unranked) -> Shown:
+    for ranking in rankings:
         run = ranking.table.models[0].run
         info, cases = run.info, run.info.cases
         assert run.grader is not None
@@ -221,7 +222,7 @@ def _describe(board: Leaderboard) -> Shown:
         yield from describe_scores(ranking.table)
         yield table_of(ranking.ranked, ("path", "model", "trust"), "bundles")
     rows = []
-    for report, why in board.unranked:
+    for report, why in unranked:
         rows.append([report.path.name, printable(report.model or "")[:100], why])
     yield Grid(["not ranked", "model", "why"], rows)
 

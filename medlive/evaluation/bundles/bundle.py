@@ -6,10 +6,10 @@ that its `run.json` names. Everything has one form, so the same run gives the sa
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -27,7 +27,7 @@ from medlive.evaluation.bundles.files import (
     trusted_comment,
 )
 from medlive.evaluation.harm import READINGS, UNCHECKED, HarmRow, RunHarm
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, LogRow
+from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import (
     GRADES,
     RESPONSES,
@@ -102,25 +102,9 @@ class BundleInfo(Frozen):
     signing: SigningUse | None
 
 
-class BundledRows(NamedTuple):
-    """The rows of a bundle's logs."""
-
-    answers: list[Answer]
-    grades: list[Grade]
-    harm: list[HarmRow]
-    """The readings in the order of the cases, then the controls."""
-
-    def public(self) -> "BundledRows":
-        """The rows without what must not be published."""
-        return BundledRows(
-            list(map(public_row, self.answers)),
-            list(map(public_row, self.grades)),
-            list(map(public_row, self.harm)),
-        )
-
-    def logs(self) -> dict[str, Sequence[LogRow]]:
-        """The rows by their file."""
-        return {RESPONSES: self.answers, GRADES: self.grades, READINGS: self.harm}
+Logs = dict[str, list[Any]]
+"""The rows of a bundle's logs by file: answers, grades, and readings for harm in the order of the cases, then the
+controls."""
 
 
 def make_bundle(
@@ -155,7 +139,7 @@ def make_bundle(
         raise UsageError(
             f"{run.run.path}: raw runs use the threads' own words, which cannot be published"
         )
-    if all(grade.met is None for grade in rows.grades):
+    if all(grade.met is None for grade in rows[GRADES]):
         raise UsageError(
             f"{run.run.path}: no criterion of a current answer has a verdict",
             hint="medlive eval grade comes first",
@@ -197,12 +181,13 @@ def canary_of_cases(info: RunInfo) -> str | None:
     return canary_of(info.cases.name) if info.cases.origin == "snapshot" else None
 
 
-def bundled_rows(run: GradedRun) -> BundledRows:
-    """The latest answer of each case and the current grades, in the order of cases and criteria."""
-    rows = BundledRows([], [], [])
+def bundled_rows(run: GradedRun) -> Logs:
+    """The latest answer of each case and the current grades, in the order of cases and criteria; without what must
+    not be published."""
+    rows: Logs = {RESPONSES: [], GRADES: [], READINGS: []}
     for case in run.cases:
         if case.case_id in run.answers:
-            rows.answers.append(run.answers[case.case_id])
+            rows[RESPONSES].append(run.answers[case.case_id])
         grades = run.grades.get(case.case_id, {})
         for criterion in case.criteria:
             if criterion.id in grades:
@@ -212,30 +197,35 @@ def bundled_rows(run: GradedRun) -> BundledRows:
                     case_id=case.case_id,
                     criterion_id=criterion.id,
                 )
-                rows.grades.append(grade)
+                rows[GRADES].append(grade)
         if (reading := run.harm_of(case.case_id)) is not None:
-            rows.harm.append(replace(reading, case_id=case.case_id))
+            rows[READINGS].append(replace(reading, case_id=case.case_id))
     if run.harm is not None:
-        rows.harm.extend(run.harm.controls)
-    return rows.public()
+        rows[READINGS].extend(run.harm.controls)
+    return public_rows(rows)
+
+
+def public_rows(logs: Logs) -> Logs:
+    """The rows without what must not be published."""
+    return {name: list(map(public_row, rows)) for name, rows in logs.items()}
 
 
 def bundled_run(
     info: RunInfo,
     cases: tuple[EvaluationCase, ...],
-    rows: BundledRows,
+    rows: Logs,
 ) -> GradedRun:
     """A run with exactly these answers and grades, as it is scored here and in verification."""
     by_case: dict[str, dict[str, Grade]] = {}
-    for grade in rows.grades:
+    for grade in rows[GRADES]:
         by_case.setdefault(grade.case_id, {})[grade.criterion_id] = grade
     grader = None
-    if rows.grades:
-        first = rows.grades[0]
+    if rows[GRADES]:
+        first = rows[GRADES][0]
         grader = Grader(
             engine=first.engine,
             model=first.model,
-            answered_by=tuple(sorted({grade.grader for grade in rows.grades} - {""})),
+            answered_by=tuple(sorted({grade.grader for grade in rows[GRADES]} - {""})),
             mode=first.mode,
             prompt=first.prompt,
             judge=first.judge,
@@ -243,23 +233,23 @@ def bundled_run(
     return GradedRun(
         run=RunFolder(_NOWHERE, info, cases),
         label=info.model,
-        answers={answer.case_id: answer for answer in rows.answers},
+        answers={answer.case_id: answer for answer in rows[RESPONSES]},
         known_grades=by_case,
         grader=grader,
         notes=(),
-        harm=RunHarm.from_rows(rows.harm) if rows.harm else None,
+        harm=RunHarm.from_rows(rows[READINGS]) if rows[READINGS] else None,
     )
 
 
 def run_files(
     info: RunInfo,
-    rows: BundledRows,
+    rows: Logs,
     evidence: bytes | None,
 ) -> dict[str, bytes]:
     """The files of a run's folder that a bundle holds, by name; all but the cases."""
     canary = canary_of_cases(info)
     files = {}
-    for name, log in rows.logs().items():
+    for name, log in rows.items():
         if log or name != READINGS:
             files[name] = encode_rows(log, canary)
     if evidence is not None:

@@ -32,13 +32,8 @@ class Ranking:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Leaderboard:
-    """The rankings, and the bundles that are not ranked."""
-
-    rankings: tuple[Ranking, ...]
-    """The largest first, then in the given order; scores of different rankings are not comparable."""
-    unranked: tuple[tuple[BundleReport, str], ...]
+Unranked = list[tuple[BundleReport, str]]
+"""The bundles that are not ranked, and why."""
 
 
 def rank_bundles(
@@ -51,8 +46,10 @@ def rank_bundles(
     errata: ErrataMode = ErrataMode.WARN,
     most_unscored: float = MOST_UNSCORED,
     allow: Collection[Allow] = (),
-) -> Leaderboard:
+) -> tuple[list[Ranking], Unranked]:
     """Rank verified bundles, those with the same cases, template and grader together.
+
+    The rankings have the largest first, then are in the given order; scores of two are not comparable.
 
     A model is ranked once, with the first of its bundles. What one entry leaves out as withdrawn is left out for
     all entries of its ranking. With `errata` "apply" what locally known errata withdraw is left out too; bundles
@@ -61,7 +58,7 @@ def rank_bundles(
     Raises:
         CheckFailed: If bundles must not be published, and `allow` does not override it.
     """
-    unranked: list[tuple[BundleReport, str]] = []
+    unranked: Unranked = []
     ranked: list[Entry] = []
     sets: dict[object, list[Entry]] = {}
     for report in reports:
@@ -103,7 +100,7 @@ def rank_bundles(
             notes=tuple(_notes(together, left_out, errata)),
         )
         rankings.append(ranking)
-    return Leaderboard(tuple(rankings), tuple(unranked))
+    return rankings, unranked
 
 
 def _too_many(run: GradedRun, metric: Metric, most: float) -> str:

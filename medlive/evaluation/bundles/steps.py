@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -13,13 +14,14 @@ from medlive.build import code_version
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, first_fault
 from medlive.evaluation.bundles.bundle import (
     UNTRUSTED_COMMENT,
-    BundledRows,
     BundleInfo,
+    Logs,
     bundle_scores,
     bundled_rows,
     bundled_run,
     canary_of_cases,
     public_info,
+    public_rows,
     run_files,
 )
 from medlive.evaluation.bundles.files import (
@@ -61,7 +63,6 @@ from medlive.evaluation.runs.templates import (
     TEMPLATES,
     WITHOUT_EVIDENCE,
     Evidence,
-    Snippet,
     load_template,
 )
 from medlive.evaluation.scoring.errata import (
@@ -99,7 +100,7 @@ class Verification(Inspection):
     errata_file: Path | None
     info: BundleInfo | None = None
     run_info: RunInfo | None = None
-    rows: BundledRows | None = None
+    rows: Logs | None = None
     snapshots_folder: Path | None = None
     run: GradedRun | None = None
     """With the snapshot's cases, once these are known."""
@@ -147,12 +148,7 @@ def _parse(
 
 def check_origin(state: Verification, out: Faults) -> None:
     """Check the signature with a given key, else with the one that the bundle names."""
-    info = state.info = _parse(
-        state,
-        BUNDLE,
-        BundleInfo,
-        out,
-    )
+    info = state.info = _parse(state, BUNDLE, BundleInfo, out)
     if info is None:
         return
     key = info.signing
@@ -186,12 +182,12 @@ def check_contents(state: Verification, out: Faults) -> None:
     if run is None:
         return
     try:
-        rows = state.rows = BundledRows(
-            parse_rows(state.read(RESPONSES), RESPONSES, Answer),
-            parse_rows(state.read(GRADES), GRADES, Grade),
-            parse_rows(state.files.get(READINGS, b""), READINGS, HarmRow),
-        )
-        public = run_files(public_info(run), rows.public(), None)
+        rows = state.rows = {
+            RESPONSES: parse_rows(state.read(RESPONSES), RESPONSES, Answer),
+            GRADES: parse_rows(state.read(GRADES), GRADES, Grade),
+            READINGS: parse_rows(state.files.get(READINGS, b""), READINGS, HarmRow),
+        }
+        public = run_files(public_info(run), public_rows(rows), None)
     except ValueError as exc:
         out.add(".", "rows of answers, grades and readings", str(exc)[:200])
         return
@@ -202,7 +198,12 @@ def check_contents(state: Verification, out: Faults) -> None:
     public[BUNDLE] = encode_document(about.model_dump(mode="json"))
     for name, data in public.items():
         _compare(name, data, state.files[name], out)
-    for name in sorted(_names_in(run, rows)):
+    names = {run.model, run.template.name}
+    for grade in rows[GRADES]:
+        names |= {grade.model, grade.engine}
+    for reading in rows[READINGS]:
+        names |= {reading.reader, reading.checker}
+    for name in sorted(names):
         # Names are printed in tables and on terminals.
         if not name.strip() or printable(name) != name:
             out.add(RUN, "printable names", name[:100])
@@ -228,23 +229,29 @@ def _compare(name: str, expected: bytes, data: bytes, out: Faults) -> None:
         out.add(name, "a document in canonical form", "another form")
 
 
-def _names_in(run: RunInfo, rows: BundledRows) -> set[str]:
-    names = {run.model, run.template.name}
-    for grade in rows.grades:
-        names |= {grade.model, grade.engine}
-    for row in rows.harm:
-        names |= {row.reader, row.checker}
-    return names
-
-
 def check_snapshot(state: Verification, out: Faults) -> None:
     """Check that the snapshot is the one named in the run, verifies, and holds the run's cases."""
     use = _require(state.run_info, RUN).cases
     cases = state.snapshot
-    if not isinstance(cases, CaseSet):
-        cases = _load_cases(cases, use, out)
     if cases is None:
-        return
+        named = use.name[:100]
+        if use.origin != "snapshot":
+            raise Skip(f"the cases are of the file {named!r}, not given", allowed=True)
+        if week_end(use.name) is None:
+            # Only look up versions: an untrusted bundle must not name a path of this machine.
+            out.add(RUN, "a snapshot version", named)
+            return
+        try:
+            cases = find_snapshot(use.name)
+        except BadInput as exc:
+            raise Skip(f"no snapshot was given: {exc.message}", allowed=True) from None
+    if not isinstance(cases, CaseSet):
+        try:
+            cases = load_cases(cases)
+        except (BadInput, CheckFailed) as exc:
+            what = "the cases of the run, and a snapshot that verifies"
+            out.add(cases.name, what, exc.message[:300])
+            return
     if cases.verified is False:
         out.add(cases.name, "a verified snapshot", "an unverified one")
     _compare_cases(_SOURCE, use, cases, out)
@@ -291,32 +298,6 @@ def _compare_cases(
             out.add(cases.name, what, str(got))
 
 
-def _load_cases(
-    place: Path | None,
-    use: CasesUse,
-    out: Faults,
-) -> CaseSet | None:
-    """Load the cases from the given place, or by the snapshot's version. Raises Skip if there are none."""
-    if place is None:
-        named = use.name[:100]
-        if use.origin != "snapshot":
-            raise Skip(f"the cases are of the file {named!r}, not given", allowed=True)
-        if week_end(use.name) is None:
-            # Only look up versions: an untrusted bundle must not name a path of this machine.
-            out.add(RUN, "a snapshot version", named)
-            return None
-        try:
-            place = find_snapshot(use.name)
-        except BadInput as exc:
-            raise Skip(f"no snapshot was given: {exc.message}", allowed=True) from None
-    try:
-        return load_cases(place)
-    except (BadInput, CheckFailed) as exc:
-        what = "the cases of the run, and a snapshot that verifies"
-        out.add(place.name, what, exc.message[:300])
-        return None
-
-
 def check_evidence(state: Verification, out: Faults) -> None:
     """Check that only open-book runs have evidence, as `run.json` says, none newer than its case."""
     run = _require(state.run_info, RUN)
@@ -344,13 +325,6 @@ def check_evidence(state: Verification, out: Faults) -> None:
     _check_snippets(book, use, cases, out)
 
 
-def _may_stand(snippet: Snippet, day: str | None, use: EvidenceUse) -> bool:
-    """Whether a snippet is old enough for a case of that day."""
-    if day is None or snippet.date is None:
-        return day is not None and use.undated
-    return is_day(snippet.date) and snippet.date <= day
-
-
 def _check_snippets(
     book: Evidence,
     use: EvidenceUse,
@@ -360,8 +334,13 @@ def _check_snippets(
     """Check that no more snippets stand before a case than the run says, and none that is newer."""
     for case in cases:
         day, snippets = day_of(case), book.by_case[case.case_id]
-        fitting = [snippet for snippet in snippets if _may_stand(snippet, day, use)]
-        if len(fitting) < len(snippets) or len(snippets) > use.top_k:
+        fit = len(snippets) <= use.top_k
+        for snippet in snippets:
+            if day is None or snippet.date is None:
+                fit = fit and day is not None and use.undated
+            else:
+                fit = fit and is_day(snippet.date) and snippet.date <= day
+        if not fit:
             what = f"at most {use.top_k} snippets for case {case.case_id}, none dated after {day}"
             out.add(EVIDENCE, what, "others")
 
@@ -370,23 +349,23 @@ def check_rows(state: Verification, out: Faults) -> None:
     """Check that there is one answer a case and one grade a criterion at most, in the order of the cases."""
     run = state.require_run()
     rows = _require(state.rows, GRADES)
-    for name, wanted in bundled_rows(run).logs().items():
-        pairs = zip_longest(wanted, rows.logs()[name])
+    for name, wanted in bundled_rows(run).items():
+        pairs = zip_longest(wanted, rows[name])
         for number, (want, got) in enumerate(pairs, start=1):
             if want != got:
                 what = "a row for the snapshot's cases and criteria, once and in order"
                 out.add(f"{name}:{number}", what, "another")
                 break
-    info, total = run.info, len(run.cases)
-    missing = total - len(rows.answers)
-    failed = sum(answer.state is AnswerState.FAILED for answer in rows.answers)
-    unanswered = missing + sum(not answer.gradable for answer in rows.answers)
+    info, total, answers = run.info, len(run.cases), rows[RESPONSES]
+    missing = total - len(answers)
+    failed = sum(answer.state is AnswerState.FAILED for answer in answers)
+    unanswered = missing + sum(not answer.gradable for answer in answers)
     if unanswered > 0:
         state.add_note(
             f"{unanswered} of {total} cases have no answer ({failed} failed, {missing} missing)"
         )
     own = {"", info.model, info.asked_as}
-    others = [answer.model for answer in rows.answers if answer.model not in own]
+    others = [answer.model for answer in answers if answer.model not in own]
     if others:
         listed = ", ".join(sorted(set(others))[:3])[:200]
         state.add_note(
@@ -416,12 +395,17 @@ def check_grader(state: Verification, out: Faults) -> None:
     pinned, template = run.grader, run.info.template
     if pinned is None:
         raise Skip("nothing is graded")
-    names = ("engine", "model", "mode", "prompt", "judge")
-    expected = [getattr(pinned, name) for name in names]
-    for grade in _require(state.rows, GRADES).grades:
-        if (got := [getattr(grade, name) for name in names]) != expected:
-            out.add(GRADES, "the same grader in every row", str(got)[:200])
-        if grade.met is not None and not _gave(pinned.model, grade.grader):
+    pin = attrgetter("engine", "model", "mode", "prompt", "judge")
+    for grade in _require(state.rows, GRADES)[GRADES]:
+        if pin(grade) != pin(pinned):
+            got = str(list(pin(grade)))
+            out.add(GRADES, "the same grader in every row", got[:200])
+        # The rules' replies name their version too.
+        by_rules = (
+            pinned.model == RULES_MODEL and endpoint_engine(grade.grader) == "rules"
+        )
+        by_pinned = by_rules or grade.grader == pinned.model
+        if grade.met is not None and not by_pinned:
             name = grade.grader[:100] or "an unnamed model"
             what = f"verdicts by the pinned grader {pinned.model[:100]}"
             out.add(GRADES, what, f"verdicts by {name}")
@@ -432,12 +416,6 @@ def check_grader(state: Verification, out: Faults) -> None:
     known = template.name in TEMPLATES and template.digest is not None
     if known and load_template(template.name).digest != template.digest:
         state.add_note("the text of its template differs from this version's")
-
-
-def _gave(pinned: str, model: str) -> bool:
-    """Whether a reply that names this model is the pinned one's; the rules' replies name their version too."""
-    by_rules = pinned == RULES_MODEL and endpoint_engine(model) == "rules"
-    return by_rules or model == pinned
 
 
 def check_errata(state: Verification, out: Faults) -> None:

@@ -324,7 +324,7 @@ def test_errata_are_left_out_where_the_snapshot_has_them(
     assert [s.number for s in room.verify(files).failed] == [9]
     (found,) = rank_bundles(
         [room.verify(files, errata_file=file)], draws=DRAWS, most_unscored=1
-    ).rankings
+    )[0]
     assert found.left_out.cases == (gone,)
     assert found.table.models[0].rates.cases == 5
 

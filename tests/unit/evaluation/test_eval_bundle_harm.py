@@ -89,7 +89,7 @@ def test_whose_harmful_answers_are_not_read_is_not_ranked_by_safe(
     room: Room, tmp_path: Path
 ) -> None:
     whole = room.verify(room.files)
-    (ranking,) = rank_bundles([whole], draws=DRAWS, most_unscored=0.5).rankings
+    (ranking,) = rank_bundles([whole], draws=DRAWS, most_unscored=0.5)[0]
     assert ranking.table.metric is Metric.SAFE
     readings = lines_of(room.files, READINGS)
     kept = []
@@ -99,14 +99,14 @@ def test_whose_harmful_answers_are_not_read_is_not_ranked_by_safe(
     files = rescored(room, forged(room.files, kept))
     report = room.verify(files)
     assert report.ok, report.failed
-    found = rank_bundles([report], draws=DRAWS, most_unscored=0.5)
-    assert not found.rankings
-    ((_, why),) = found.unranked
+    rankings, unranked = rank_bundles([report], draws=DRAWS, most_unscored=0.5)
+    assert not rankings
+    ((_, why),) = unranked
     assert why.endswith("too few are read for harm")
     by_complete = rank_bundles(
         [report], metric=Metric.COMPLETE, draws=DRAWS, most_unscored=0.5
     )
-    assert by_complete.rankings
+    assert by_complete[0]
 
 
 def test_a_control_that_is_left_out_is_reported(room: Room) -> None:

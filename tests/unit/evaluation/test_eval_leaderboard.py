@@ -67,8 +67,8 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
         },
     )
     assert [r.ok for r in seen] == [True, True, True, True, False]
-    found = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
-    both, alone = found.rankings
+    rankings, unranked = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
+    both, alone = rankings
     means = [m.overall.value or 0.0 for m in both.table.models]
     assert sorted(m.label for m in both.table.models) == ["cand-1", "cand-2"]
     assert means == sorted(means, reverse=True)
@@ -86,7 +86,7 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
         "unsigned, so the origin is not verified: first.zip, better.zip" in note
         for note in both.notes
     )
-    why = {report.path.stem: text for report, text in found.unranked}
+    why = {report.path.stem: text for report, text in unranked}
     assert why["again"].startswith("cand-1 is already ranked with first.zip")
     assert why["forged"].startswith("step ")
 
@@ -118,10 +118,10 @@ def test_a_model_stands_once_and_copied_answers_under_no_other_name(
         entries[name] = rescored(room, sealed(entries[name]))
     seen = reports(room, tmp_path, entries)
     assert [r.why_not for r in seen] == [""] * 5
-    found = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
-    (ranking,) = found.rankings
+    rankings, unranked = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
+    (ranking,) = rankings
     assert [r.path.stem for r in ranking.ranked] == ["first"]
-    why = {report.path.stem: text for report, text in found.unranked}
+    why = {report.path.stem: text for report, text in unranked}
     assert "identical to those of first.zip" in why["named"]
     assert "identical to those of first.zip" in why["renamed"]
     assert (
@@ -135,9 +135,9 @@ def test_whoever_leaves_out_what_went_badly_is_not_ranked(
     room: Room, tmp_path: Path
 ) -> None:
     (seen,) = reports(room, tmp_path, {"first": room.files})
-    ((_, why),) = rank_bundles([seen], draws=DRAWS).unranked
+    ((_, why),) = rank_bundles([seen], draws=DRAWS)[1]
     assert why == "33.3 % of its cases have no score, more than 5 %"
-    assert rank_bundles([seen], draws=DRAWS, most_unscored=0.34).rankings
+    assert rank_bundles([seen], draws=DRAWS, most_unscored=0.34)[0]
     assert any("1 of 6 cases have no answer" in note for note in seen.notes)
     assert any("of 15 criteria are ungraded" in note for note in seen.notes)
 
@@ -156,8 +156,8 @@ def test_other_templates_and_parts_of_the_cases_are_other_rankings(
     }
     seen = reports(room, tmp_path, entries)
     assert any("4 of its 6 cases, by {'limit': 4}" in note for note in seen[1].notes)
-    found = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
-    assert [[r.path.stem for r in ranking.ranked] for ranking in found.rankings] == [
+    rankings, _ = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
+    assert [[r.path.stem for r in ranking.ranked] for ranking in rankings] == [
         ["first"],
         ["part"],
         ["open"],
@@ -182,11 +182,11 @@ def test_what_the_errata_name_is_told_and_left_out_for_all_on_demand(
     (tmp_path / "entry.zip").write_bytes(archive(room.files))
     seen = verify_bundle(tmp_path / "entry.zip", snapshot=room.cases, errata_file=file)
     assert "1 cases and 0 criteria were withdrawn but are scored" in seen.notes
-    (warned,) = rank_bundles([seen], draws=DRAWS, most_unscored=0.5).rankings
+    (warned,) = rank_bundles([seen], draws=DRAWS, most_unscored=0.5)[0]
     assert any("--errata apply leaves them out" in note for note in warned.notes)
     assert warned.table.models[0].rates.cases == 6
     (applied,) = rank_bundles(
         [seen], draws=DRAWS, most_unscored=0.5, errata=ErrataMode.APPLY
-    ).rankings
+    )[0]
     assert applied.left_out.cases == ("ml-0000000000000004",)
     assert applied.table.models[0].rates.cases == 5
