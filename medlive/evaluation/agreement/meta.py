@@ -240,14 +240,7 @@ def _criteria(
     known: list[Place] = []
     for case in run.cases:
         known += [(case.case_id, criterion.id) for criterion in case.criteria]
-    _note_unknown(run, people, set(known), notes)
-    answered = {case.case_id for case, _ in run.answered()}
-    rated = [place for place in known if place in people.verdicts]
-    places = [place for place in rated if place[0] in answered]
-    if unanswered := len(rated) - len(places):
-        notes.append(
-            f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
-        )
+    places = _rated_places(run, people, known, notes)
     decided_by = set[str]().union(*people.verdicts.values()) - {people.adjudicator}
     raters = [rater for rater in people.raters if rater in decided_by]
     codes = people.codes(places, raters)
@@ -285,19 +278,20 @@ def _criteria(
     return counts, figures
 
 
-def _note_unknown(
+def _rated_places(
     run: GradedRun,
     people: HumanRatings,
-    known: set[Place],
+    known: Sequence[Place],
     notes: list[str],
-) -> None:
-    """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
+) -> list[Place]:
+    """The run's criteria that people rated, of cases with an answer, and notes on all other ratings. Raises BadInput
+    if nothing is known."""
     ids = {case.case_id for case in run.cases}
     cases = []
     for case_id in people.scores.keys() - ids:
         cases.append(f"{case_id!r} ({people.lines[case_id]})")
     criteria = []
-    for place in people.verdicts.keys() - known:
+    for place in people.verdicts.keys() - set(known):
         criteria.append(f"{'/'.join(place)!r} ({people.lines[place]})")
     if len(cases) + len(criteria) == len(people.scores) + len(people.verdicts):
         raise BadInput(
@@ -309,6 +303,14 @@ def _note_unknown(
             notes.append(
                 f"{people.name}: {what} that are not in this run, left out: {some(sorted(keys))}"
             )
+    answered = {case.case_id for case, _ in run.answered()}
+    rated = [place for place in known if place in people.verdicts]
+    places = [place for place in rated if place[0] in answered]
+    if unanswered := len(rated) - len(places):
+        notes.append(
+            f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
+        )
+    return places
 
 
 def _grader_code(run: GradedRun, place: Place) -> int:
