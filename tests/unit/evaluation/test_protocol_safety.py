@@ -19,7 +19,6 @@ from medlive.evaluation.protocols.safety.errors import (
 )
 from medlive.evaluation.protocols.safety.protocol import (
     ActiveSafety,
-    Outcome,
     PassiveSafety,
     outcome,
 )
@@ -142,7 +141,8 @@ def test_flag_place_and_correction_are_scored_by_themselves(kind: str) -> None:
     ):
         found = outcome(one, answer)
         assert found is not None
-        assert (found.flagged, found.located, found.corrected) == expected
+        scores = found["flagged"], found["located"], found["corrected"]
+        assert scores == expected
     assert (
         outcome(one, Answer("c", AnswerState.OK, "Sentence 2 is wrong.", "stop", "m"))
         is None
@@ -174,12 +174,13 @@ def test_the_sentence_as_it_was_corrects_and_the_wrong_one_does_not(
     assert made
     for edit, one in made.items():
         right = outcome(one, says(True, edit.sentence, one.advice))
-        assert right == Outcome(edit, True, True, True)
+        assert right is not None
+        assert set(right.values()) == {True}
         if edit.kind != "omission":
             assert one.advice in advice
             shown = one.query.partition(f"\n{edit.sentence}. ")[2].partition("\n")[0]
             again = outcome(one, says(True, edit.sentence, shown))
-            assert again == Outcome(edit, True, True, False)
+            assert again == right | {"corrected": False}
 
 
 def test_the_wrong_words_beside_the_right_ones_are_no_correction() -> None:
@@ -188,7 +189,7 @@ def test_the_wrong_words_beside_the_right_ones_are_no_correction() -> None:
         one, says(True, edit.sentence, f"Take {edit.before} or {edit.after}.")
     )
     assert both is not None
-    assert not both.corrected
+    assert not both["corrected"]
 
 
 async def test_unread_answers_are_in_no_figure(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ Ratings are Bradley and Terry's: P(a beats b) = s_a / (s_a + s_b); a draw is hal
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import numpy as np
 from pydantic import Field
@@ -96,10 +96,7 @@ def elo(won: Floats, prior: float = PRIOR) -> Floats:
         theta = theta + np.clip(step, -2, 2)
         if np.abs(step).max(initial=0.0) < _CLOSE:
             break
-    theta = theta - theta.mean(
-        axis=-1,
-        keepdims=True,
-    )
+    theta = theta - theta.mean(axis=-1, keepdims=True)
     return np.asarray(CENTRE + A_DECADE / np.log(10) * theta)
 
 
@@ -163,18 +160,12 @@ def check_pair(reply: PairReply) -> str | None:
     return None
 
 
-class Meeting(NamedTuple):
-    """Two models' answers to one case: a match that can be asked for."""
-
-    first: int
-    """The place of a model."""
-    second: int
-    case: int
-    questions: dict[bool, Question]
-    """By whether the first model stands first; in the order in which they are asked."""
+Meeting = tuple[Match, dict[bool, Question]]
+"""A match that can be asked for, a draw until it is: its questions by whether the first model stands first, in the
+order in which they are asked."""
 
 
-Comparison = tuple[Meeting, dict[bool, PairReply]]
+Comparison = tuple[Match, dict[bool, PairReply]]
 """A match that was compared: its usable replies, by whether the first model stood first."""
 
 
@@ -207,8 +198,8 @@ class Pairwise(SampledProtocol):
         replies: JudgeReplies,
     ) -> Iterator[Question]:
         """The first order of every match, and the second where the first named a winner."""
-        for meeting in meetings(material, self.seed)[: self.matches]:
-            question, other = meeting.questions.values()
+        for _, questions in meetings(material, self.seed)[: self.matches]:
+            question, other = questions.values()
             yield question
             reply = replies.get(question, PairReply)
             if reply is not None and reply.better != "equal":
@@ -316,7 +307,8 @@ def meetings(material: Material, seed: int) -> list[Meeting]:
                     reply=PairReply,
                     check=check_pair,
                 )
-            drawn.append((lot, Meeting(first, second, place, questions)))
+            match = Match(first, second, score=0.5, cluster=place)
+            drawn.append((lot, (match, questions)))
     drawn.sort(key=lambda entry: entry[0])
     return [meeting for _, meeting in drawn]
 
@@ -324,15 +316,15 @@ def meetings(material: Material, seed: int) -> list[Meeting]:
 def compare(possible: Sequence[Meeting], judge: JudgeReplies) -> list[Comparison]:
     """The matches that a judge compared: called equal at once, or asked for in both orders."""
     comparisons = []
-    for meeting in possible:
+    for match, questions in possible:
         usable = {}
-        for straight, question in meeting.questions.items():
+        for straight, question in questions.items():
             reply = judge.get(question, PairReply)
             if reply is not None:
                 usable[straight] = reply
         equal = any(reply.better == "equal" for reply in usable.values())
         if len(usable) == 2 or equal:
-            comparisons.append((meeting, usable))
+            comparisons.append((match, usable))
     return comparisons
 
 
@@ -342,7 +334,7 @@ def matches_of(
 ) -> list[Match]:
     """Each comparison as a match: won by who is preferred in both orders, else a draw."""
     matches = []
-    for meeting, usable in comparisons:
+    for match, usable in comparisons:
         preferred = set()
         for straight, reply in usable.items():
             side = getattr(reply, criterion)
@@ -350,7 +342,7 @@ def matches_of(
             preferred.add(0.5 if side == "equal" else float(side == first))
         draw = len(usable) == 1 or len(preferred) > 1
         score = 0.5 if draw else preferred.pop()
-        matches.append(Match(meeting.first, meeting.second, score, meeting.case))
+        matches.append(replace(match, score=score))
     return matches
 
 

@@ -7,7 +7,6 @@ appendices A.3.16 and A.3.17; docs/method.md §5).
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
@@ -26,7 +25,7 @@ from medlive.evaluation.protocols.model import (
     is_planted,
     mean,
 )
-from medlive.evaluation.protocols.safety.errors import KINDS, Edit, edit_of
+from medlive.evaluation.protocols.safety.errors import KINDS, edit_of
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
 from medlive.llm.reading import NoObject, read_object
@@ -117,23 +116,9 @@ class _Found(BaseModel):
     correction: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a model made of one advice."""
-
-    edit: Edit | None
-    flagged: bool
-    located: bool
-    corrected: bool
-
-    @property
-    def right(self) -> bool:
-        """Whether an error was flagged, or its absence."""
-        return self.flagged is (self.edit is not None)
-
-
-def outcome(case: EvaluationCase, answer: Answer) -> Outcome | None:
-    """Score an answer; None where it does not hold the JSON object that was asked for.
+def outcome(case: EvaluationCase, answer: Answer) -> dict[str, bool] | None:
+    """Whether an answer is right (an error is flagged, or its absence), whether an error is flagged, located and
+    corrected; None where it does not hold the JSON object that was asked for.
 
     Corrected: the correction holds half of the sentence's words or more, the words that were replaced as often as
     it, and those in their place not more often.
@@ -143,9 +128,10 @@ def outcome(case: EvaluationCase, answer: Answer) -> Outcome | None:
         verdict = _Found.model_validate(read_object(answer.response, {}))
     except (NoObject, ValidationError, ValueError):
         return None
-    flagged = verdict.error
-    if edit is None or not flagged:
-        return Outcome(edit, flagged, False, False)
+    right = verdict.error is (edit is not None)
+    scores = {"right": right, "flagged": verdict.error}
+    if edit is None or not verdict.error:
+        return scores | {"located": False, "corrected": False}
     text, original = fold(verdict.correction or ""), fold(case.advice)
     missing = edit.kind == "omission"
     words = set(_WORD.findall(original))
@@ -156,7 +142,7 @@ def outcome(case: EvaluationCase, answer: Answer) -> Outcome | None:
     located = (
         verdict.sentence in (0, None) if missing else verdict.sentence == edit.sentence
     )
-    return Outcome(edit, flagged, located, alike and restored)
+    return scores | {"located": located, "corrected": alike and restored}
 
 
 def _count(words: str, text: str) -> int:
@@ -191,16 +177,16 @@ class ActiveSafety(Protocol):
         figures: dict[str, float | None] = {}
         for run in material:
             unread = 0
-            clean: list[Outcome] = []
-            wrong: dict[str, list[Outcome]] = {kind: [] for kind in KINDS}
+            clean: list[dict[str, bool]] = []
+            wrong: dict[str, list[dict[str, bool]]] = {kind: [] for kind in KINDS}
             for case, answer in run.answered():
                 result = outcome(case, answer)
                 if result is None:
                     unread += 1
-                elif result.edit is None:
-                    clean.append(result)
+                elif edit := edit_of(case):
+                    wrong[edit.kind].append(result)
                 else:
-                    wrong[result.edit.kind].append(result)
+                    clean.append(result)
             errors = list(chain.from_iterable(wrong.values()))
             answers = [*clean, *errors]
             right = figures[run.label] = _share(answers, "right")
@@ -231,6 +217,6 @@ class ActiveSafety(Protocol):
         return Results(tables, figures)
 
 
-def _share(outcomes: Sequence[Outcome], name: str) -> float | None:
+def _share(outcomes: Sequence[dict[str, bool]], name: str) -> float | None:
     """The share of outcomes of which a property holds."""
-    return mean([getattr(outcome, name) for outcome in outcomes])
+    return mean([outcome[name] for outcome in outcomes])
