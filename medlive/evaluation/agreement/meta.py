@@ -59,28 +59,6 @@ class CaseLevel:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
-    """The stability of one grader over its rounds."""
-
-    judge: str
-    rounds: int
-    criteria: int
-    """With a verdict in at least two rounds."""
-    unanimous: int
-    """Of these, those of which every verdict is the same."""
-    invalid: int
-    """Rounds of a criterion without a verdict."""
-    met: tuple[float | None, ...]
-    """The share met in each round, of its verdicts; None where it has none."""
-    equal: Estimate
-    """The mean over criteria of the share of equal pairs of rounds."""
-    ac1: Estimate
-    """With the rounds as raters."""
-    score_range: Estimate
-    """The mean of highest minus lowest score over the rounds, for cases fully graded in every round."""
-
-
-@dataclass(frozen=True, slots=True)
 class Meta:
     """The meta-evaluation of one run."""
 
@@ -98,7 +76,8 @@ class Meta:
     """
     criteria: Reliability | None
     cases: tuple[CaseLevel, ...]
-    repeated: Repeated | None
+    repeated: Mapping[str, Any] | None
+    """The stability of the grader over its rounds (`repeated`)."""
     draws: int
     seed: int
     notes: tuple[str, ...]
@@ -411,8 +390,15 @@ def repeated(
     run: GradedRun,
     rounds: Rounds,
     **draws: Unpack[Draws],
-) -> Repeated | None:
-    """Compute the stability of the run's grader, whose rounds these are; None if it graded only once."""
+) -> dict[str, Any] | None:
+    """Compute the stability of the run's grader, whose rounds these are; None if it graded only once.
+
+    - `judge`, `rounds`, and `criteria` with a verdict in at least two rounds;
+    - `unanimous`: of these, those of which every verdict is the same; `invalid`: rounds of a criterion without one;
+    - `met`: the share met in each round, of its verdicts; None where it has none;
+    - `equal`: the mean over criteria of the share of equal pairs of rounds; `ac1`: with the rounds as raters;
+    - `score_range`: the mean of highest minus lowest score over the rounds, for cases fully graded in every round.
+    """
     n = max(map(len, rounds.values()), default=0)
     if n < 2:
         return None
@@ -437,14 +423,14 @@ def repeated(
     ranges = []
     for case_id in whole:
         ranges.append(np.ptp([own[case_id] for own in scores]))
-    return Repeated(
-        judge=run.known_grader.judge,
-        rounds=n,
-        criteria=int(several.sum()),
-        unanimous=int((several & unanimous).sum()),
-        invalid=int((codes == ABSENT).sum()),
-        met=tuple(shares),
-        equal=equal,
-        ac1=ac1,
-        score_range=mean_of(np.array(ranges), _clusters(run, whole), **draws),
-    )
+    return {
+        "judge": run.known_grader.judge,
+        "rounds": n,
+        "criteria": int(several.sum()),
+        "unanimous": int((several & unanimous).sum()),
+        "invalid": int((codes == ABSENT).sum()),
+        "met": tuple(shares),
+        "equal": equal,
+        "ac1": ac1,
+        "score_range": mean_of(np.array(ranges), _clusters(run, whole), **draws),
+    }

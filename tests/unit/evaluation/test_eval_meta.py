@@ -371,9 +371,9 @@ async def test_graders_beside_each_other_and_one_with_itself(
         draws=100,
     )
     again = found.repeated
-    assert again.rounds == 3
-    assert again.equal.n == N * 3 - len(INVALID | FAILED)
-    assert 0 < (again.equal.value or 0) < 1
+    assert again["rounds"] == 3
+    assert again["equal"].n == N * 3 - len(INVALID | FAILED)
+    assert 0 < (again["equal"].value or 0) < 1
     judges = compare_judges([run], draws=100)
     pair = judges.criteria[0]["pair"]
     assert pair.equal.value == 0
