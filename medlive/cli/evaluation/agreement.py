@@ -19,7 +19,7 @@ from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, fields_of, new_file, table_of
 from medlive.evaluation.agreement import settle as settling
 from medlive.evaluation.agreement.judges import compare_judges
-from medlive.evaluation.agreement.meta import Meta, meta_run
+from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.scoring.refusals import marked
 from medlive.report.tables import json_bytes, write_whole
 from medlive.statistics.raters import Reliability
@@ -68,30 +68,29 @@ def meta(
     )
     if out is not None:
         write_whole(out / META, json_bytes(grading.as_json()))
-    return Result(grading, _tables(grading), grading.notes)
+    titled = partial(marked, overridden=grading.overridden)
+    shown: list[Grid] = []
+    if grading.coverage is not None and grading.human is not None:
+        counts = ("criteria", "rated", "rated_twice", "graded", "invalid", "ungraded")
+        title = titled(
+            f"{grading.run['model']} graded by {grading.grader['name']}, people: {grading.human['file']}"
+        )
+        more = ("cases_rated", "cases_scored_by_people", "people_scores")
+        shown.append(table_of([grading.coverage], (*counts, *more), title))
+    if grading.criteria is not None:
+        shown += _criteria_tables(grading.criteria, titled)
+    names = ("method", "judge", "pearson", "spearman", "mean", "mean_people")
+    title = titled("case scores against people's mean")
+    shown.append(table_of(grading.cases, names, title))
+    if grading.repeated is not None:
+        rounds = ("rounds", "criteria", "unanimous", "met", "invalid", "equal", "ac1")
+        title = titled("the grader with itself")
+        shown.append(table_of([grading.repeated], (*rounds, "score_range"), title))
+    return Result(grading, shown, grading.notes)
 
 
 _PAIR = ("first", "second", "equal", "ac1", "kappa", "macro_f1")
 _RATES = ("first_rate", "second_rate")
-
-
-def _tables(meta: Meta) -> Iterator[Grid]:
-    titled = partial(marked, overridden=meta.overridden)
-    if meta.coverage is not None and meta.human is not None:
-        counts = ("criteria", "rated", "rated_twice", "graded", "invalid", "ungraded")
-        title = titled(
-            f"{meta.run['model']} graded by {meta.grader['name']}, people: {meta.human['file']}"
-        )
-        more = ("cases_rated", "cases_scored_by_people", "people_scores")
-        yield table_of([meta.coverage], (*counts, *more), title)
-    if meta.criteria is not None:
-        yield from _criteria_tables(meta.criteria, titled)
-    names = ("method", "judge", "pearson", "spearman", "mean", "mean_people")
-    yield table_of(meta.cases, names, titled("case scores against people's mean"))
-    if meta.repeated is not None:
-        rounds = ("rounds", "criteria", "unanimous", "met", "invalid", "equal", "ac1")
-        title = titled("the grader with itself")
-        yield table_of([meta.repeated], (*rounds, "score_range"), title)
 
 
 def _criteria_tables(

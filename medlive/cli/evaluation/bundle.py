@@ -187,7 +187,7 @@ def leaderboard(
         allow=allow or (),
     )
     failure: BaseException | None = None
-    notes = []
+    notes, rows = [], []
     if not rankings:
         failure = CheckFailed("no bundle can be ranked")
     if len(rankings) > 1:
@@ -198,13 +198,38 @@ def leaderboard(
         notes += [*ranking.table.warnings, *ranking.notes]
         if any(report.trust == "not signed" for report in ranking.ranked):
             failure = typer.Exit(UNPROVEN)
+        run = ranking.table.models[0].run
+        info = run.info
+        pinned = fields_of(run.grader, ("engine", "model", "mode", "prompt", "judge"))
+        conditions = {
+            "snapshot": info.cases.name,
+            "snapshot_digest": info.cases.digest,
+            "cases": info.cases.count,
+            "selection": info.cases.selection,
+            "cases_digest": info.cases.rows,
+            "template": info.template,
+            "evidence": info.evidence,
+            "grader": pinned,
+        }
+        entries = []
+        for report in ranking.ranked:
+            about = {"key_id": _key_of(report), "bundle": report.digest}
+            entries.append(fields_of(report, ("path", "model", "trust")) | about)
+        row = {
+            "conditions": conditions,
+            "bundles": entries,
+            "left_out": fields_of(ranking.left_out, ("cases", "criteria")),
+            "notes": ranking.notes,
+            "scores": scores_json(ranking.table),
+        }
+        rows.append(row)
     apart = []
     for report, why in unranked:
         apart.append({"path": report.path, "model": report.model, "why": why})
     value = {
         "format": "medlive-leaderboard",
         "format_version": 1,
-        "rankings": list(map(_ranking_json, rankings)),
+        "rankings": rows,
         "apart": apart,
     }
     return Result(value, _describe(rankings, unranked), notes, failure)
@@ -229,29 +254,3 @@ def _describe(rankings: Sequence[Ranking], unranked: Unranked) -> Shown:
 
 def _key_of(report: BundleReport) -> str | None:
     return report.info.signing.key_id if report.info and report.info.signing else None
-
-
-def _ranking_json(ranking: Ranking) -> dict[str, object]:
-    run = ranking.table.models[0].run
-    info, grader = run.info, run.grader
-    conditions = {
-        "snapshot": info.cases.name,
-        "snapshot_digest": info.cases.digest,
-        "cases": info.cases.count,
-        "selection": info.cases.selection,
-        "cases_digest": info.cases.rows,
-        "template": info.template,
-        "evidence": info.evidence,
-        "grader": fields_of(grader, ("engine", "model", "mode", "prompt", "judge")),
-    }
-    bundles = []
-    for report in ranking.ranked:
-        about = {"key_id": _key_of(report), "bundle": report.digest}
-        bundles.append(fields_of(report, ("path", "model", "trust")) | about)
-    return {
-        "conditions": conditions,
-        "bundles": bundles,
-        "left_out": fields_of(ranking.left_out, ("cases", "criteria")),
-        "notes": ranking.notes,
-        "scores": scores_json(ranking.table),
-    }

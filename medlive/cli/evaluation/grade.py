@@ -1,7 +1,6 @@
 """`medlive eval grade|judge-direct`: verdicts about a run's answers, or one score of each."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -266,11 +265,12 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
     Exit status 1 while answers have no score, 3 where no call was answered."""
     budget = by.calls.budget_of(run_dir)
-    work = partial(direct_work, run_dir)
-    outcome = plan_or_ask_questions(by, budget, work, "answers")
-    if isinstance(outcome, Plan):
-        return plan_result(outcome, budget, path=run_dir)
-    done, _ = outcome
+    outcome = plan_or_ask_questions(
+        by, budget, lambda judge: [("answers", direct_work(run_dir, judge))]
+    )
+    if isinstance(outcome, list):
+        return plan_result(outcome[0], budget, path=run_dir)
+    (done,), _ = outcome
     value = {
         "path": run_dir,
         "answers": done.questions,

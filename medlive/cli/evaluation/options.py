@@ -52,6 +52,8 @@ from medlive.llm.registry import Price
 
 P = TypeVar("P")
 T = TypeVar("T")
+Works = Iterable[tuple[str, tuple[Source, Path]]]
+"""One after the other: what is counted while questions are asked, and these with their log."""
 
 
 def _run(path: Path) -> Path:
@@ -319,30 +321,35 @@ def plan_or_ask(
 def plan_or_ask_questions(
     by: Grading,
     budget: Budget,
-    work: Callable[[EngineIdentity], tuple[Source, Path]],
-    what: str,
+    work: Callable[[EngineIdentity], Works],
     role: str = "grader",
-) -> Plan | tuple[QuestionsAsked, EngineIdentity]:
-    """With --dry-run what questions would take, else what became of them, and who was asked.
+) -> list[Plan] | tuple[list[QuestionsAsked], EngineIdentity]:
+    """With --dry-run what each work would take, else the result of each, and who was asked.
 
     Args:
         by: The judge.
         budget: What may be spent.
-        work: The questions for a judge, and their log.
-        what: What is counted while they are asked.
+        work: The works for a judge.
         role: The judge's, for messages.
     """
 
-    def plan(engine: Engine, **how: Any) -> Plan:
-        return plan_questions(*work(engine.identity), engine.identity, **how)
+    def plan(engine: Engine, **how: Any) -> list[Plan]:
+        plans = []
+        for _, questions in work(engine.identity):
+            plans.append(plan_questions(*questions, engine.identity, **how))
+        return plans
 
-    async def ask(engine: Engine, **how: Any) -> tuple[QuestionsAsked, EngineIdentity]:
-        questions = work(engine.identity)
-        with progress(what, budget) as tick:
-            done = await ask_questions(
-                *questions, engine, role=role, progress=tick, **how
-            )
-        return done, engine.identity
+    async def ask(
+        engine: Engine, **how: Any
+    ) -> tuple[list[QuestionsAsked], EngineIdentity]:
+        results = []
+        for what, questions in work(engine.identity):
+            with progress(what, budget) as tick:
+                done = await ask_questions(
+                    *questions, engine, role=role, progress=tick, **how
+                )
+            results.append(done)
+        return results, engine.identity
 
     return plan_or_ask(by, budget, plan, ask)
 

@@ -152,13 +152,11 @@ def _apply(
     """With --dry-run what would be asked, else the results, and what a judge was asked, if anything."""
     done, replies = None, UNASKED
     if method.asks:
-        work = method.work(material, out)
-        outcome = plan_or_ask_questions(
-            by, budget, lambda _: work, f"{method.name}: questions"
-        )
-        if isinstance(outcome, Plan):
-            return outcome
-        done, judge = outcome
+        work = f"{method.name}: questions", method.work(material, out)
+        outcome = plan_or_ask_questions(by, budget, lambda _: [work])
+        if isinstance(outcome, list):
+            return outcome[0]
+        (done,), judge = outcome
         replies, _ = read_findings(done.path, judge)
     results = method.results(material, replies)
     return TaskResults.from_results(task, method, results, done), done

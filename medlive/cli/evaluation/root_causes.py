@@ -1,7 +1,6 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from typer import Option
@@ -11,8 +10,9 @@ from medlive.cli.evaluation.options import (
     GradedRuns,
     Grading,
     UnpinnedOption,
+    Works,
     find_incomplete,
-    plan_or_ask,
+    plan_or_ask_questions,
     plans_result,
     reason_notes,
 )
@@ -22,17 +22,11 @@ from medlive.cli.output import (
     Result,
     counted,
     fields_of,
-    progress,
     shortened,
     table_of,
 )
 from medlive.errors import UsageError
-from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.questions import (
-    QuestionsAsked,
-    ask_questions,
-    plan_questions,
-)
+from medlive.evaluation.grading.questions import QuestionsAsked
 from medlive.evaluation.penalties import count_penalties
 from medlive.evaluation.root_causes import (
     AuditTable,
@@ -40,12 +34,9 @@ from medlive.evaluation.root_causes import (
     audit_work,
     load_audit,
 )
-from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
-from medlive.llm.budget import Budget
-from medlive.llm.engine import Engine
 
 _SHOWN = 120
 """Characters of a quote in a table."""
@@ -94,10 +85,16 @@ def audit(
 
     work: list[QuestionsAsked] = []
     if not table:
-        outcome = _ask(graded.runs, runs, which, by, budget)
-        if isinstance(outcome, dict):
-            return plans_result(outcome, budget)
-        work = outcome
+
+        def questions(_: object) -> Works:
+            for run in runs:
+                yield f"cases of {run.label}", audit_work(run, **which)
+
+        outcome = plan_or_ask_questions(by, budget, questions, "auditor")
+        if isinstance(outcome, list):
+            plans = zip(map(str, graded.runs), outcome, strict=True)
+            return plans_result(dict(plans), budget)
+        work, which["auditor"] = outcome
     tables: list[AuditTable] = []
     rows, notes = [], [objection.why for objection in overridden]
     for place, (path, run) in enumerate(zip(graded.runs, runs, strict=True)):
@@ -134,38 +131,6 @@ def audit(
         table_of(idle, names, title),
     ]
     return Result(value, shown, notes, failure)
-
-
-def _ask(
-    paths: Sequence[Path],
-    runs: Sequence[GradedRun],
-    which: dict[str, Any],
-    by: Grading,
-    budget: Budget,
-) -> dict[str, Plan] | list[QuestionsAsked]:
-    """Ask about all runs with one engine, and add to `which` who the auditor is; with --dry-run only plan it."""
-
-    def plan(engine: Engine, **how: Any) -> dict[str, Plan]:
-        plans = {}
-        for path, run in zip(paths, runs, strict=True):
-            questions = audit_work(run, **which)
-            plans[str(path)] = plan_questions(*questions, engine.identity, **how)
-        return plans
-
-    async def ask(engine: Engine, **how: Any) -> list[QuestionsAsked]:
-        done = []
-        for run in runs:
-            questions = audit_work(run, **which)
-            with progress(f"cases of {run.label}", budget) as tick:
-                done.append(
-                    await ask_questions(
-                        *questions, engine, role="auditor", progress=tick, **how
-                    )
-                )
-        which["auditor"] = engine.identity
-        return done
-
-    return plan_or_ask(by, budget, plan, ask)
 
 
 def _count_causes(tables: list[AuditTable], overridden: list[Objection]) -> Grid:

@@ -102,7 +102,16 @@ def describe_scores(table: ScoreTable) -> Shown:
         columns = ["model", "cases", "scored", "scored for others only", "e.g."]
         title = f"models scored on differing cases; --cases common takes the {table.common} common ones"
         yield Grid(columns, differing, marked(title, table.overridden))
-        yield _abilities(table)
+        # What models would score on all cases, although they answered differing ones.
+        expected = []
+        for ability in abilities_of(table).scale.abilities:
+            here = percents(ability.low, ability.high)
+            of_kind = percents(ability.wide_low, ability.wide_high)
+            row = [ability.name, percent(ability.value), here, of_kind]
+            expected.append([*row, ability.n, ability.why])
+        columns = ["model", "ability %", "on these cases", "cases of the kind", "n"]
+        title = "ability: the score expected on all cases (docs/scale.md)"
+        yield Grid([*columns, "note"], expected, marked(title, table.overridden))
 
 
 def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
@@ -138,19 +147,6 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
 
 def _score_cells(label: str, estimate: Estimate) -> list[object]:
     return [label, percent(estimate.value), _interval_of(estimate)]
-
-
-def _abilities(table: ScoreTable) -> Grid:
-    """What models would score on all cases, although they answered differing ones."""
-    rows = []
-    for ability in abilities_of(table).scale.abilities:
-        row = [ability.name, percent(ability.value)]
-        row.append(percents(ability.low, ability.high))
-        row.append(percents(ability.wide_low, ability.wide_high))
-        rows.append([*row, ability.n, ability.why])
-    columns = ["model", "ability %", "on these cases", "cases of the kind", "n", "note"]
-    title = "ability: the score expected on all cases (docs/scale.md)"
-    return Grid(columns, rows, marked(title, table.overridden))
 
 
 def _describe_harm(table: ScoreTable) -> Grid:

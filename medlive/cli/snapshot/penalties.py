@@ -4,6 +4,7 @@ from pathlib import Path
 
 from medlive.cli.evaluation.options import (
     Grading,
+    Works,
     check_runs,
     find_incomplete,
     plan_or_ask_questions,
@@ -12,8 +13,6 @@ from medlive.cli.evaluation.options import (
 from medlive.cli.options import SnapshotArgument, UnverifiedOption
 from medlive.cli.output import Grid, Result
 from medlive.errors import UsageError
-from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.questions import Source
 from medlive.evaluation.penalties import (
     ERRORS,
     LEAST_MODELS,
@@ -49,15 +48,15 @@ def penalties(
     questions = [candidate.question for candidate in candidates]
     budget = by.calls.budget([out / ERRORS])
 
-    def work(judge: EngineIdentity) -> tuple[Source, Path]:
+    def work(judge: EngineIdentity) -> Works:
         if judge.engine == "rules" and not by.calls.dry_run:
             raise UsageError("the rules engine makes no clinical judgement")
-        return lambda _: questions, out / ERRORS
+        return [("answered cases", (lambda _: questions, out / ERRORS))]
 
-    outcome = plan_or_ask_questions(by, budget, work, "answered cases")
-    if isinstance(outcome, Plan):
-        return plan_result(outcome, budget)
-    done, judge = outcome
+    outcome = plan_or_ask_questions(by, budget, work)
+    if isinstance(outcome, list):
+        return plan_result(outcome[0], budget)
+    (done,), judge = outcome
     unread, proposals = read_penalties(candidates, out, judge)
     failure = find_incomplete(
         len(unread),
