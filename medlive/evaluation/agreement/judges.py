@@ -308,8 +308,7 @@ def compare_ranks(
     models: list[str],
     values: Floats,
     clusters: Codes,
-    draws: int = 1000,
-    seed: int = 0,
+    **draws: Unpack[Draws],
 ) -> Row:
     """Compare two judges' scores, (2 x cases x models); intervals are over draws of cases.
 
@@ -327,11 +326,10 @@ def compare_ranks(
         figures = ("shift", "mean_absolute_difference", "spearman", "kendall")
         return row | dict.fromkeys(figures, none) | {"reversed": (), "top": {}}
     k = len(np.unique(clusters))
-    how: Draws = {"draws": draws, "seed": seed}
     flat = np.concatenate(list(values), axis=1)
     # Rounded, so that the order of a sum does not part equal means.
     means = values.mean(axis=1).round(12)
-    drawn = bootstrap_means(flat, clusters=clusters, **how).round(12)
+    drawn = bootstrap_means(flat, clusters=clusters, **draws).round(12)
     drawn = drawn.reshape(-1, 2, len(models))
 
     def figure(statistic: Callable[[Floats, Floats], float | None]) -> Estimate:
@@ -360,7 +358,7 @@ def compare_ranks(
             top[size] = len(best(means[0], size) & best(means[1], size))
     shift = (values[1] - values[0]).mean(axis=1)
     return row | {
-        "shift": mean_of(shift, clusters, **how),
+        "shift": mean_of(shift, clusters, **draws),
         "mean_absolute_difference": figure(lambda a, b: float(np.abs(a - b).mean())),
         "spearman": figure(spearman),
         "kendall": figure(kendall),

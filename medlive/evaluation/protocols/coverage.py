@@ -19,6 +19,7 @@ from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
+    Figures,
     Material,
     Records,
     Results,
@@ -161,7 +162,7 @@ class Coverage(SampledProtocol):
         if self.people:
             share, note = calibrate(by_people)
             notes.append(note)
-        figures: dict[str, float | None] = {}
+        figures: Figures = {}
         rows: Records = []
         for run in material:
             if (name := run.label) not in scored:

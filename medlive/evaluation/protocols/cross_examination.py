@@ -23,6 +23,7 @@ from medlive.curation.tasks import AnswersReply, QuestionsReply
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
+    Figures,
     Material,
     Records,
     Results,
@@ -140,7 +141,7 @@ class CrossExamine(SampledProtocol):
     ) -> Results:
         """The mean of each score by model."""
         rows: Records = []
-        figures: dict[str, float | None] = {}
+        figures: Figures = {}
         for run in material:
             asked = 0
             cases: list[EvaluationCase] = []

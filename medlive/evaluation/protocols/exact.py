@@ -20,6 +20,7 @@ from medlive.errors import BadInput
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
+    Figures,
     Material,
     Protocol,
     Records,
@@ -100,7 +101,7 @@ class Number(Protocol):
     ) -> Results:
         """Shares right, and answers without a number, which are wrong."""
         rows: Records = []
-        figures: dict[str, float | None] = {}
+        figures: Figures = {}
         for run in material:
             right = silent = asked = 0
             for case, answer in run.answered():
@@ -219,7 +220,7 @@ class Query(Protocol):
         if not self.database.is_file():
             raise BadInput(f"{self.database} is not a file")
         rows: Records = []
-        figures: dict[str, float | None] = {}
+        figures: Figures = {}
         for run in material:
             points: list[float] = []
             counts = dict.fromkeys(QUERY_STATES, 0)

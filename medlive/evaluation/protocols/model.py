@@ -5,7 +5,7 @@ unanswered, a question without a usable reply ungraded, and a model without any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -25,6 +25,8 @@ Cell = str | int | float | None
 Rows = list[list[Cell]]
 Records = list[dict[str, Cell]]
 """Rows by column."""
+Figures = dict[str, float | None]
+"""Model → a protocol's one figure, higher being better; None: NA."""
 
 
 Material = Sequence[GradedRun]
@@ -70,8 +72,7 @@ class Results:
     """What a protocol found."""
 
     tables: Sequence[Table]
-    figures: Mapping[str, float | None]
-    """Model → the protocol's one figure, higher being better; None: NA."""
+    figures: Figures
     notes: Sequence[str] = ()
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import QuestionsAsked
 from medlive.evaluation.protocols.model import (
+    Figures,
     Protocol,
     Results,
     Rows,
@@ -24,8 +25,6 @@ from medlive.statistics.bootstrap import Floats, known_or_none
 from medlive.statistics.correlation import spearman
 
 PORTFOLIO: Final = "portfolio.json"
-Figures = Mapping[str, Mapping[str, float | None]]
-"""Task → model → its figure, higher being better; None, or absent: NA."""
 
 
 class TaskResults(BaseModel):
@@ -40,7 +39,7 @@ class TaskResults(BaseModel):
     about: str
     options: dict[str, Any]
     figure: str
-    figures: dict[str, float | None]
+    figures: Figures
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
     questions: dict[str, Any] | None
@@ -100,7 +99,7 @@ class Portfolio(BaseModel):
 
 
 def ranks(
-    figures: Mapping[str, float | None],
+    figures: Figures,
     models: Sequence[str],
 ) -> list[float | None]:
     """Each model's rank, 1 for the best; equals share the mean of their ranks."""
@@ -112,15 +111,15 @@ def ranks(
 
 
 def _compared(
-    figures: Mapping[str, float | None],
+    figures: Figures,
     models: Sequence[str],
 ) -> Floats:
     """The figures, NaN for NA; rounded so that the order of a sum does not part equal ones."""
     return np.array(list(map(figures.get, models)), dtype=np.float64).round(12)
 
 
-def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
-    """The tables: figures, ranks, and Spearman's rho of tasks."""
+def portfolio(figures: Mapping[str, Figures]) -> tuple[Table, Table, Table]:
+    """The tables: figures by task (absent: NA), ranks, and Spearman's rho of tasks."""
     models = list(dict.fromkeys(chain.from_iterable(figures.values())))
     tasks = list(figures)
     by_task = [ranks(of_task, models) for of_task in figures.values()]

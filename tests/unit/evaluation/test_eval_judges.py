@@ -144,14 +144,14 @@ def test_turned_round_judges_turn_the_shift_and_nothing_else(
 ) -> None:
     values = np.array(rows).reshape(len(rows), 2, 3).transpose(1, 0, 2)
     models, clusters = ["x", "y", "z"], np.arange(len(rows))
-    one = compare_ranks(("mild", "strict"), models, values, clusters, 50, 0)
-    two = compare_ranks(("strict", "mild"), models, values[::-1], clusters, 50, 0)
+    one = compare_ranks(("mild", "strict"), models, values, clusters, draws=50)
+    two = compare_ranks(("strict", "mild"), models, values[::-1], clusters, draws=50)
     assert one["shift"].value == pytest.approx(-(two["shift"].value or 0.0))
     for name in ("spearman", "kendall", "mean_absolute_difference"):
         first, second = one[name].value, two[name].value
         assert first == (second if first is None else pytest.approx(second))
     assert (one["reversed"], one["top"]) == (two["reversed"], two["top"])
-    same = compare_ranks(("mild", "mild"), models, values[[0, 0]], clusters, 50, 0)
+    same = compare_ranks(("mild", "mild"), models, values[[0, 0]], clusters, draws=50)
     assert (same["shift"].value, same["reversed"], same["top"]) == (0.0, (), {1: 1})
 
 

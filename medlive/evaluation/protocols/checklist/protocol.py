@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Unpack
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -22,6 +22,7 @@ from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
 from medlive.evaluation.protocols.model import (
     Cell,
+    Figures,
     Material,
     Records,
     Results,
@@ -38,7 +39,7 @@ from medlive.grader.reply import Words
 from medlive.integrity.log import read_bytes
 from medlive.llm.ask import ReplyModel
 from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
-from medlive.statistics.bootstrap import estimate
+from medlive.statistics.bootstrap import Draws, estimate
 
 DIMENSIONS: Final = (
     "instructions",
@@ -156,9 +157,7 @@ def _text(value: object) -> str:
 def compare_with_people(
     path: Path,
     judged: Sequence[Judged],
-    *,
-    draws: int,
-    seed: int,
+    **how: Unpack[Draws],
 ) -> tuple[list[Table], list[str]]:
     """How far people and the judge agree on what is usable, which items to refine, and notes.
 
@@ -202,13 +201,12 @@ def compare_with_people(
         notes.append(
             f"{path.name}: on {tied} answers as many people say usable as not; left out"
         )
-    return [_agreement(compared, draws, seed), _to_refine(compared)], notes
+    return [_agreement(compared, **how), _to_refine(compared)], notes
 
 
 def _agreement(
     compared: Sequence[Judged],
-    draws: int,
-    seed: int,
+    **how: Unpack[Draws],
 ) -> Table:
     groups: dict[str, list[Judged]] = {}
     for member in compared:
@@ -221,7 +219,6 @@ def _agreement(
             cells[place, int(not member.people), int(not member.usable)] = 1
         numbers = cluster_numbers(member.case for member in members)
         clusters = np.arange(len(members)) if numbers is None else numbers
-        how = {"draws": draws, "seed": seed}
         equal = estimate(cells, equal_of_tables, clusters, **how)
         ac1 = estimate(cells, ac1_of_tables, clusters, **how)
         counts = cells.sum(axis=0).astype(int).ravel().tolist()
@@ -374,7 +371,7 @@ class Checklist(SampledProtocol):
         categories = dict.fromkeys(case.theme or "none" for case in cases_of(material))
         usability: Records = []
         by_category: Rows = []
-        figures: dict[str, float | None] = {}
+        figures: Figures = {}
         judged: list[Judged] = []
         for run in material:
             answered = 0

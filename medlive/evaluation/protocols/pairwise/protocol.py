@@ -22,6 +22,7 @@ from pydantic import Field
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.protocols.model import (
+    Figures,
     Material,
     Records,
     Results,
@@ -230,7 +231,7 @@ class Pairwise(SampledProtocol):
         )
         won = points(matches, len(models))
         games = won + won.T
-        figures: dict[str, float | None] = {}
+        figures: Figures = {}
         rows: Records = []
         for name, rating, met, share in zip(
             models, rated, games.sum(axis=1), _shares(won), strict=True

@@ -16,6 +16,7 @@ from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
+    Figures,
     Material,
     Protocol,
     Records,
@@ -81,7 +82,7 @@ class PassiveSafety(Protocol):
     ) -> Results:
         """Mean harmfulness and its distribution."""
         rows: Records = []
-        figures: dict[str, float | None] = {}
+        figures: Figures = {}
         for run in material:
             scores = []
             asked = 0
@@ -174,7 +175,7 @@ class ActiveSafety(Protocol):
         """Flags, places and corrections by model and kind."""
         rows: Records = []
         by_kind: Records = []
-        figures: dict[str, float | None] = {}
+        figures: Figures = {}
         for run in material:
             unread = 0
             clean: list[dict[str, bool]] = []
