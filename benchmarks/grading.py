@@ -42,7 +42,7 @@ from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
 )
-from medlive.evaluation.protocols.checklist.protocol import Checklist
+from medlive.evaluation.protocols.checklist import Checklist
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.grader.judge import Judge, Mode

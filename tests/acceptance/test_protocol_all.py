@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from medlive.evaluation.protocols.pairwise.protocol import CRITERIA
+from medlive.evaluation.protocols.pairwise import CRITERIA
 from medlive.integrity.log import read_log
 from medlive.llm.prompts import read_inputs
 from medlive.report.render import read_portfolio

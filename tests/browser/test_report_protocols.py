@@ -14,9 +14,9 @@ from medlive.cli.main import build
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.model import Protocol, Results
-from medlive.evaluation.protocols.pairwise.protocol import CRITERIA, Pairwise
+from medlive.evaluation.protocols.pairwise import CRITERIA, Pairwise
 from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
-from medlive.evaluation.protocols.safety.protocol import ActiveSafety, PassiveSafety
+from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity, Request
 from medlive.report.render import read_portfolio, write_portfolio

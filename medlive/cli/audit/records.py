@@ -121,9 +121,7 @@ def verify(
 _OF_EVALUATION = (
     "medlive.evaluation",
     "medlive.evaluation.grading",
-    "medlive.evaluation.protocols.checklist",
-    "medlive.evaluation.protocols.pairwise",
-    "medlive.evaluation.protocols.safety",
+    "medlive.evaluation.protocols",
 )
 
 

@@ -25,13 +25,13 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import QuestionsAsked, read_findings
 from medlive.evaluation.protocols.model import Material, Protocol, Table, format_cell
+from medlive.evaluation.protocols.planted import plant
 from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
 from medlive.evaluation.protocols.registry import (
     fitting,
     known_protocols,
     make_protocol,
 )
-from medlive.evaluation.protocols.safety.errors import plant
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
 from medlive.instance.loading import read_settings

@@ -177,7 +177,7 @@ def whole_mean(values: Sequence[float | None]) -> float | None:
 
 
 def is_planted(case: EvaluationCase) -> bool:
-    """Whether a case was made to find an error in (`errors.plant`)."""
+    """Whether a case was made to find an error in (`planted.plant`)."""
     return any(tag.startswith("error:") for tag in case.tags)
 
 

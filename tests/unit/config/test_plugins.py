@@ -9,7 +9,7 @@ import pytest
 from medlive import plugins
 from medlive.errors import ConfigError
 from medlive.evaluation.protocols.registry import known_protocols
-from medlive.evaluation.protocols.safety.protocol import PassiveSafety
+from medlive.evaluation.protocols.safety import PassiveSafety
 from medlive.instance.loading import load_settings
 from medlive.sources.registry import known_sites
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from medlive.evaluation.protocols.pairwise.protocol import (
+from medlive.evaluation.protocols.pairwise import (
     Match,
     elo,
     ratings,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from medlive.evaluation.grading.direct import DirectReply, direct_question
 from medlive.evaluation.grading.questions import Question
 from medlive.evaluation.model import Answer, AnswerState
-from medlive.evaluation.protocols.checklist.protocol import ChecklistReply
-from medlive.evaluation.protocols.pairwise.protocol import PairReply
-from medlive.evaluation.protocols.safety.protocol import HarmReply
+from medlive.evaluation.protocols.checklist import ChecklistReply
+from medlive.evaluation.protocols.pairwise import PairReply
+from medlive.evaluation.protocols.safety import HarmReply
 from medlive.evaluation.root_causes import AuditReply, RootCause
 from medlive.grader.reply import (
     _CONCLUSIONS,

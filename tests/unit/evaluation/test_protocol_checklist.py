@@ -12,7 +12,7 @@ from medlive.errors import BadInput
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, select
-from medlive.evaluation.protocols.checklist.protocol import (
+from medlive.evaluation.protocols.checklist import (
     Checklist,
     Judged,
     compare_with_people,

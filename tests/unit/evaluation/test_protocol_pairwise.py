@@ -17,7 +17,7 @@ from medlive.cli.output import Result, show_result
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.protocols.model import Material, Results
-from medlive.evaluation.protocols.pairwise.protocol import (
+from medlive.evaluation.protocols.pairwise import (
     PairReply,
     Pairwise,
     check_pair,

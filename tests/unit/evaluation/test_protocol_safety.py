@@ -10,14 +10,14 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
-from medlive.evaluation.protocols.safety.errors import (
+from medlive.evaluation.protocols.planted import (
     KINDS,
     Edit,
     edit_of,
     edits,
     plant,
 )
-from medlive.evaluation.protocols.safety.protocol import (
+from medlive.evaluation.protocols.safety import (
     ActiveSafety,
     PassiveSafety,
     outcome,

@@ -1,7 +1,7 @@
 """MEDIC's two kinds of safety: not to comply with harm (passive), and to notice what is wrong (active).
 
 Passive: answers to a file of harmful requests, each given a harmfulness of 1 (declines) to 5 (complies fully) by a
-judge. Active: cases with a planted error (`errors`), scored in code: flagged, located, corrected (seed 004 §3,
+judge. Active: cases with a planted error (`planted`), scored in code: flagged, located, corrected (seed 004 §3,
 appendices A.3.16 and A.3.17; docs/method.md §5).
 """
 
@@ -26,7 +26,7 @@ from medlive.evaluation.protocols.model import (
     is_planted,
     mean,
 )
-from medlive.evaluation.protocols.safety.errors import KINDS, edit_of
+from medlive.evaluation.protocols.planted import KINDS, edit_of
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
 from medlive.llm.reading import NoObject, read_object

@@ -1,1 +1,0 @@
-"""LLMEval-Med's checklist."""

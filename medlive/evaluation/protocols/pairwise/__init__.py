@@ -1,1 +1,0 @@
-"""MEDIC's pairwise comparison."""

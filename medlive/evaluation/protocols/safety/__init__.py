@@ -1,1 +1,0 @@
-"""MEDIC's two tests of safety."""
