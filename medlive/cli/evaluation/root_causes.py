@@ -126,42 +126,41 @@ def audit(
     title = f"{len(idle)} of {len(uses)} penalties that no model committed"
     names = ("case_id", "points", "criterion", "models", "command")
     shown = [
-        _count_causes(tables, overridden),
-        _list_examples(tables, examples),
+        *_describe(tables, overridden, examples),
         table_of(idle, names, title),
     ]
     return Result(value, shown, notes, failure)
 
 
-def _count_causes(tables: list[AuditTable], overridden: list[Objection]) -> Grid:
-    """How many of each model's lowest scores have each cause."""
-    rows: list[list[object]] = []
+def _describe(
+    tables: list[AuditTable], overridden: list[Objection], examples: int
+) -> tuple[Grid, Grid]:
+    """How many of each model's lowest scores have each cause, and examples of each."""
+    counts: list[list[object]] = []
+    quotes: list[list[object]] = []
     for cause in RootCause:
         row: list[object] = [cause.label]
         for table in tables:
-            n = len(table.of(cause))
+            findings = table.of(cause)
+            n = len(findings)
             row.append(f"{n} ({100 * n / table.audited:.1f} %)" if n else "0")
-        rows.append(row)
-    rows.append(["audited", *(table.audited for table in tables)])
-    rows.append(["unaudited", *(table.unaudited for table in tables)])
+            for case, reply in findings[:examples]:
+                about = [table.run.label, cause.label, case.case_id]
+                quote = shortened(reply.quote, _SHOWN)
+                score = percent(case.score.score)
+                quotes.append([*about, score, quote, reply.reasoning])
+        counts.append(row)
+    counts.append(["audited", *(table.audited for table in tables)])
+    counts.append(["unaudited", *(table.unaudited for table in tables)])
     on = rests_on(table.run for table in tables)
     metric = tables[0].metric
     title = f"root causes of the lowest scores ({metric} metric) on {on}"
     models = [table.run.label for table in tables]
-    return Grid(["root cause", *models], rows, marked(title, overridden))
-
-
-def _list_examples(tables: list[AuditTable], examples: int) -> Grid:
-    rows = []
-    for cause in RootCause:
-        for table in tables:
-            for case, reply in table.of(cause)[:examples]:
-                about = [table.run.label, cause.label, case.case_id]
-                quote = shortened(reply.quote, _SHOWN)
-                score = percent(case.score.score)
-                rows.append([*about, score, quote, reply.reasoning])
     columns = ["model", "root cause", "case", "score %", "quote of the answer", "why"]
-    return Grid(columns, rows, "examples")
+    return (
+        Grid(["root cause", *models], counts, marked(title, overridden)),
+        Grid(columns, quotes, "examples"),
+    )
 
 
 def _remarks(table: AuditTable) -> Iterator[str]:

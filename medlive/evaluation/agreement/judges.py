@@ -135,14 +135,30 @@ def _ranks(
     judges: Sequence[str],
     **draws: Unpack[Draws],
 ) -> tuple[list[Row], list[Row]]:
-    """Models that every judge graded, and their order under every two of them."""
+    """Models that every judge graded, by the cases that each graded whole for each, and their order under every two
+    of them."""
     scores: list[Row] = []
     rankings: list[Row] = []
     if not models:
         return scores, rankings
-    values, clusters = _common_scores(models, judges)
-    for judge, own in zip(judges, values, strict=True):
-        for model, column in zip(models, own.T, strict=True):
+    columns = []
+    shared: list[set[str]] = []
+    for by_judge in models.values():
+        runs = [by_judge[judge] for judge in judges]
+        for run in runs:
+            columns.append(run.whole_scores())
+            shared.append({case.case_id for case in comparable(runs[0], run)})
+    common = set.intersection(*shared, *map(set, columns))
+    cases = [case for case in runs[0].cases if case.case_id in common]
+    rows = []
+    for own in columns:
+        rows.append([own[case.case_id] for case in cases])
+    # The scores (judges x cases x models).
+    values = np.array(rows, float).reshape(len(models), len(judges), len(cases))
+    values = np.ascontiguousarray(values.transpose(1, 2, 0))
+    clusters = _clusters(cases)
+    for judge, by_case in zip(judges, values, strict=True):
+        for model, column in zip(models, by_case.T, strict=True):
             mean = mean_estimate(column, clusters=clusters, **draws)
             score = replace(
                 mean,
@@ -280,27 +296,6 @@ def _case_scores(
 def _clusters(cases: Sequence[EvaluationCase]) -> Codes:
     numbers = cluster_numbers(cases)
     return np.arange(len(cases)) if numbers is None else numbers
-
-
-def _common_scores(
-    models: Gradings,
-    judges: Sequence[str],
-) -> tuple[Floats, Codes]:
-    """Scores of the cases that every judge graded whole for every model, (judges x cases x models), and clusters."""
-    columns = []
-    shared: list[set[str]] = []
-    for by_judge in models.values():
-        runs = [by_judge[judge] for judge in judges]
-        for run in runs:
-            columns.append(run.whole_scores())
-            shared.append({case.case_id for case in comparable(runs[0], run)})
-    common = set.intersection(*shared, *map(set, columns))
-    cases = [case for case in runs[0].cases if case.case_id in common]
-    rows = []
-    for scores in columns:
-        rows.append([scores[case.case_id] for case in cases])
-    values = np.array(rows, float).reshape(len(models), len(judges), len(cases))
-    return np.ascontiguousarray(values.transpose(1, 2, 0)), _clusters(cases)
 
 
 def compare_ranks(
