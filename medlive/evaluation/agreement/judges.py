@@ -19,7 +19,7 @@ from medlive.evaluation.model import (
     cluster_numbers,
 )
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
-from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import unpublishable_reasons
 from medlive.statistics.bootstrap import (
     Draws,
@@ -191,7 +191,12 @@ def gradings(
         for digest in dict.fromkeys(grade.judge for grade in rows):
             run = load_graded(path, judge=digest)
             grader = run.known_grader
-            matching = {name for name in judges if is_judge(grader, name)}
+            matching = set()
+            for name in judges:
+                # A digest, its beginning, or a model's name.
+                by_digest = grader.judge.startswith((name, f"sha256:{name}"))
+                if by_digest or name == grader.model:
+                    matching.add(name)
             unused -= matching
             if not (matching if judges else grader.engine != SETTLED):
                 continue
@@ -210,13 +215,6 @@ def gradings(
     for (model, how), by_judge in settings.items():
         labelled[model if count[model] == 1 else f"{model} ({how})"] = by_judge
     return labelled
-
-
-def is_judge(grader: Grader, wanted: str) -> bool:
-    """Whether a grader is meant by a digest, its beginning, or a model's name."""
-    return wanted == grader.model or grader.judge.startswith(
-        (wanted, f"sha256:{wanted}")
-    )
 
 
 def _by_group(

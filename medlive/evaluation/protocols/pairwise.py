@@ -263,10 +263,7 @@ class Pairwise(SampledProtocol):
         ]
         if several:
             tables.append(_alike(judges, len(models)))
-        notes = list(apart_notes(models, games))
-        for name, comparisons in judges.items():
-            for order_note in order_notes(comparisons):
-                notes.append(f"{name}: {order_note}" if several else order_note)
+        notes = list(match_notes(models, games, judges))
         return Results(tables, figures, notes)
 
 
@@ -347,24 +344,29 @@ def matches_of(
     return matches
 
 
-def order_notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """How often place decided instead of content."""
-    asked = by_place = 0
-    for _, usable in comparisons:
-        sides = [reply.better for reply in usable.values()]
-        if len(sides) == 2:
-            asked += 1
-            by_place += sides[0] == sides[1] != "equal"
-    if asked:
-        yield f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
+def match_notes(
+    models: Sequence[str],
+    games: Floats,
+    judges: Mapping[str, list[Comparison]],
+) -> Iterator[str]:
+    """Which models no match links, directly or through others, and how often place decided instead of content.
 
-
-def apart_notes(models: Sequence[str], games: Floats) -> Iterator[str]:
-    """Which models no match links, directly or through others; `games` are those of each with each."""
+    `games` are those of each model with each, over all judges.
+    """
     groups = connected(games + np.diag(games.sum(axis=1)) > 0)
     if len(groups) > 1:
         apart = " | ".join(", ".join(models[at] for at in own) for own in groups)
         yield f"no match links these models, whose ratings cannot be compared: {apart}"
+    for name, comparisons in judges.items():
+        asked = by_place = 0
+        for _, usable in comparisons:
+            sides = [reply.better for reply in usable.values()]
+            if len(sides) == 2:
+                asked += 1
+                by_place += sides[0] == sides[1] != "equal"
+        if asked:
+            note = f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
+            yield f"{name}: {note}" if len(judges) > 1 else note
 
 
 def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
