@@ -153,12 +153,20 @@ class AnsweredCase:
         )
 
     def find_fault(self, reply: ErrorsReply) -> str | None:
-        """Why a reply cannot be used: a quote that is in no answer, or what the linter refuses; None if it can."""
+        """Why a reply cannot be used: a quote that is in no answer or, where these were read for harm, of no confirmed
+        statement; or what the linter refuses. None if it can."""
         criteria = self.criteria
         for item in reply.errors:
-            for quote in item.quotes:
-                if fault := self._quote_fault(quote.answer, quote.quote):
-                    return fault
+            for quoted in item.quotes:
+                name, quote = quoted.answer, quoted.quote
+                if name not in self.answers:
+                    return f"there is no answer {name[:80]!r}"
+                if not shows(quote, self.answers[name][1]):
+                    return f"no passage of answer {name}: {quote[:80]!r}"
+                if self.harms is None:
+                    continue
+                if not any(same_statement(quote, harm) for harm in self.harms[name]):
+                    return f"not called harmful in answer {name}: {quote[:80]!r}"
             new = Criterion(
                 id="new",
                 position=len(criteria) + 1,
@@ -175,22 +183,6 @@ class AnsweredCase:
             ):
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
-
-    def _quote_fault(
-        self,
-        name: str,
-        quote: str,
-    ) -> str | None:
-        """Why a quote does not count; where answers were read for harm, it must be of a confirmed statement."""
-        if name not in self.answers:
-            return f"there is no answer {name[:80]!r}"
-        if not shows(quote, self.answers[name][1]):
-            return f"no passage of answer {name}: {quote[:80]!r}"
-        if self.harms is None:
-            return None
-        if any(same_statement(quote, harm) for harm in self.harms[name]):
-            return None
-        return f"not called harmful in answer {name}: {quote[:80]!r}"
 
     def propose(self, reply: ErrorsReply) -> list[PenaltyProposal]:
         """The errors that enough models make, without those that a penalty covers already."""
