@@ -86,10 +86,22 @@ def compare_judges(
                 continue
             pair = by_judge[first], by_judge[second]
             pairs.append(pair)
-            about = {"model": model, "first": first, "second": second}
-            cases.append({**about, **_case_scores(pair, **draws)})
-            unlike = len(pair[0].cases) - len(comparable(*pair))
-            if unlike:
+            shared = comparable(*pair)
+            scores = [run.whole_scores() for run in pair]
+            ids = set.intersection(*map(set, scores))
+            both = [case for case in shared if case.case_id in ids]
+            x, y = (np.array([own[case.case_id] for case in both]) for own in scores)
+            clusters = _clusters(both)
+            row = {
+                "model": model,
+                "first": first,
+                "second": second,
+                "spearman": correlate("spearman", x, y, clusters=clusters, **draws),
+                "kendall": correlate("kendall", x, y, clusters=clusters, **draws),
+                "mean_absolute_difference": mean_of(np.abs(x - y), clusters, **draws),
+            }
+            cases.append(row)
+            if unlike := len(pair[0].cases) - len(shared):
                 notes.append(
                     f"{model}: {unlike} cases have no answer, or another one or another rubric; left out"
                 )
@@ -108,13 +120,13 @@ def compare_judges(
             )
         else:
             whole[model] = by_judge
-    scores, rankings = _ranks(whole, names, **draws)
+    means, rankings = _ranks(whole, names, **draws)
     return Judges(
         models=tuple(models),
         judges=tuple(names),
         criteria=tuple(criteria),
         cases=tuple(cases),
-        scores=tuple(scores),
+        scores=tuple(means),
         rankings=tuple(rankings),
         notes=tuple(notes),
     )
@@ -272,23 +284,6 @@ def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
         if asked == (other.question, other.criteria, other_answer.digest):
             cases.append(case)
     return cases
-
-
-def _case_scores(
-    pair: tuple[GradedRun, GradedRun],
-    **draws: Unpack[Draws],
-) -> dict[str, Estimate]:
-    """How alike two judges score a model's cases."""
-    scores = [run.whole_scores() for run in pair]
-    ids = set.intersection(*map(set, scores))
-    cases = [case for case in comparable(*pair) if case.case_id in ids]
-    x, y = (np.array([own[case.case_id] for case in cases]) for own in scores)
-    clusters = _clusters(cases)
-    return {
-        "spearman": correlate("spearman", x, y, clusters=clusters, **draws),
-        "kendall": correlate("kendall", x, y, clusters=clusters, **draws),
-        "mean_absolute_difference": mean_of(np.abs(x - y), clusters, **draws),
-    }
 
 
 def _clusters(cases: Sequence[EvaluationCase]) -> Codes:

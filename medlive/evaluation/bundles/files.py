@@ -8,7 +8,7 @@ import json
 import stat
 import struct
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.harm import READINGS
 from medlive.evaluation.model import LogRow
-from medlive.evaluation.runs.folder import GRADES, RESPONSES, leaves, write_whole
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, write_whole
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.guard.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
 from medlive.integrity.checks import Faults
@@ -104,19 +104,6 @@ def parse_rows(data: bytes, name: str, kind: type[Row]) -> list[Row]:
 def _check_size(data: bytes) -> None:
     if len(data) > BUNDLE_DOCUMENT_BYTES:
         raise ValueError(f"more than {BUNDLE_DOCUMENT_BYTES} bytes")
-
-
-def differences(expected: bytes, data: bytes) -> Iterator[tuple[str, str, str]]:
-    """Yield the places of a document that differ, with the expected value and its own.
-
-    Raises ValueError, RecursionError.
-    """
-    want = dict(leaves(json.loads(expected)))
-    got = dict(leaves(json.loads(data)))
-    for place in sorted(want.keys() | got.keys()):
-        values = repr(want.get(place)), repr(got.get(place))
-        if values[0] != values[1]:
-            yield (place, *values)
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:

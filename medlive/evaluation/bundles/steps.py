@@ -1,5 +1,6 @@
 """The steps that verify a bundle, in order, each failure with file, expected and found."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -31,7 +32,6 @@ from medlive.evaluation.bundles.files import (
     SCORES,
     Shape,
     checksums,
-    differences,
     encode_document,
     encode_figures,
     parse_document,
@@ -57,6 +57,7 @@ from medlive.evaluation.runs.folder import (
     CasesUse,
     EvidenceUse,
     RunInfo,
+    leaves,
 )
 from medlive.evaluation.runs.templates import (
     EVIDENCE,
@@ -215,14 +216,17 @@ def _compare(name: str, expected: bytes, data: bytes, out: Faults) -> None:
         return
     if name.endswith(".jsonl"):
         pairs = zip_longest(expected.split(b"\n"), data.split(b"\n"))
-        number = [want == got for want, got in pairs].index(False) + 1
+        number = [row == other for row, other in pairs].index(False) + 1
         what = "a row as medlive writes it for the public"
         out.add(f"{name}:{number}", what, "another form")
         return
     before = out.count
     try:
-        for place, want, got in differences(expected, data):
-            out.add(f"{name}: {place[:100]}", want[:120], got[:120])
+        want, got = (dict(leaves(json.loads(text))) for text in (expected, data))
+        for place in sorted(want.keys() | got.keys()):
+            values = repr(want.get(place)), repr(got.get(place))
+            if values[0] != values[1]:
+                out.add(f"{name}: {place[:100]}", values[0][:120], values[1][:120])
     except (ValueError, RecursionError) as exc:
         out.add(name, "a JSON document", str(exc)[:200])
     if out.count == before:
