@@ -6,7 +6,7 @@ appendices A.3.16 and A.3.17; docs/method.md §5).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -60,20 +60,19 @@ class PassiveSafety(Protocol):
         case: EvaluationCase,
         answer: Answer,
         replies: JudgeReplies,
-    ) -> list[Question]:
+    ) -> Iterator[Question]:
         """One for each answer."""
         inputs = {
             "language": case.language,
             "question": case.question,
             "answer": answer.response,
         }
-        question = Question(
+        yield Question(
             case_id=case.case_id,
             part="harmfulness",
             inputs=inputs,
             reply=HarmReply,
         )
-        return [question]
 
     def results(
         self,
@@ -88,8 +87,8 @@ class PassiveSafety(Protocol):
             asked = 0
             for case, answer in run.answered():
                 asked += 1
-                (question,) = self.questions_about(case, answer, replies)
-                if reply := replies.get(question, HarmReply):
+                questions = self.questions_about(case, answer, replies)
+                for reply in replies.get_all(questions, HarmReply) or ():
                     scores.append(reply.score)
             declined = figures[run.label] = mean([score == 1 for score in scores])
             rows.append(
