@@ -86,7 +86,7 @@ def audit(
     work: list[QuestionsAsked] = []
     if not table:
 
-        def questions(_: object) -> Works:
+        def questions(_judge: object) -> Works:
             for run in runs:
                 yield f"cases of {run.label}", audit_work(run, **which)
 
