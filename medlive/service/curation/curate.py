@@ -365,7 +365,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         limit_s = pipeline.settings.curation.thread_timeout_s
         thread, language = read_thread(stored)
         try:
-            async with asyncio.timeout(limit_s):
+            async with pipeline.settled(), asyncio.timeout(limit_s):
                 curation = await curate(
                     thread,
                     language,
@@ -378,10 +378,6 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 completed = await complete_in(
                     pipeline, curation, thread, language, started
                 )
-        except asyncio.CancelledError:
-            # What is under way is kept before another worker takes the thread up, and would ask it again.
-            await asyncio.gather(*(r.settle() for r in pipeline.respondents.values()))
-            raise
         except TimeoutError:
             curation = Curation(
                 reason=Reason.ENDPOINT_UNAVAILABLE,
