@@ -26,7 +26,7 @@ from medlive.db.curation.reviews import (
     unscanned_cases,
 )
 from medlive.db.runs import CURATE, recorded_run
-from medlive.db.session import Session
+from medlive.db.session import Session, advisory_lock
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import StoredThread, load_thread
@@ -487,7 +487,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     """Scan every ready case that the current scanner has not, and redact the identifiers it finds.
 
     Returns counts of cases: "cases" scanned; "redacted" (a new revision without identifiers); "failed" (no usable
-    reply, scanned again by the next run).
+    reply, scanned again by the next run). All are 0 while another process scans them.
     """
     done = Counter({"cases": 0, "redacted": 0, "failed": 0})
     slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
@@ -525,6 +525,11 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
             done["cases"] += 1
             done["redacted"] += saved.revision != case.revision
 
-    waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
-    await asyncio.gather(*map(scan, waiting))
+    async with (
+        pipeline.settled(),
+        advisory_lock(pipeline.database, "rescan cases") as is_alone,
+    ):
+        if is_alone:
+            waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
+            await asyncio.gather(*map(scan, waiting))
     return done
