@@ -44,6 +44,7 @@ from reply_file import FileReplyStore
 from medlive.config import Settings
 from medlive.curation import validator
 from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.elements import Brief
 from medlive.curation.model import Alignment, ClaimVerdict, Element, Kind, Side
 from medlive.curation.tasks import ClaimItem
 from medlive.errors import BadInput, MedliveError
@@ -206,7 +207,7 @@ class Judge:
         stated = ClaimItem.model_construct(
             id="a1", statement=statement, queries=(asked, statement)
         )
-        brief = validator.Brief(query, (), ())
+        brief = Brief(query, (), ())
         library = validator.Library(OnePassage(passage), 1, self._tokens, None)
         agent = Agent(self.engine, [], claim.language)
         async with self._at_once:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from medlive.curation.agent import Agent, by_id, check_known, ids_of
 from medlive.curation.elements import (
+    Brief,
     element_inputs,
     message_text,
     revise,
@@ -152,7 +153,7 @@ class ElementControl:
 
 
 async def write(
-    elements: Sequence[Element], *, writer: Agent, judge: Agent
+    brief: Brief, *, writer: Agent, judge: Agent
 ) -> tuple[CaseText, tuple[ControllerCheck, ...], str]:
     """Write N and A from the elements, with revisions; `judge` reads what `writer` wrote. Raises AgentFailure.
 
@@ -160,14 +161,12 @@ async def write(
         The texts as they were written last, the checks of every version in order, and what is wrong with the last
         one; empty when it is faithful.
     """
-    by_side: dict[Side, list[Element]] = {side: [] for side in Side}
-    for element in elements:
-        by_side[element.side].append(element)
-    (query,) = by_side.pop(Side.QUERY)
+    query = brief.query.statement
+    by_side = {Side.NARRATIVE: brief.narrative, Side.ADVICE: brief.advice}
     inputs: dict[str, Any] = {
-        "query": query.statement,
-        "narrative": element_inputs(by_side[Side.NARRATIVE]),
-        "advice": element_inputs(by_side[Side.ADVICE], "kind", "statement"),
+        "query": query,
+        "narrative": element_inputs(brief.narrative),
+        "advice": element_inputs(brief.advice, "kind", "statement"),
     }
     checks: list[ControllerCheck] = []
 
@@ -186,19 +185,19 @@ async def write(
         written = {Side.NARRATIVE: reply.narrative, Side.ADVICE: reply.advice}
         unstated = {}
         for side, text in written.items():
-            sources = [*(e.statement for e in by_side[side]), query.statement]
+            sources = [*(e.statement for e in by_side[side]), query]
             missing = ", ".join(numbers_missing(text, *sources))[:200]
             unstated[side] = f"no statement holds {missing}" if missing else ""
         faults = note(Check.NUMBERS_AGREE, unstated, round_)
         # Certain errors go back before anything is paid.
         if not faults:
-            read = await _read_texts(query.statement, by_side, written, judge)
+            read = await _read_texts(query, by_side, written, judge)
             faults = note(Check.SUPPORTED, read, round_)
         if not faults:
             break
         earlier = {side.value: text for side, text in written.items()}
         inputs |= {"earlier": earlier, "findings": faults}
-    case = CaseText(reply.narrative, query.statement, reply.advice)
+    case = CaseText(reply.narrative, query, reply.advice)
     return case, tuple(checks), "; ".join(faults)[:2000]
 
 

@@ -3,8 +3,8 @@
 An engine sees patients and verified physicians only.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from medlive.curation.agent import Agent, Identified, check_known, ids_of
@@ -55,6 +55,26 @@ def element_inputs(
     for element in elements:
         inputs.append({name: str(getattr(element, name)) for name in names})
     return inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """The elements of a case that are judged and written."""
+
+    query: Element
+    narrative: Sequence[Element]
+    advice: Sequence[Element]
+    month: str = ""
+    """When it was asked, YYYY-MM; empty where the medicine of that time does not matter."""
+
+    def inputs(self) -> dict[str, Any]:
+        """Month, query and narrative as a task's inputs."""
+        month = {"month": self.month} if self.month else {}
+        return {
+            **month,
+            "query": self.query.statement,
+            "narrative": element_inputs(self.narrative),
+        }
 
 
 def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | None:

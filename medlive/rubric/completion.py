@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, check_known, ids_of
+from medlive.curation.elements import Brief
 from medlive.curation.model import (
     Alignment,
     ClaimVerdict,
@@ -20,12 +21,7 @@ from medlive.curation.model import (
     Side,
 )
 from medlive.curation.tasks import Reason, Text
-from medlive.curation.validator import (
-    Brief,
-    Library,
-    judge_alignment,
-    state_claims,
-)
+from medlive.curation.validator import Library, judge_alignment, state_claims
 from medlive.llm.ask import AtMost6, AtMost20, EachItem, Loose, ReplyModel
 from medlive.rubric.lint import MOST_WRITTEN, Fault, lightest
 from medlive.rubric.model import (
