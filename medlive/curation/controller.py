@@ -13,9 +13,9 @@ from typing import Any, Final
 from medlive.curation.agent import Agent, by_id, check_known, ids_of
 from medlive.curation.elements import (
     Brief,
+    check_message_ids,
     element_inputs,
     message_text,
-    revise,
     thread_inputs,
     visible_texts,
 )
@@ -27,7 +27,7 @@ from medlive.curation.model import (
     ElementStatus,
     Side,
 )
-from medlive.curation.tasks import SupportItem, TextReply, WriteReply
+from medlive.curation.tasks import RevisedItem, SupportItem, TextReply, WriteReply
 from medlive.text.normalise import contains_quote
 from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
@@ -129,18 +129,36 @@ class ElementControl:
         return findings
 
     async def _revise(self, findings: Mapping[str, str]) -> list[Element]:
-        """Send the elements back; those that were revised and need checking."""
-        revised = await revise(self._thread, self._elements, findings, self._screener)
+        """Send the elements back to the Screener; those that were revised and need checking."""
+        asked = element_inputs(
+            map(self._elements.__getitem__, findings),
+            "side",
+            "message_id",
+            "quote",
+            "statement",
+        )
+        for shown in asked:
+            shown["finding"] = findings[shown["id"]]
+        inputs = {**thread_inputs(self._thread), "elements": asked}
+
+        def fault_of(item: RevisedItem) -> str | None:
+            side = self._elements[item.id].side
+            fault = check_message_ids(self._thread, side, [item.message_id])
+            return f"{item.id}: {fault}" if item.keep and fault else None
+
+        items = await self._screener.ask_each(RevisedItem, inputs, findings, fault_of)
         changed = []
-        for identity, element in revised.items():
+        for identity, item in items.items():
             self._revisions[identity] += 1
-            if element is None:
+            if not item.keep:
                 self._note(Check.WITHDRAWN, identity, False, findings[identity])
                 self._mark(identity, ElementStatus.DROPPED)
-            else:
-                self._elements[identity] = element
-                self._changed.add(identity)
-                changed.append(element)
+                continue
+            mended = item.model_dump(include={"message_id", "quote", "statement"})
+            element = replace(self._elements[identity], **mended)
+            self._elements[identity] = element
+            self._changed.add(identity)
+            changed.append(element)
         return changed
 
     def _mark(self, identity: str, status: ElementStatus) -> None:

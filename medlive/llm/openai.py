@@ -39,7 +39,6 @@ from medlive.llm.registry import Price
 from medlive.llm.wire import (
     Ended,
     JsonMode,
-    NotACompletion,
     Refusal,
     Trouble,
     chat_body,
@@ -325,10 +324,11 @@ class OpenAIEngine:
         raw = text.encode("utf-8", "surrogateescape")
         try:
             reply = read_completion(raw, content)
-        except NotACompletion as fault:
-            page = raw.lstrip()[:1] == b"<"
-            lost = fault.usage and self._priced(fault.usage, started)
-            raise Trouble(_PAGE if page else str(fault), usage=lost) from None
+        except Trouble as trouble:
+            if raw.lstrip()[:1] == b"<":
+                trouble.cause = _PAGE
+            trouble.usage = trouble.usage and self._priced(trouble.usage, started)
+            raise
         return replace(reply, usage=self._priced(reply.usage, started))
 
     def _priced(self, usage: Usage, started: float) -> Usage:

@@ -44,7 +44,7 @@ from medlive.llm.prompts import render
 from medlive.llm.registry import Price
 from medlive.llm.wire import (
     JsonMode,
-    NotACompletion,
+    Trouble,
     chat_body,
     completion,
     priced,
@@ -173,17 +173,17 @@ def write_calls(log: BatchLog, calls: Iterable[Call], out: Path) -> BatchWritten
 
 
 def reply_of(result: Row, price: Price | None) -> Reply:
-    """The model's reply in a line of a result file. Raises NotACompletion if there is none."""
+    """The model's reply in a line of a result file. Raises Trouble if there is none."""
     if error := result.get("error"):
-        raise NotACompletion(_message(error))
+        raise Trouble(_message(error))
     response = result.get("response")
     if not isinstance(response, dict):
-        raise NotACompletion("the result holds no response")
+        raise Trouble("the result holds no response")
     status, body = response.get("status_code"), response.get("body")
     if status != 200:
         error = body.get("error") if isinstance(body, dict) else None
         why = f": {_message(error)}" if error else ""
-        raise NotACompletion(f"status {status}{why}")
+        raise Trouble(f"status {status}{why}")
     reply = completion(body)
     return replace(reply, usage=priced(reply.usage, price))
 
@@ -322,8 +322,8 @@ def read_answers(
                 return ["again"]
             try:
                 answer = answer_of(case, reply_of(result, price))
-            except NotACompletion as exc:
-                answer = failed(case, f"batch: {exc}")
+            except Trouble as exc:
+                answer = failed(case, f"batch: {exc.cause}")
             answers.add(answer.row())
             if answer.state not in (AnswerState.FAILED, AnswerState.EMPTY):
                 del left[case.case_id]
@@ -478,8 +478,8 @@ class _Results:
             reply = reply_of(result, self._prices.get(who.model))
             pinned = who.model if who.pinned else None
             read_checked(reply, pinned, "grader", verdicts.read)
-        except NotACompletion as exc:
-            fault = Unusable(f"batch: {exc}")
+        except Trouble as exc:
+            fault = Unusable(f"batch: {exc.cause}")
         except Unusable as exc:
             fault = exc
         attempt = Attempt(judge.request(work.call), reply, fault)
