@@ -9,7 +9,7 @@ goes on. Anything else is for a person.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from medlive.curation.agent import Agent, AgentFailure, check_known, ids_of
 from medlive.curation.elements import Brief, element_inputs, thread_inputs
@@ -246,21 +246,16 @@ def settle(reading: SecondReading) -> tuple[list[Reason], str, list[Hold]]:
     return rejected, "; ".join(lines), holds
 
 
-class Redacted(NamedTuple):
-    """Texts with identifiers of people removed."""
-
-    # Text id → the text with each identifier replaced by its kind in brackets
-    texts: Mapping[str, str]
-    found: tuple[str, ...]  # Identifiers found, as "<text id>: <kind>", never the words
-    remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
-
-
 async def redact_texts(
     texts: Mapping[str, str], agent: Agent, repeated: Mapping[str, str]
-) -> Redacted:
-    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure.
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """Remove identifiers of people from texts by patterns and by the reader. Raises AgentFailure.
 
     The reader is not shown the `repeated` texts, whose words are those of the others.
+
+    Returns:
+        By text id the text with each identifier replaced by its kind in brackets; what was found, as "<text id>:
+        <kind>", never the words; and what of it code could not replace, likewise.
     """
     own = {**texts, **repeated}
     clean = {identity: redact(text, agent.language) for identity, text in own.items()}
@@ -292,8 +287,8 @@ async def redact_texts(
             clean[identity] = whole.sub(sign, text)
     # "Patel" went with "Dr Patel", but "DR PATEL" did not.
     remaining = [i for i in misspelt if contains_quote(i.words, clean[i.text_id])]
-    return Redacted(clean, _places(reply.found), _places(remaining))
+    return clean, _places(reply.found), _places(remaining)
 
 
-def _places(items: Sequence[IdentifierItem]) -> tuple[str, ...]:
-    return tuple(f"{item.text_id}: {item.kind}" for item in items)
+def _places(items: Sequence[IdentifierItem]) -> list[str]:
+    return [f"{item.text_id}: {item.kind}" for item in items]
