@@ -32,6 +32,8 @@ from medlive.text.normalise import contains_quote
 from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
 
+_SHOWN: Final = ("message_id", "quote", "statement")
+"""What an engine sees of an element, and may change."""
 # How often an element or text is revised before a finding is final
 MAX_REVISIONS: Final = 2
 
@@ -73,7 +75,15 @@ class ElementControl:
             findings = self._check_exactly(open_)
             rest = [element for element in open_ if element.id not in findings]
             if judged and rest:
-                findings |= await self._check_by_judgement(rest)
+                # The engine says whether it finds them supported, and why not.
+                inputs = thread_inputs(self._thread)
+                inputs["elements"] = element_inputs(rest, *_SHOWN)
+                verdicts = await self._judge.ask_each(SupportItem, inputs, ids_of(rest))
+                for name in ids_of(rest):
+                    found = verdicts[name]
+                    self._note(Check.SUPPORTED, name, found.supported, found.reason)
+                    if not found.supported:
+                        findings[name] = found.reason
             for identity in list(findings):
                 if self._revisions[identity] < MAX_REVISIONS:
                     continue
@@ -113,30 +123,10 @@ class ElementControl:
                 findings[element.id] = "; ".join(filter(None, (absent, unstated)))
         return findings
 
-    async def _check_by_judgement(self, elements: Sequence[Element]) -> dict[str, str]:
-        """Element → why the engine finds it unsupported."""
-        inputs = thread_inputs(self._thread)
-        inputs["elements"] = element_inputs(
-            elements, "message_id", "quote", "statement"
-        )
-        verdicts = await self._judge.ask_each(SupportItem, inputs, ids_of(elements))
-        findings: dict[str, str] = {}
-        for element in elements:
-            verdict = verdicts[element.id]
-            self._note(Check.SUPPORTED, element.id, verdict.supported, verdict.reason)
-            if not verdict.supported:
-                findings[element.id] = verdict.reason
-        return findings
-
     async def _revise(self, findings: Mapping[str, str]) -> list[Element]:
         """Send the elements back to the Screener; those that were revised and need checking."""
-        asked = element_inputs(
-            map(self._elements.__getitem__, findings),
-            "side",
-            "message_id",
-            "quote",
-            "statement",
-        )
+        objected = map(self._elements.__getitem__, findings)
+        asked = element_inputs(objected, "side", *_SHOWN)
         for shown in asked:
             shown["finding"] = findings[shown["id"]]
         inputs = {**thread_inputs(self._thread), "elements": asked}
@@ -154,7 +144,7 @@ class ElementControl:
                 self._note(Check.WITHDRAWN, identity, False, findings[identity])
                 self._mark(identity, ElementStatus.DROPPED)
                 continue
-            mended = item.model_dump(include={"message_id", "quote", "statement"})
+            mended = item.model_dump(include=set(_SHOWN))
             element = replace(self._elements[identity], **mended)
             self._elements[identity] = element
             self._changed.add(identity)

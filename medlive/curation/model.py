@@ -160,11 +160,6 @@ class Lack(StrEnum):
     POPULATION = "population"  # Another age, sex, pregnancy or illness
     STRENGTH = "strength"  # It says less
 
-    @property
-    def bars_support(self) -> bool:
-        """Whether a passage that lacks it supports nothing."""
-        return self in (Lack.DRUG, Lack.SITUATION)
-
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
@@ -434,10 +429,8 @@ class Curation:
     @property
     def publishable(self) -> bool:
         """Whether every agent was a model: neither the rules engine nor a recording."""
-        for engine in self.engines.values():
-            if engine["engine"] in UNPUBLISHABLE_ENGINES:
-                return False
-        return bool(self.engines)
+        engines = [engine["engine"] for engine in self.engines.values()]
+        return bool(engines) and UNPUBLISHABLE_ENGINES.isdisjoint(engines)
 
     def side(self, side: Side) -> tuple[Element, ...]:
         """The elements of one side that were not dropped, in order."""

@@ -18,6 +18,7 @@ from medlive.curation.model import (
     Citation,
     ClaimVerdict,
     Element,
+    Lack,
     Requirement,
     SecondCheck,
 )
@@ -35,6 +36,8 @@ from medlive.text.quantities import numbers_missing
 QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states
 SECOND_LOOK: Final = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
 _DECIDED: Final = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
+_BARRING: Final = frozenset((Lack.DRUG, Lack.SITUATION))
+"""A passage that lacks one of them supports nothing."""
 LEAST_QUOTE: Final = 4  # Fewest words (Chinese: characters) in a quote of evidence
 _WORDS: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _NAME: Final = re.compile(
@@ -267,7 +270,7 @@ class _Evidence:
     ) -> ClaimVerdict:
         """The verdict on a claim by what the engine said of it at first, and where it contradicted it again."""
         verdict: Alignment = first.verdict
-        if verdict is Alignment.SUPPORTED and any(x.bars_support for x in first.lacks):
+        if verdict is Alignment.SUPPORTED and not _BARRING.isdisjoint(first.lacks):
             verdict = Alignment.NEUTRAL
         citations = self.cited(first.evidence)
         named = _passages_of(citations)
