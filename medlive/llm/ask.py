@@ -123,13 +123,8 @@ class Unusable(Exception):
         self.by_another_model = by_another_model
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One call: its request, its reply where one came, and its fault where it is not usable."""
-
-    request: Request
-    reply: Reply | None
-    fault: Unusable | None
+Attempt = tuple[Request, Reply | None, Unusable | None]
+"""One call: its request, its reply where one came, and its fault where it is not usable."""
 
 
 @dataclass(slots=True)
@@ -142,7 +137,7 @@ class Asked(Generic[T]):
     @property
     def replies(self) -> list[Reply]:
         """Every reply, whether it could be used or not."""
-        return [attempt.reply for attempt in self.attempts if attempt.reply is not None]
+        return [reply for _, reply, _ in self.attempts if reply is not None]
 
     @property
     def last(self) -> Reply | None:
@@ -153,8 +148,7 @@ class Asked(Generic[T]):
     def fault(self) -> Unusable | None:
         """Why there is no value; a budget that ended before a repair leaves the fault that was to be repaired."""
         last = None
-        for attempt in self.attempts:
-            fault = attempt.fault
+        for _, _, fault in self.attempts:
             if fault and fault.outcome is not CallOutcome.OVER_BUDGET:
                 last = fault
         return last if self.value is None else None
@@ -300,7 +294,7 @@ class Asker(Caller):
                 if not asked.attempts:
                     raise
                 fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
-            asked.attempts.append(Attempt(request, reply, fault))
+            asked.attempts.append((request, reply, fault))
             if reply is None or not fault or fault.outcome is not CallOutcome.INVALID:
                 break
             if fault.by_another_model:

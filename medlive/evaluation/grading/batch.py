@@ -38,7 +38,7 @@ from medlive.evaluation.runs.templates import load_template
 from medlive.grader.judge import Judge, Mode, Verdicts
 from medlive.integrity.digest import canonical_json, digest_bytes, digest_json
 from medlive.integrity.log import LogWriter, open_log, read_bytes, values_of, writing
-from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
+from medlive.llm.ask import Asked, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity, Reply
 from medlive.llm.prompts import render
 from medlive.llm.registry import Price
@@ -482,7 +482,7 @@ class _Results:
             fault = Unusable(f"batch: {exc.cause}")
         except Unusable as exc:
             fault = exc
-        attempt = Attempt(judge.request(work.call), reply, fault)
+        attempt = (judge.request(work.call), reply, fault)
         return make_grades(work, verdicts, Asked[object](None, [attempt]), "batch")
 
 
