@@ -45,7 +45,7 @@ from medlive.config import Settings
 from medlive.curation import validator
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.elements import Brief
-from medlive.curation.model import Alignment, ClaimVerdict, Element, Kind, Side
+from medlive.curation.model import Alignment, ClaimVerdict, Element, Side
 from medlive.curation.tasks import ClaimItem
 from medlive.errors import BadInput, MedliveError
 from medlive.evidence.excerpts.selection import FRAME, WIDTH
@@ -188,7 +188,7 @@ class Judge:
         query = Element(
             id="q",
             side=Side.QUERY,
-            kind=Kind.QUESTION,
+            kind="question",
             message_id="title",
             quote=asked,
             statement=asked,

@@ -30,7 +30,6 @@ from medlive.curation.model import (
     Reason,
     SecondReading,
     Side,
-    Stage,
 )
 from medlive.curation.model import Thresholds as Thresholds
 from medlive.curation.second_reading import hear_voice, read_case, reading_holds, settle
@@ -213,7 +212,7 @@ class _Chain:
         if self.settings.exhaustive:
             earlier = self._reject_question_or_history(at_last=True)
             if earlier is not None:
-                return replace(earlier, stage=Stage.VALIDATOR)
+                return replace(earlier, stage="validator")
         return rejection or await self.write()
 
     def _set(self, **known: Any) -> None:
@@ -238,7 +237,7 @@ class _Chain:
         self, control: ElementControl, *, judged: bool
     ) -> Curation | None:
         """Check the elements; an unsupported one rejects the case under the strict rule, else it holds it later."""
-        self._set(stage=Stage.CONTROLLER)
+        self._set(stage="controller")
         try:
             await control.run(judged=judged)
         finally:
@@ -268,7 +267,7 @@ class _Chain:
 
     async def _judge_question(self) -> Curation | None:
         """Judge the question, then whether the history is enough for it."""
-        self._set(stage=Stage.VALIDATOR)
+        self._set(stage="validator")
         agent = self._agent("validator")
         query = self._case.query.statement
         reply = await agent.ask(ComplaintReply, {"query": query})
@@ -326,12 +325,12 @@ class _Chain:
     async def _judge_alignment(
         self, retriever: Retriever, run_date: date
     ) -> Curation | None:
-        self._set(stage=Stage.VALIDATOR)
+        self._set(stage="validator")
         agent = self._agent("validator")
         stated, flags = await validator.state_claims(self._case, agent)
         if Reason.NO_SOUND_ADVICE not in self.state.overruled:
             offers = [claim.id for claim in stated if claim.advertising]
-            self._leave_out(dict.fromkeys(offers, LeftOut.ADVERTISING))
+            self._leave_out(dict.fromkeys(offers, "advertising"))
             stated = [claim for claim in stated if not claim.advertising]
         if not stated:
             return self._reject(
@@ -364,8 +363,8 @@ class _Chain:
         # Where a supported advice remains to carry the case, what no clinician would sign leaves A.
         if self._reasons_of(Alignment.SUPPORTED):
             unsound = self._reasons_of(Alignment.NOT_STANDARD)
-            self._leave_out(dict.fromkeys(unsound, LeftOut.NOT_STANDARD))
-            self._leave_out(dict.fromkeys(against, LeftOut.REFUTED))
+            self._leave_out(dict.fromkeys(unsound, "not_standard"))
+            self._leave_out(dict.fromkeys(against, "refuted"))
         return None
 
     def _reasons_of(self, verdict: Alignment) -> dict[str, str]:
@@ -397,7 +396,7 @@ class _Chain:
 
     async def write(self) -> Curation:
         """Write N and A, read them a second time, and cross-examine what is left."""
-        self._set(stage=Stage.CONTROLLER)
+        self._set(stage="controller")
         case = self._case
         writer, reader, voice = map(self._agent, ("controller", "reader", "validator"))
         text, checks, problem = await controller.write(
@@ -436,7 +435,7 @@ class _Chain:
         if count := self.settings.cross_questions:
             examined = await cross_examine(self.thread, text, writer, count=count)
             self._set(cross_examination=examined)
-        kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
+        kept = replace(self.state, outcome=Outcome.KEPT, stage="rubric")
         holds = [*self._dispute_holds(), *holds, *reading_holds(reading)]
         holds += hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
         holds += hold_on(Reason.UNSUPPORTED_ELEMENT, self._doubted())

@@ -17,7 +17,6 @@ from medlive.curation.model import (
     ClaimVerdict,
     Curation,
     Element,
-    Kind,
     Side,
 )
 from medlive.curation.tasks import Reason, Text
@@ -194,7 +193,7 @@ class Completing:
             element = Element(
                 id=name,
                 side=Side.ADVICE,
-                kind=Kind(item.kind),
+                kind=item.kind,
                 message_id="",
                 quote="",
                 statement=item.point,

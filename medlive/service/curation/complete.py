@@ -13,7 +13,7 @@ from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import ROLES
 from medlive.curation.holds import with_holds
-from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
+from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason
 from medlive.curation.second_reading import redact_texts
 from medlive.curation.validator import Library
 from medlive.db.curation.cases import (
@@ -108,7 +108,7 @@ async def complete_case(
         failed = replace(
             curation,
             outcome=Outcome.FAILED,
-            stage=Stage.RUBRIC,
+            stage="rubric",
             reason=failure.reason,
             detail=failure.detail,
             holds=(),

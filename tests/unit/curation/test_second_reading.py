@@ -17,7 +17,6 @@ from medlive.curation.model import (
     Outcome,
     Reason,
     Side,
-    Stage,
 )
 from medlive.curation.second_reading import redact_texts
 from medlive.errors import UsageError
@@ -77,7 +76,7 @@ async def test_where_the_second_reading_differs_the_case_is_held(
     change: dict[str, Any], reason: Reason, elements: tuple[str, ...]
 ) -> None:
     curation = await run(changed(reader__case=honest()["reader.case"] | change))
-    assert (curation.outcome, curation.stage) == (Outcome.HELD, Stage.RUBRIC)
+    assert (curation.outcome, curation.stage) == (Outcome.HELD, "rubric")
     assert [(h.reason, h.elements) for h in curation.holds] == [(reason, elements)]
 
 
