@@ -7,8 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from medlive.clock import parse_retry_after
 from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused
@@ -74,12 +73,10 @@ Ended = Literal["answered", "limited", "overloaded", "other"]
 no answer in time are `overloaded`; a refused connection is `other`."""
 
 
-class JsonMode(StrEnum):
-    """How an endpoint is asked for JSON, from the strictest."""
-
-    SCHEMA = "schema"
-    OBJECT = "object"
-    NONE = "none"
+JsonMode = Literal["schema", "object", "none"]
+"""How an endpoint is asked for JSON."""
+JSON_MODES: Final[tuple[JsonMode, ...]] = get_args(JsonMode)
+"""From the strictest."""
 
 
 def chat_body(
@@ -106,9 +103,9 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
     """How a request's reply is asked to be JSON; None where it is not."""
-    if mode is JsonMode.NONE:
+    if mode == "none":
         return None
-    if mode is JsonMode.OBJECT:
+    if mode == "object":
         return {"type": "json_object"}
     shape = {
         "name": request.task.replace(".", "_"),

@@ -340,7 +340,7 @@ def write_batch(
     identity: EngineIdentity,
     out: Path,
     *,
-    shape: JsonMode = JsonMode.SCHEMA,
+    shape: JsonMode = "schema",
     mode: Mode = Mode.RUBRIC,
 ) -> BatchWritten:
     """Write the calls that are left to make, in OpenAI's batch format, to `out` or to numbered files beside it.
