@@ -36,7 +36,6 @@ from medlive.curation.model import (
     Outcome,
     Reason,
     Side,
-    Stage,
     Thresholds,
 )
 from medlive.errors import BadInput, IndexMissing, MedliveError
@@ -182,7 +181,7 @@ class Made:
         c = self.curation
         if c is None or c.outcome is Outcome.FAILED:
             return {"filters pass": c is not None, "keep": None if c else False}
-        screened = not (c.stage is Stage.SCREENER and c.outcome is Outcome.REJECTED)
+        screened = not (c.stage == "screener" and c.outcome is Outcome.REJECTED)
         vetoed = c.reason is Reason.CONTRADICTED or any(
             "harm" in GROUNDS.get(h.reason, ()) for h in c.holds
         )

@@ -118,7 +118,8 @@ class Bench:
                 if not all(_statements(elements, side) for side in Side):
                     return Finding(by_rule=False, by_reader=None)
                 text = CaseText(*(_statements(elements, side) for side in Side))
-                reading = await read_case(clean, text, elements, agents["reader"])
+                advice = [e for e in elements if e.side is Side.ADVICE]
+                reading = await read_case(clean, text, advice, agents["reader"])
         except AgentFailure as failure:
             print(f"{thread.thread_id}: {failure}", file=sys.stderr)
             return Finding(by_rule=None, by_reader=None)

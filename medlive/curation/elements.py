@@ -1,15 +1,14 @@
-"""Elements and their thread as an engine sees them, and the revision of elements that failed a check.
+"""Elements and their thread as an engine sees them.
 
 An engine sees patients and verified physicians only.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from medlive.curation.agent import Agent, Identified, check_known, ids_of
+from medlive.curation.agent import Identified, check_known, ids_of
 from medlive.curation.model import Element, Side
-from medlive.curation.tasks import RevisedItem
 from medlive.threads.model import Message, Role, Thread
 
 TITLE: Final = "title"  # Stands for a message id where the title is quoted
@@ -57,6 +56,26 @@ def element_inputs(
     return inputs
 
 
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """The elements of a case that are judged and written."""
+
+    query: Element
+    narrative: Sequence[Element]
+    advice: Sequence[Element]
+    month: str = ""
+    """When it was asked, YYYY-MM; empty where the medicine of that time does not matter."""
+
+    def inputs(self) -> dict[str, Any]:
+        """Month, query and narrative as a task's inputs."""
+        month = {"month": self.month} if self.month else {}
+        return {
+            **month,
+            "query": self.query.statement,
+            "narrative": element_inputs(self.narrative),
+        }
+
+
 def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | None:
     """What is wrong with the message ids that elements of a side cite; None if nothing."""
     if side is Side.ADVICE:
@@ -68,33 +87,3 @@ def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | N
         what = 'a patient\'s message, nor "title"'
     fault = check_known(ids, allowed, what)
     return fault and f"{side.value}: {fault}"
-
-
-async def revise(
-    thread: Thread,
-    elements: Mapping[str, Element],
-    findings: Mapping[str, str],
-    screener: Agent,
-) -> dict[str, Element | None]:
-    """Have the Screener revise the elements with findings; id → the revised element, None where it is withdrawn.
-
-    Raises AgentFailure.
-    """
-    asked = element_inputs(
-        map(elements.__getitem__, findings), "side", "message_id", "quote", "statement"
-    )
-    for element in asked:
-        element["finding"] = findings[element["id"]]
-    inputs = {**thread_inputs(thread), "elements": asked}
-
-    def fault_of(item: RevisedItem) -> str | None:
-        side = elements[item.id].side
-        fault = check_message_ids(thread, side, [item.message_id])
-        return f"{item.id}: {fault}" if item.keep and fault else None
-
-    items = await screener.ask_each(RevisedItem, inputs, findings, fault_of)
-    revised: dict[str, Element | None] = {}
-    for identity, item in items.items():
-        mended = item.model_dump(include={"message_id", "quote", "statement"})
-        revised[identity] = replace(elements[identity], **mended) if item.keep else None
-    return revised

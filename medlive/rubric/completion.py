@@ -11,21 +11,16 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, check_known, ids_of
+from medlive.curation.elements import Brief
 from medlive.curation.model import (
     Alignment,
     ClaimVerdict,
     Curation,
     Element,
-    Kind,
     Side,
 )
 from medlive.curation.tasks import Reason, Text
-from medlive.curation.validator import (
-    Brief,
-    Library,
-    judge_alignment,
-    state_claims,
-)
+from medlive.curation.validator import Library, judge_alignment, state_claims
 from medlive.llm.ask import AtMost6, AtMost20, EachItem, Loose, ReplyModel
 from medlive.rubric.lint import MOST_WRITTEN, Fault, lightest
 from medlive.rubric.model import (
@@ -198,7 +193,7 @@ class Completing:
             element = Element(
                 id=name,
                 side=Side.ADVICE,
-                kind=Kind(item.kind),
+                kind=item.kind,
                 message_id="",
                 quote="",
                 statement=item.point,

@@ -18,7 +18,6 @@ from medlive.curation.model import (
     Reason,
     Requirement,
     SecondCheck,
-    Stage,
 )
 from medlive.db.adapters import dump_json, from_stored, load_json, to_stored
 from medlive.db.audit.health import failed_threads
@@ -295,7 +294,7 @@ IMPOSSIBLE = [
     replace(KEPT, s_align=None),
     replace(KEPT, text=None),
     replace(KEPT, index=None),
-    replace(KEPT, stage=Stage.VALIDATOR),
+    replace(KEPT, stage="validator"),
     replace(REJECTED, reason=None),
     replace(REJECTED, reason=Reason.ENDPOINT_UNAVAILABLE),
     replace(FAILED, reason=Reason.NO_ADVICE),

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from medlive.cli.audit.thread import describe_thread
 from medlive.cli.output import Result, show_result
 from medlive.config import Settings
-from medlive.curation.model import Outcome, Reason, Stage
+from medlive.curation.model import Outcome, Reason
 from medlive.db.curation.cases import (
     add_revision,
     find_case,
@@ -255,7 +255,7 @@ async def test_literature_that_fails_while_a_rubric_is_completed_fails_the_threa
     assert (curation.outcome, curation.reason, curation.stage) == (
         Outcome.FAILED,
         Reason.ENDPOINT_UNAVAILABLE,
-        Stage.RUBRIC,
+        "rubric",
     )
 
 

@@ -22,15 +22,12 @@ from medlive.curation.model import (
     ElyCategory,
     FaultyAdvice,
     Hold,
-    Kind,
-    Origin,
     Outcome,
     Reason,
     Requirement,
     SecondCheck,
     SecondReading,
     Side,
-    Stage,
     Thresholds,
 )
 from medlive.db.curation import cases, curations
@@ -131,7 +128,7 @@ def engines(*models: str) -> dict[str, Any]:
 
 KEPT = Curation(
     outcome=Outcome.KEPT,
-    stage=Stage.RUBRIC,
+    stage="rubric",
     reason=None,
     detail="",
     thresholds=Thresholds(0.5, 0.5),
@@ -139,18 +136,18 @@ KEPT = Curation(
         Element(
             "n1",
             Side.NARRATIVE,
-            Kind.SUBJECTIVE,
+            "subjective",
             "m0",
             "I cough",
             "The patient coughs.",
         ),
-        Element("q", Side.QUERY, Kind.QUESTION, "title", "A cough", "What helps?"),
-        Element("a1", Side.ADVICE, Kind.PLAN, "m1", "Rest", "Rest."),
-        Element("a2", Side.ADVICE, Kind.PLAN, "m1", "drink", "Drink."),
+        Element("q", Side.QUERY, "question", "title", "A cough", "What helps?"),
+        Element("a1", Side.ADVICE, "plan", "m1", "Rest", "Rest."),
+        Element("a2", Side.ADVICE, "plan", "m1", "drink", "Drink."),
         Element(
             "n2",
             Side.NARRATIVE,
-            Kind.OBJECTIVE,
+            "objective",
             "m0",
             "I cough",
             "A fever.",
@@ -201,11 +198,9 @@ KEPT = Curation(
     ),
     cross_examination=CrossExamination(
         (
+            CrossQuestion("thread", "Does the patient cough?", Answer.YES, Answer.YES),
             CrossQuestion(
-                Origin.THREAD, "Does the patient cough?", Answer.YES, Answer.YES
-            ),
-            CrossQuestion(
-                Origin.CASE, "Should the patient rest?", Answer.UNKNOWN, Answer.NO
+                "case", "Should the patient rest?", Answer.UNKNOWN, Answer.NO
             ),
         ),
         100.0,
@@ -240,15 +235,15 @@ KEPT = Curation(
     engines=engines("screener", "validator"),
 )
 FAILED = Curation(
-    Outcome.FAILED, Stage.SCREENER, Reason.INVALID_REPLY, "it is no JSON", Thresholds()
+    Outcome.FAILED, "screener", Reason.INVALID_REPLY, "it is no JSON", Thresholds()
 )
 REJECTED = Curation(
-    Outcome.REJECTED, Stage.SCREENER, Reason.NO_QUERY, "nothing is asked", Thresholds()
+    Outcome.REJECTED, "screener", Reason.NO_QUERY, "nothing is asked", Thresholds()
 )
 PARKED = replace(
     KEPT,
     outcome=Outcome.PARKED,
-    stage=Stage.VALIDATOR,
+    stage="validator",
     reason=Reason.NO_EVIDENCE,
     detail="S_align = 0.500, not above 0.5: 0 of 1 supported",
     s_align=0.5,

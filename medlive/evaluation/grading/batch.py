@@ -38,13 +38,13 @@ from medlive.evaluation.runs.templates import load_template
 from medlive.grader.judge import Judge, Mode, Verdicts
 from medlive.integrity.digest import canonical_json, digest_bytes, digest_json
 from medlive.integrity.log import LogWriter, open_log, read_bytes, values_of, writing
-from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
+from medlive.llm.ask import Asked, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity, Reply
 from medlive.llm.prompts import render
 from medlive.llm.registry import Price
 from medlive.llm.wire import (
     JsonMode,
-    NotACompletion,
+    Trouble,
     chat_body,
     completion,
     priced,
@@ -173,17 +173,17 @@ def write_calls(log: BatchLog, calls: Iterable[Call], out: Path) -> BatchWritten
 
 
 def reply_of(result: Row, price: Price | None) -> Reply:
-    """The model's reply in a line of a result file. Raises NotACompletion if there is none."""
+    """The model's reply in a line of a result file. Raises Trouble if there is none."""
     if error := result.get("error"):
-        raise NotACompletion(_message(error))
+        raise Trouble(_message(error))
     response = result.get("response")
     if not isinstance(response, dict):
-        raise NotACompletion("the result holds no response")
+        raise Trouble("the result holds no response")
     status, body = response.get("status_code"), response.get("body")
     if status != 200:
         error = body.get("error") if isinstance(body, dict) else None
         why = f": {_message(error)}" if error else ""
-        raise NotACompletion(f"status {status}{why}")
+        raise Trouble(f"status {status}{why}")
     reply = completion(body)
     return replace(reply, usage=priced(reply.usage, price))
 
@@ -322,8 +322,8 @@ def read_answers(
                 return ["again"]
             try:
                 answer = answer_of(case, reply_of(result, price))
-            except NotACompletion as exc:
-                answer = failed(case, f"batch: {exc}")
+            except Trouble as exc:
+                answer = failed(case, f"batch: {exc.cause}")
             answers.add(answer.row())
             if answer.state not in (AnswerState.FAILED, AnswerState.EMPTY):
                 del left[case.case_id]
@@ -340,7 +340,7 @@ def write_batch(
     identity: EngineIdentity,
     out: Path,
     *,
-    shape: JsonMode = JsonMode.SCHEMA,
+    shape: JsonMode = "schema",
     mode: Mode = Mode.RUBRIC,
 ) -> BatchWritten:
     """Write the calls that are left to make, in OpenAI's batch format, to `out` or to numbered files beside it.
@@ -478,11 +478,11 @@ class _Results:
             reply = reply_of(result, self._prices.get(who.model))
             pinned = who.model if who.pinned else None
             read_checked(reply, pinned, "grader", verdicts.read)
-        except NotACompletion as exc:
-            fault = Unusable(f"batch: {exc}")
+        except Trouble as exc:
+            fault = Unusable(f"batch: {exc.cause}")
         except Unusable as exc:
             fault = exc
-        attempt = Attempt(judge.request(work.call), reply, fault)
+        attempt = (judge.request(work.call), reply, fault)
         return make_grades(work, verdicts, Asked[object](None, [attempt]), "batch")
 
 

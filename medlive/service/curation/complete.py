@@ -13,8 +13,8 @@ from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import ROLES
 from medlive.curation.holds import with_holds
-from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
-from medlive.curation.second_reading import Redacted, redact_texts
+from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason
+from medlive.curation.second_reading import redact_texts
 from medlive.curation.validator import Library
 from medlive.db.curation.cases import (
     CaseContent,
@@ -98,7 +98,9 @@ async def complete_case(
     grade = grade_probes if "prober" in respondents else None
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)
-        text, rubric, redacted = await redact_case(text, made.rubric, agents["reader"])
+        text, rubric, _, remaining = await redact_case(
+            text, made.rubric, agents["reader"]
+        )
     except (AgentFailure, LiteratureUnavailable) as error:
         failure = error
         if isinstance(failure, LiteratureUnavailable):
@@ -106,7 +108,7 @@ async def complete_case(
         failed = replace(
             curation,
             outcome=Outcome.FAILED,
-            stage=Stage.RUBRIC,
+            stage="rubric",
             reason=failure.reason,
             detail=failure.detail,
             holds=(),
@@ -116,22 +118,23 @@ async def complete_case(
         return failed, None, None
     rubric = await classify(text, rubric, agents["rubric"])
     done = replace(curation, text=text, calls=tuple(journal), engines=engines)
-    holds = tuple(_holds_of(made, redacted.remaining))
+    holds = tuple(_holds_of(made, remaining))
     return with_holds(done, holds), rubric, made.proof
 
 
 async def redact_case(
     text: CaseText, rubric: Rubric, reader: Agent
-) -> tuple[CaseText, Rubric, Redacted]:
-    """Remove identifiers from every text that a release would hold of a case. Raises AgentFailure."""
+) -> tuple[CaseText, Rubric, list[str], list[str]]:
+    """Remove identifiers from every text that a release would hold of a case; also what was found and what is left of
+    it, as `redact_texts` returns them. Raises AgentFailure.
+    """
     texts = asdict(text)
     names = [*texts]
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
     # The parts of the query, which a release holds too, say again what it says.
     parts = {f"asked {part.id}": part.text for part in rubric.asked}
-    redacted = await redact_texts(texts, reader, parts)
-    clean = redacted.texts
+    clean, found, remaining = await redact_texts(texts, reader, parts)
     criteria, asked = list[Criterion](), list[AskedPart]()
     for criterion in rubric.criteria:
         criteria.append(replace(criterion, criterion=clean[criterion.id]))
@@ -139,7 +142,7 @@ async def redact_case(
         asked.append(replace(part, text=clean[f"asked {part.id}"]))
     rubric = replace(rubric, criteria=tuple(criteria), asked=tuple(asked))
     text = CaseText(**{name: clean[name] for name in names})
-    return text, rubric, redacted
+    return text, rubric, found, remaining
 
 
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +40,6 @@ from medlive.errors import (
 from medlive.filters.rules import FilterChain
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
-from medlive.llm.limiter import EndpointState
 from medlive.logs import bound
 from medlive.service.curation.complete import (
     CompletedCase,
@@ -129,7 +128,7 @@ class CurationRun:
     counts: CurationCounts
     rescanned: Mapping[str, int]  # Of earlier cases: see `rescan_cases`
     spent: Mapping[str, Any]  # Of `Budget.as_json`
-    endpoints: Sequence[EndpointState]
+    endpoints: Sequence[Mapping[str, Any]]  # Of `Limiter.state`
     funnel: Sequence[FunnelRow] = ()
 
     def as_counts(self) -> dict[str, Any]:
@@ -139,7 +138,7 @@ class CurationRun:
             **self.counts.as_json(),
             "rescanned": dict(self.rescanned),
             "spent": self.spent,
-            "endpoints": list(map(asdict, self.endpoints)),
+            "endpoints": list(self.endpoints),
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -499,7 +498,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
                 return
             reader = Agent(pipeline.respondents["reader"], [], case.language)
             try:
-                text, rubric, redacted = await redact_case(
+                text, rubric, found, remaining = await redact_case(
                     case.text, case.rubric, reader
                 )
             except (AgentFailure, CircuitOpen):
@@ -513,13 +512,13 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
                 saved = await cases.add_revision(
                     session, case_id, replace(case, text=text, rubric=rubric)
                 )
-                n = len(redacted.found)
+                n = len(found)
                 for revision in {case.revision, saved.revision}:
                     await save_scan(
                         session, case_id, revision, pipeline.scanner, found=n
                     )
-                if redacted.remaining:
-                    names = "; ".join(redacted.remaining)[:2000]
+                if remaining:
+                    names = "; ".join(remaining)[:2000]
                     reason = f"{Reason.IDENTIFIER.value}: {names}"
                     await cases.set_status(session, case_id, CaseStatus.HELD, reason)
             done["cases"] += 1

@@ -192,7 +192,7 @@ def _decision(row: CurationRow) -> dict[str, Any]:
         "number": row.id,
         "at": row.started_at.isoformat(),
         "outcome": row.outcome.value,
-        "stage": row.stage.value,
+        "stage": row.stage,
         "reason": row.reason and row.reason.value,
         "attempt": row.attempt,
         "pipeline": row.pipeline_digest,

@@ -15,7 +15,7 @@ import pytest
 
 from medlive.curation.agent import Agent
 from medlive.curation.controller import ElementControl
-from medlive.curation.model import Element, ElementStatus, Kind, Side
+from medlive.curation.model import Element, ElementStatus, Side
 from medlive.llm.engine import Reply, Request
 from medlive.llm.recorded import RecordedEngine, load_recording
 from medlive.llm.replay import ReplayEngine
@@ -73,7 +73,7 @@ async def outcome(
         message_id="m2",
         quote=pair["quote"],
         statement=pair["statement"],
-        kind=Kind.SUBJECTIVE if patient else Kind.PLAN,
+        kind="subjective" if patient else "plan",
     )
     screening, judging = (
         Agent(engine, [], pair["language"]) for engine in (screener, judge)

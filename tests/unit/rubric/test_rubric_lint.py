@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.curation.agent import Agent
-from medlive.curation.model import CaseText, Element, Kind, Side
+from medlive.curation.model import CaseText, Element, Side
 from medlive.llm.replay import ReplayEngine
 from medlive.rubric.lint import (
     MOST_WRITTEN,
@@ -211,9 +211,7 @@ TEXT = CaseText(
     "Lisinopril can cause a dry cough.",
 )
 ELEMENTS = (
-    Element(
-        "a1", Side.ADVICE, Kind.ASSESSMENT, "m1", "it can cause cough", ADVICE["a1"]
-    ),
+    Element("a1", Side.ADVICE, "assessment", "m1", "it can cause cough", ADVICE["a1"]),
 )
 
 
