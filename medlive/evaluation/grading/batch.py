@@ -35,7 +35,7 @@ from medlive.evaluation.runs.folder import (
     write_whole,
 )
 from medlive.evaluation.runs.templates import load_template
-from medlive.grader.judge import Judge, Mode, Verdicts
+from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import canonical_json, digest_bytes, digest_json
 from medlive.integrity.log import LogWriter, open_log, read_bytes, values_of, writing
 from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
@@ -361,7 +361,7 @@ def write_batch(
             "criteria": list(keys),
             "keys": list(keys.values()),
         }
-        request = judge.request(work.call)
+        request = work.call(judge).request
         messages, sent = render(request), response_format(shape, request)
         body = chat_body(identity.model, messages, identity.parameters, sent)
         return [row["case_id"], row["criteria"], row["keys"]], row, body
@@ -472,18 +472,18 @@ class _Results:
 
     def _grades(self, judge: Judge, work: Work, result: Row) -> list[Grade]:
         """What a result says of a call's criteria."""
-        verdicts, who = Verdicts(judge, work.call), judge.identity
+        call, who = work.call(judge), judge.identity
         reply = fault = None
         try:
             reply = reply_of(result, self._prices.get(who.model))
             pinned = who.model if who.pinned else None
-            read_checked(reply, pinned, "grader", verdicts.read)
+            read_checked(reply, pinned, "grader", call.read)
         except NotACompletion as exc:
             fault = Unusable(f"batch: {exc}")
         except Unusable as exc:
             fault = exc
-        attempt = Attempt(judge.request(work.call), reply, fault)
-        return make_grades(work, verdicts, Asked[object](None, [attempt]), "batch")
+        attempt = Attempt(call.request, reply, fault)
+        return make_grades(work, call, Asked[object](None, [attempt]), "batch")
 
 
 _KINDS = {True: "met", False: "not_met", None: "ungraded"}
