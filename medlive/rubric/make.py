@@ -21,6 +21,7 @@ from medlive.harm.model import Material
 from medlive.harm.read import read_harm, shown_passages
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.completion import Completing
+from medlive.rubric.lint import Finding
 from medlive.rubric.model import (
     Criterion,
     Difficulty,
@@ -43,13 +44,16 @@ from medlive.rubric.proof import (
     examine,
 )
 from medlive.rubric.review import case_inputs
-from medlive.rubric.write import Drafting, MadeRubric, omit
+from medlive.rubric.write import Drafting, omit
 
 MOST_PASSAGES: Final = 8
 """Passages that the reviewer of a proof is shown."""
 MOST_REVISIONS: Final = 2
 """How often a rubric goes back to its writer."""
 
+MadeRubric = tuple[Rubric, tuple[Finding, ...], Proof | None]
+"""A rubric, what still speaks against it, which holds its case for a person, and its proof; None where none was
+made."""
 GradeProbes = Callable[
     [CaseText, Sequence[Criterion], Sequence[str], Agent],
     Awaitable[Sequence[Mapping[str, ProbeVerdict]]],
@@ -102,7 +106,7 @@ async def make_rubric(
         completing = Completing(drafting, curation, judge, library, rubric)
         rubric = await completing.run()
     if grade is None:
-        return MadeRubric(rubric, drafting.lint(rubric))
+        return rubric, drafting.lint(rubric), None
     proving = Proving(
         drafting=drafting,
         passages=cited_passages(curation.claims)[:MOST_PASSAGES],
@@ -112,7 +116,7 @@ async def make_rubric(
         grade=grade,
     )
     rubric, proof = await proving.prove(rubric, probes)
-    return MadeRubric(rubric, drafting.lint(rubric), proof)
+    return rubric, drafting.lint(rubric), proof
 
 
 class RulingItem(ReplyModel):
@@ -238,7 +242,7 @@ class Proving:
             if finding.text in ids:
                 words = _words(finding)
                 findings.append({"criterion": ids[finding.text], "finding": words})
-        return await self.drafting.revise(rubric, findings, answers)
+        return await self.drafting.write(rubric, findings, answers)
 
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]

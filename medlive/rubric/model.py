@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from medlive.errors import BadInput
 
@@ -47,20 +47,16 @@ class Origin(StrEnum):
     CONSENSUS = "consensus"  # The same, named by two models independently
 
 
-class Tier(StrEnum):
-    """How much an answer lacks that does not meet a criterion (docs/method.md §1, Rubric)."""
-
-    DECISIVE = "decisive"  # Without it an answer does not do for this patient
-    FURTHER = "further"  # An excellent answer adds it, an ordinary one lacks it
-
-
+Tier = Literal["decisive", "further"]
+"""How much an answer lacks that does not meet a criterion: without a decisive one it does not do for this patient, a
+further one an excellent answer adds and an ordinary one lacks (docs/method.md §1, Rubric)."""
 LEAST_DECISIVE: Final = 7
 """Points, above or below 0, from which a criterion is decisive."""
 
 
 def tier_of(points: int) -> Tier:
     """The tier of a criterion of these points."""
-    return Tier.DECISIVE if abs(points) >= LEAST_DECISIVE else Tier.FURTHER
+    return "decisive" if abs(points) >= LEAST_DECISIVE else "further"
 
 
 @dataclass(frozen=True, slots=True)

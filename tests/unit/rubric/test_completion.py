@@ -12,7 +12,7 @@ from medlive.curation.validator import Library
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.replay import ReplayEngine
 from medlive.rubric.lint import MOST_WRITTEN
-from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric, Step, Tier
+from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric, Step
 from medlive.service.curation.complete import complete_case
 from tests.support.scripted import (
     KIND,
@@ -198,9 +198,9 @@ async def test_further_points_stay_and_trivial_ones_are_left_out_with_the_reason
     criteria = [("Names it.", 7), ("Names rest.", 2), ("Is kind.", 1)]
     rubric, _, _ = await completed(write=rubric_of(*criteria, ("Denies it.", -3)))
     assert [(c.points, c.tier) for c in rubric.criteria] == [
-        (7, Tier.DECISIVE),
-        (2, Tier.FURTHER),
-        (-3, Tier.FURTHER),
+        (7, "decisive"),
+        (2, "further"),
+        (-3, "further"),
     ]
     trivial = rubric.omitted[-1]
     assert trivial.criterion == "Is kind."
@@ -235,7 +235,7 @@ async def test_a_point_that_alone_answers_what_is_asked_comes_before_graver_ones
     )
     assert rubric.unanswered == ()
     answering = [c for c in rubric.criteria if c.asked == "q2"]
-    assert [(c.points, c.tier) for c in answering] == [(7, Tier.DECISIVE)]
+    assert [(c.points, c.tier) for c in answering] == [(7, "decisive")]
 
 
 @pytest.mark.parametrize(

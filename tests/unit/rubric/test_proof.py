@@ -22,7 +22,7 @@ from medlive.harm.model import (
 )
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.rules.engine import RulesEngine
-from medlive.rubric.model import Axis, Conflict, Criterion, Origin, Step, Tier
+from medlive.rubric.model import Axis, Conflict, Criterion, Origin, Step
 from medlive.rubric.probe import probe_prompt
 from medlive.rubric.proof import (
     MISTAKEN,
@@ -465,7 +465,7 @@ async def test_what_was_asked_stays_though_the_reviewer_finds_it_minor() -> None
     assert (first.criterion, first.points, first.tier) == (
         STATES[0],
         7,
-        Tier.DECISIVE,
+        "decisive",
     )
 
 
@@ -502,7 +502,7 @@ async def test_a_revision_keeps_what_completion_found_against_the_advice() -> No
     )
     conflict = Conflict(forbids.criterion, advice[0].statement, "Both.", "a1")
     completed = replace(made, criteria=(*made.criteria, forbids), conflicts=(conflict,))
-    revised = await drafting.revise(completed, [], [])
+    revised = await drafting.write(completed, [], [])
     assert forbids.criterion in [c.criterion for c in revised.criteria]
     assert revised.conflicts == (conflict,)
 
