@@ -7,6 +7,7 @@ nothing else depends.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Annotated, ClassVar, Final
 
 from pydantic import StringConstraints
@@ -20,7 +21,7 @@ from medlive.evidence.passage import Passage
 from medlive.harm.model import Material
 from medlive.harm.read import read_harm, shown_passages
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
-from medlive.rubric.completion import Completing
+from medlive.rubric.completion import complete_rubric
 from medlive.rubric.lint import Finding
 from medlive.rubric.model import (
     Criterion,
@@ -100,17 +101,17 @@ async def make_rubric(
     drafting = Drafting(text, advice, agents["rubric"], agents["reader"], errors)
 
     rubric = await drafting.write()
-    completing = None
+    complete = None
     if library is not None:
         judge = agents["validator"]
-        completing = Completing(drafting, curation, judge, library, rubric)
-        rubric = await completing.run()
+        complete = partial(complete_rubric, drafting, curation, judge, library)
+        rubric = await complete(rubric)
     if grade is None:
         return rubric, drafting.lint(rubric), None
     proving = Proving(
         drafting=drafting,
         passages=cited_passages(curation.claims)[:MOST_PASSAGES],
-        completing=completing,
+        complete=complete,
         prober=agents["prober"],
         grader=agents["grader"],
         grade=grade,
@@ -151,7 +152,8 @@ class Proving:
 
     drafting: Drafting
     passages: Sequence[Passage]  # Those that the claims' verdicts cite
-    completing: Completing | None  # None: what the advice lacks is not asked for
+    complete: Callable[..., Awaitable[Rubric]] | None
+    """`complete_rubric` of a rubric and what it lacks; None: what the advice lacks is not asked for."""
     prober: Agent
     grader: Agent
     grade: GradeProbes
@@ -216,10 +218,9 @@ class Proving:
         asked for that, and the writer where it is not all, or added nothing.
         """
         failing = examination.failing
-        if Probe.ORDINARY in failing and self.completing is not None:
+        if Probe.ORDINARY in failing and self.complete is not None:
             lacks = [p.note for p in probes if p.probe is Probe.ORDINARY]
-            completing = replace(self.completing, rubric=rubric, lacks=lacks)
-            completed = await completing.run()
+            completed = await self.complete(rubric, lacks)
             is_all = failing == (Probe.ORDINARY,)
             if is_all and completed.criteria != rubric.criteria:
                 return completed
