@@ -146,7 +146,7 @@ async def _ask(
 
     def read(reply: Reply) -> HarmOrCheck:
         value = read_value(reply)
-        if fault := fault_of_words(reply.text, inputs["answer"], value):
+        if fault := fault_of_words(inputs["answer"], reply.text, value):
             raise Unusable(fault)
         return value
 
@@ -207,15 +207,15 @@ def fault_of_check(reply: CheckReply) -> str | None:
 
 
 def fault_of_words(
-    text: str,
     answer: str,
+    text: str,
     reply: HarmReply | CheckReply,
 ) -> str | None:
     """What the words of a reply say against it: words around its object, or words taken from the answer.
 
     Args:
-        text: The whole reply.
         answer: The answer that is judged.
+        text: The whole reply.
         reply: What was read from the text.
     """
     if fault := fault_before(words_before(text)):

@@ -11,7 +11,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.errors import EndpointUnavailable
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.grade import planned_answers
 from medlive.evaluation.grading.questions import (
@@ -80,7 +79,7 @@ class HarmItem:
             inputs=harm_inputs(self.material),
             reply=HarmReply,
             check=partial(fault_of_reading, self.material),
-            check_text=self._fault_of_words,
+            check_text=partial(fault_of_words, self.material.answer),
         )
 
     def checks(self, reply: HarmReply) -> list[Question]:
@@ -94,17 +93,10 @@ class HarmItem:
                     inputs=check_inputs(self.material, finding.quote),
                     reply=CheckReply,
                     check=fault_of_check,
-                    check_text=self._fault_of_words,
+                    check_text=partial(fault_of_words, self.material.answer),
                 )
                 questions.append(question)
         return questions
-
-    def _fault_of_words(
-        self,
-        text: str,
-        reply: HarmReply | CheckReply,
-    ) -> str | None:
-        return fault_of_words(text, self.material.answer, reply)
 
     def reread(self, raws: Sequence[str]) -> tuple[JudgedHarm, ...]:
         """What replies say of the item. Raises Unusable or ValueError if they are not a whole reading."""
@@ -263,15 +255,7 @@ async def ask_judges(
     )
     if read.stopped is not None:
         return [read]
-    return [
-        read,
-        await ask_questions(
-            checks,
-            log,
-            checker,
-            **how,
-        ),
-    ]
+    return [read, await ask_questions(checks, log, checker, **how)]
 
 
 def read_results(
@@ -304,6 +288,7 @@ async def read_run(
         checker: Confirms or clears them; may be the same engine.
         how: Arguments of `ask_questions`, whose errors are raised; what was answered by then is kept.
     """
+    log, readings = run_dir / HARM_CALLS, run_dir / READINGS
     run = open_run(run_dir)
     items = items_of(run.cases, run.answers()[0])
     controls = choose_controls(run, len(items))
@@ -312,20 +297,18 @@ async def read_run(
     for number, control in enumerate(controls):
         among.insert(number * (len(among) + 1) // len(controls), control)
     try:
-        stages = await ask_judges(
-            among,
-            run_dir / HARM_CALLS,
-            reader,
-            checker,
-            **how,
-        )
+        stages = await ask_judges(among, log, reader, checker, **how)
     finally:
         judges = reader.identity, checker.identity
-        rows = read_results([*items, *controls], run_dir / HARM_CALLS, *judges)
-        _write_rows(run_dir / READINGS, rows)
+        rows = read_results([*items, *controls], log, *judges)
+        own = {row.judge for row in rows}
+        others = [row for row in read_rows(readings)[0] if row.judge not in own]
+        with writing(readings):
+            write_whole(readings, lines_of(row.row() for row in [*others, *rows]))
     done = [row for row in rows if row.control is None]
     worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
+    silences = [stage.silence for stage in stages if stage.calls]
     return HarmResult(
         path=run_dir,
         answers=len(items),
@@ -338,22 +321,9 @@ async def read_run(
         notes=stages[0].notes,
         calls=sum(stage.calls for stage in stages),
         stopped=stages[-1].stopped,
-        silence=_silence(stages),
+        # Where none of either judge was answered.
+        silence=silences[-1] if silences and all(silences) else None,
     )
-
-
-def _write_rows(path: Path, rows: Sequence[HarmRow]) -> None:
-    """Write what two judges said, after the rows of other judges."""
-    own = {row.judge for row in rows}
-    others = [row for row in read_rows(path)[0] if row.judge not in own]
-    with writing(path):
-        write_whole(path, lines_of(row.row() for row in [*others, *rows]))
-
-
-def _silence(stages: Sequence[QuestionsAsked]) -> EndpointUnavailable | None:
-    """Why the last call failed, where none of either judge was answered."""
-    silences = [stage.silence for stage in stages if stage.calls]
-    return silences[-1] if silences and all(silences) else None
 
 
 def plan_run(
