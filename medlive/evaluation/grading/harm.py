@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from medlive.errors import EndpointUnavailable
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.grade import planned_answers
 from medlive.evaluation.grading.questions import (
@@ -288,7 +289,7 @@ async def read_run(
         checker: Confirms or clears them; may be the same engine.
         how: Arguments of `ask_questions`, whose errors are raised; what was answered by then is kept.
     """
-    log, readings = run_dir / HARM_CALLS, run_dir / READINGS
+    log = run_dir / HARM_CALLS
     run = open_run(run_dir)
     items = items_of(run.cases, run.answers()[0])
     controls = choose_controls(run, len(items))
@@ -301,14 +302,10 @@ async def read_run(
     finally:
         judges = reader.identity, checker.identity
         rows = read_results([*items, *controls], log, *judges)
-        own = {row.judge for row in rows}
-        others = [row for row in read_rows(readings)[0] if row.judge not in own]
-        with writing(readings):
-            write_whole(readings, lines_of(row.row() for row in [*others, *rows]))
+        _write_rows(run_dir / READINGS, rows)
     done = [row for row in rows if row.control is None]
     worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
-    silences = [stage.silence for stage in stages if stage.calls]
     return HarmResult(
         path=run_dir,
         answers=len(items),
@@ -321,9 +318,22 @@ async def read_run(
         notes=stages[0].notes,
         calls=sum(stage.calls for stage in stages),
         stopped=stages[-1].stopped,
-        # Where none of either judge was answered.
-        silence=silences[-1] if silences and all(silences) else None,
+        silence=_silence(stages),
     )
+
+
+def _write_rows(path: Path, rows: Sequence[HarmRow]) -> None:
+    """Write what two judges said, after the rows of other judges."""
+    own = {row.judge for row in rows}
+    others = [row for row in read_rows(path)[0] if row.judge not in own]
+    with writing(path):
+        write_whole(path, lines_of(row.row() for row in [*others, *rows]))
+
+
+def _silence(stages: Sequence[QuestionsAsked]) -> EndpointUnavailable | None:
+    """Why the last call failed, where none of either judge was answered."""
+    silences = [stage.silence for stage in stages if stage.calls]
+    return silences[-1] if silences and all(silences) else None
 
 
 def plan_run(
