@@ -36,7 +36,6 @@ from medlive.rubric.model import (
     Origin,
     PointOutcome,
     Rubric,
-    Step,
     numbered,
 )
 from medlive.rubric.review import (
@@ -170,7 +169,7 @@ def _inputs_of(
     alone = (PointOutcome.ONE_MODEL, PointOutcome.NOT_NAMED) if lacks else ()
     for point in earlier.points:
         if not point.outcome.kept and point.outcome not in alone:
-            why = f"{Step.COMPLETION.value}: {point.outcome.value}: {point.detail}"
+            why = f"completion: {point.outcome.value}: {point.detail}"
             left_out.append({"point": point.point, "why": why})
     inputs = case_inputs(drafting.text, drafting.advice) | {
         "asked": shown_asked(rubric.asked),
@@ -310,7 +309,7 @@ async def _with_criteria(
         elif criterion.id in gone:
             points[name] = points[name].without(PointOutcome.SURPLUS)
     why = "the lightest, made room for what the advice lacks"
-    omitted = [omit(c, why, Step.COMPLETION) for c in cut if c in own]
+    omitted = [omit(c, why, "completion") for c in cut if c in own]
     return replace(
         rubric,
         criteria=numbered(c for c in reviewed if c not in cut),

@@ -29,7 +29,6 @@ from medlive.rubric.model import (
     Origin,
     Register,
     Rubric,
-    Step,
     numbered,
 )
 from medlive.rubric.probe import write_probes
@@ -334,7 +333,7 @@ class Proving:
                 continue
             kept = numbered(c for c in rubric.criteria if c != criterion)
             why = f"{doubt.fault.value}: {doubt.reason}"
-            omitted = (*rubric.omitted, omit(criterion, why, Step.PROOF))
+            omitted = (*rubric.omitted, omit(criterion, why, "proof"))
             smaller = replace(rubric, criteria=kept, omitted=omitted)
             if all(c.points > 0 for c in kept) and doubt.fault is ProofFault.IDLE:
                 smaller = replace(smaller, no_negative=doubt.reason)

@@ -145,14 +145,8 @@ class Omission(StrEnum):
     DROPPED = "dropped"  # Its criterion was at fault, or ruled out; the detail says why
 
 
-class Step(StrEnum):
-    """A step in which a rubric is made."""
-
-    WRITING = "writing"
-    COMPLETION = "completion"
-    PROOF = "proof"
-    REVISION = "revision"
-    CURATION = "curation"  # A person's
+Step = Literal["writing", "completion", "proof", "revision", "curation"]
+"""A step in which a rubric is made; the last is a person's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +157,13 @@ class OmittedFact:
     advice_id: str  # Empty for what the advice lacks
     reason: Omission
     detail: str = ""
-    step: Step = Step.WRITING
+    step: Step = "writing"
     criterion: str = ""  # The criterion that asked for it; empty where none was written
 
     @property
     def why(self) -> str:
         """The reason in words, as the next steps read it."""
-        words = f"{self.step.value}: {self.reason.value}"
+        words = f"{self.step}: {self.reason.value}"
         return f"{words}: {self.detail}" if self.detail else words
 
 

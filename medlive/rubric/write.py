@@ -200,7 +200,7 @@ class Drafting:
         omitted = list(rubric.omitted)
         for criterion in whole:
             if finding := dropped.get(criterion.id):
-                omitted.append(omit(criterion, finding.words, Step.WRITING))
+                omitted.append(omit(criterion, finding.words, "writing"))
         if earlier is not None:
             conflicts += _of_added(earlier, whole, conflicts)
             omitted += _gone(earlier, kept, omitted)
@@ -320,7 +320,7 @@ def _gone(
     for criterion in earlier.criteria:
         if criterion.criterion not in texts:
             why = "the revision words it otherwise or leaves it out"
-            gone.append(omit(criterion, why, Step.REVISION))
+            gone.append(omit(criterion, why, "revision"))
     return gone
 
 

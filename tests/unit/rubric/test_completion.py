@@ -12,7 +12,7 @@ from medlive.curation.validator import Library
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.replay import ReplayEngine
 from medlive.rubric.lint import MOST_WRITTEN
-from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric, Step
+from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric
 from medlive.service.curation.complete import complete_case
 from tests.support.scripted import (
     KIND,
@@ -297,8 +297,8 @@ async def test_the_lightest_advice_makes_room_and_is_recorded() -> None:
     assert rubric.criteria[-1].origin is Origin.EVIDENCE
     reasons = [(f.fact, f.step, f.reason) for f in rubric.omitted]
     assert reasons == [
-        ("Drink tea.", Step.WRITING, Omission.NOT_ASKED),
-        ("It can cause a cough.", Step.COMPLETION, Omission.DROPPED),
+        ("Drink tea.", "writing", Omission.NOT_ASKED),
+        ("It can cause a cough.", "completion", Omission.DROPPED),
     ]
 
 
@@ -314,7 +314,7 @@ async def test_a_point_that_makes_room_itself_is_surplus() -> None:
     assert rubric.completion is not None
     [surplus] = rubric.completion.points
     assert (surplus.outcome, surplus.source) == (PointOutcome.SURPLUS, "")
-    assert [f.step for f in rubric.omitted] == [Step.WRITING]
+    assert [f.step for f in rubric.omitted] == ["writing"]
 
 
 async def test_nothing_to_complete_is_fine_and_it_can_be_switched_off() -> None:

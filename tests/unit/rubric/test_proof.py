@@ -22,7 +22,7 @@ from medlive.harm.model import (
 )
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.rules.engine import RulesEngine
-from medlive.rubric.model import Axis, Conflict, Criterion, Origin, Step
+from medlive.rubric.model import Axis, Conflict, Criterion, Origin
 from medlive.rubric.probe import probe_prompt
 from medlive.rubric.proof import (
     MISTAKEN,
@@ -259,7 +259,7 @@ async def test_what_nobody_needs_is_dropped_and_costs_no_revision() -> None:
     assert proof is not None
     (finding,) = proof.findings
     left_out = [(f.criterion, f.step, f.why) for f in made.omitted]
-    assert left_out == [(TRIVIAL[0], Step.PROOF, "proof: dropped: missed: So it is.")]
+    assert left_out == [(TRIVIAL[0], "proof", "proof: dropped: missed: So it is.")]
     assert (finding.fault, finding.text) == (ProofFault.MISSED, TRIVIAL[0])
     assert finding.needed is False
     assert len(asked(engine, "rubric.write")) == 1
