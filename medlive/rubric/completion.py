@@ -27,7 +27,7 @@ from medlive.curation.validator import (
     state_claims,
 )
 from medlive.llm.ask import AtMost6, AtMost20, EachItem, Loose, ReplyModel
-from medlive.rubric.lint import MOST_WRITTEN, Fault, lightest
+from medlive.rubric.lint import MOST_WRITTEN, lightest
 from medlive.rubric.model import (
     Axis,
     CompletedPoint,
@@ -295,7 +295,7 @@ async def _with_criteria(
             drafting.writer, drafting.text, drafting.advice, whole
         )
         for finding in findings:
-            if finding.fault is not Fault.NOT_DIRECT:
+            if finding.fault != "not_direct":
                 problems[finding.criterion] = finding.words
         # The rubric's own keep their weights.
         reviewed += [c for c in weighed[len(own) :] if c.id not in problems]

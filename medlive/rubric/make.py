@@ -39,7 +39,6 @@ from medlive.rubric.proof import (
     Probe,
     ProbeVerdict,
     Proof,
-    ProofFault,
     ProofFinding,
     examine,
 )
@@ -289,7 +288,7 @@ class Proving:
         """The ruling on each doubted criterion, by its id."""
         doubted: dict[str, list[str]] = {}
         for doubt in doubts:
-            doubted.setdefault(doubt.criterion or "", []).append(doubt.fault.value)
+            doubted.setdefault(doubt.criterion or "", []).append(doubt.fault)
         bases = {*ids_of(self.drafting.advice), *ids_of(self.passages)}
         inputs = case_inputs(self.drafting.text, self.drafting.advice)
         inputs |= {"passages": shown_passages(self.passages), "criteria": []}
@@ -332,10 +331,10 @@ class Proving:
             if doubt.needed is not False or criterion is None:
                 continue
             kept = numbered(c for c in rubric.criteria if c != criterion)
-            why = f"{doubt.fault.value}: {doubt.reason}"
+            why = f"{doubt.fault}: {doubt.reason}"
             omitted = (*rubric.omitted, omit(criterion, why, "proof"))
             smaller = replace(rubric, criteria=kept, omitted=omitted)
-            if all(c.points > 0 for c in kept) and doubt.fault is ProofFault.IDLE:
+            if all(c.points > 0 for c in kept) and doubt.fault == "idle":
                 smaller = replace(smaller, no_negative=doubt.reason)
             if len(lint(smaller)) <= len(lint(rubric)):
                 rubric = smaller
@@ -372,19 +371,19 @@ async def read_for_harm(
 
 
 _ADVICE: Final = {
-    ProofFault.LONG_LOW: "points are for what an excellent answer says, and for nothing else",
-    ProofFault.SHORT_LOW: "what is only nice to know must weigh less, or go",
-    ProofFault.ORDINARY_HIGH: "its note says what it lacks: what an excellent answer adds must weigh more",
-    ProofFault.ORDINARY_LOW: "a correct answer that is on track earns points: what decides must not ask for details",
-    ProofFault.SLIP_HIGH: "its note says what is wrong: a penalty must be met by it",
-    ProofFault.VAGUE_HIGH: "what every answer says must go, or be asked more exactly",
-    ProofFault.WRONG_HIGH: "a penalty must be met by what it gets wrong; what is right in it may keep its points",
+    "long_low": "points are for what an excellent answer says, and for nothing else",
+    "short_low": "what is only nice to know must weigh less, or go",
+    "ordinary_high": "its note says what it lacks: what an excellent answer adds must weigh more",
+    "ordinary_low": "a correct answer that is on track earns points: what decides must not ask for details",
+    "slip_high": "its note says what is wrong: a penalty must be met by it",
+    "vague_high": "what every answer says must go, or be asked more exactly",
+    "wrong_high": "a penalty must be met by what it gets wrong; what is right in it may keep its points",
 }
 
 
 def _words(finding: ProofFinding) -> str:
     """A finding as the writer reads it."""
-    words = f"{finding.fault.value}: {finding.detail}"
+    words = f"{finding.fault}: {finding.detail}"
     if finding.needed is not None:
         ruling = f"needed by {finding.basis}" if finding.needed else "not needed"
         words += f"; a reviewer: {ruling}: {finding.reason}"

@@ -13,7 +13,6 @@ from medlive.curation.agent import Agent, AgentFailure, by_id, check_known, ids_
 from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.lint import (
-    Fault,
     Finding,
     find_faulty,
     lint,
@@ -250,9 +249,9 @@ def _loses(
     for criterion in whole:
         finding = dropped.get(criterion.id)
         fault = finding.fault if finding else None
-        if fault is Fault.TWO_FACTS and criterion.points < 0:
+        if fault == "two_facts" and criterion.points < 0:
             return True
-        if criterion.points > 0 and fault not in (Fault.DUPLICATE, Fault.MINOR):
+        if criterion.points > 0 and fault not in ("duplicate", "minor"):
             needed.add(criterion.advice_id)
     rewarded = {c.advice_id for c in kept if c.points > 0}
     answered = {c.asked for c in kept} | {""}
@@ -380,5 +379,5 @@ def lint_case(
     unanswered = []
     for part in rubric.unanswered:
         detail = f"no criterion answers {part.id} directly: {part.text}"
-        unanswered.append(Finding(Fault.UNANSWERED, None, detail))
+        unanswered.append(Finding("unanswered", None, detail))
     return (*findings, *unanswered)

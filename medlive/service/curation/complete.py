@@ -164,13 +164,13 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
         details, criteria = [], []
         for fault in faults:
             details.append(
-                f"{fault.criterion or 'rubric'}: {fault.fault.value}: {fault.detail}"
+                f"{fault.criterion or 'rubric'}: {fault.fault}: {fault.detail}"
             )
             criteria.append(fault.criterion)
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(filter(None, criteria)))
     if proof and not proof.passed:
-        detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in proof.last_failures)
+        detail = "; ".join(f"{f.fault}: {f.detail}" for f in proof.last_failures)
         yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
     if remaining:
         yield Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL])
