@@ -145,12 +145,12 @@ async def complete_rubric(
         item = items[name]
         return item.asked not in open_parts, name not in shared, -item.points
 
-    kept = [name for name, point in points.items() if point.outcome.kept]
+    kept = [name for name, point in points.items() if point.kept]
     for name in sorted(kept, key=rank)[MOST_ADDED:]:
-        points[name] = points[name].without(PointOutcome.SURPLUS)
+        points[name] = points[name].without("surplus")
     completed = await _with_criteria(drafting, rubric, items, points)
     note = earlier.note
-    if any(p.outcome is PointOutcome.ONE_MODEL for p in points.values()):
+    if any(p.outcome == "one_model" for p in points.values()):
         note = "one model has both roles, so that no second was asked"
     completion = Completion((*earlier.points, *points.values()), note)
     return replace(completed, completion=completion)
@@ -166,10 +166,10 @@ def _inputs_of(
         criteria.append(shown)
     left_out = shown_omitted(rubric.omitted)
     # What one model alone named may be named again where it is what an ordinary answer lacks.
-    alone = (PointOutcome.ONE_MODEL, PointOutcome.NOT_NAMED) if lacks else ()
+    alone = ("one_model", "not_named") if lacks else ()
     for point in earlier.points:
-        if not point.outcome.kept and point.outcome not in alone:
-            why = f"completion: {point.outcome.value}: {point.detail}"
+        if not point.kept and point.outcome not in alone:
+            why = f"completion: {point.outcome}: {point.detail}"
             left_out.append({"point": point.point, "why": why})
     inputs = case_inputs(drafting.text, drafting.advice) | {
         "asked": shown_asked(rubric.asked),
@@ -243,20 +243,23 @@ def _decide(
     """What becomes of a point."""
     source = ""
     detail = verdict.reason
-    if verdict.verdict in (Alignment.CONTRADICTED, Alignment.NOT_STANDARD):
-        outcome = PointOutcome(verdict.verdict.value)
+    outcome: PointOutcome
+    if verdict.verdict is Alignment.CONTRADICTED:
+        outcome = "contradicted"
+    elif verdict.verdict is Alignment.NOT_STANDARD:
+        outcome = "not_standard"
     elif verdict.verdict is Alignment.SUPPORTED:
-        outcome = PointOutcome.EVIDENCE
+        outcome = "evidence"
         source = verdict.citations[0].passage_id
         detail = verdict.citations[0].quote
     elif shared is not None:
-        outcome = PointOutcome.CONSENSUS
+        outcome = "consensus"
         source = ", ".join(voices)
         detail = shared
     elif len(voices) > 1:
-        outcome = PointOutcome.NOT_NAMED
+        outcome = "not_named"
     else:
-        outcome = PointOutcome.ONE_MODEL
+        outcome = "one_model"
     return CompletedPoint(item.point, item.criterion, outcome, source, detail)
 
 
@@ -273,7 +276,7 @@ async def _with_criteria(
     own = rubric.criteria
     added: dict[str, Criterion] = {}
     for name, point in points.items():
-        if not point.outcome.kept:
+        if not point.kept:
             continue
         number = len(own) + len(added) + 1
         item = items[name]
@@ -283,7 +286,7 @@ async def _with_criteria(
             position=number,
             advice_id=None,
             fact=item.point,
-            origin=Origin(point.outcome.value),
+            origin=Origin(point.outcome),
             source=point.source,
             **values,
         )
@@ -305,9 +308,9 @@ async def _with_criteria(
     gone = ids_of(cut)
     for name, criterion in added.items():
         if problem := problems.get(criterion.id):
-            points[name] = points[name].without(PointOutcome.FAULTY, problem)
+            points[name] = points[name].without("faulty", problem)
         elif criterion.id in gone:
-            points[name] = points[name].without(PointOutcome.SURPLUS)
+            points[name] = points[name].without("surplus")
     why = "the lightest, made room for what the advice lacks"
     omitted = [omit(c, why, "completion") for c in cut if c in own]
     return replace(

@@ -167,23 +167,18 @@ class OmittedFact:
         return f"{words}: {self.detail}" if self.detail else words
 
 
-class PointOutcome(StrEnum):
-    """What became of a point that the advice lacks."""
-
-    EVIDENCE = "evidence"  # Kept: a passage supports it
-    CONSENSUS = "consensus"  # Kept: a second model named it too
-    CONTRADICTED = "contradicted"
-    NOT_STANDARD = "not_standard"
+PointOutcome = Literal[
+    "evidence",  # Kept: a passage supports it
+    "consensus",  # Kept: a second model named it too
+    "contradicted",
+    "not_standard",
     # No passage decides it, and the other model did not name it
-    NOT_NAMED = "not_named"
-    ONE_MODEL = "one_model"  # No passage decides it, and there is no second model
-    FAULTY = "faulty"  # The reviewer objected to its criterion
-    SURPLUS = "surplus"  # Sound, but there were graver points enough
-
-    @property
-    def kept(self) -> bool:
-        """Whether it is in the rubric."""
-        return self in (PointOutcome.EVIDENCE, PointOutcome.CONSENSUS)
+    "not_named",
+    "one_model",  # No passage decides it, and there is no second model
+    "faulty",  # The reviewer objected to its criterion
+    "surplus",  # Sound, but there were graver points enough
+]
+"""What became of a point that the advice lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +190,11 @@ class CompletedPoint:
     outcome: PointOutcome
     source: str  # As the criterion's; empty where it was not kept
     detail: str  # The passage's words, the second model's point, or why it was not kept
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is in the rubric."""
+        return self.outcome in ("evidence", "consensus")
 
     def without(self, outcome: PointOutcome, detail: str = "") -> "CompletedPoint":
         """The point where its criterion goes after all."""
