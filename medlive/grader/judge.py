@@ -44,12 +44,11 @@ class Judge:
         self.identity, self.mode = identity, mode
         self.task = f"grader.{mode}"
         self.prompt = load_prompt("medlive.grader", self.task)
-        parameters = dict(identity.parameters)
         self.digest = digest_json(
             [
                 identity.engine,
                 identity.model,
-                parameters,
+                dict(identity.parameters),
                 mode.value,
                 self.prompt.digest,
             ]

@@ -239,8 +239,8 @@ class Proving:
         findings = []
         for finding in (*examination.failures, *doubts):
             if finding.text in ids:
-                words = _words(finding)
-                findings.append({"criterion": ids[finding.text], "finding": words})
+                name = ids[finding.text]
+                findings.append({"criterion": name, "finding": finding.words})
         return await self.drafting.write(rubric, findings, answers)
 
     async def _grade(
@@ -368,28 +368,6 @@ async def read_for_harm(
             probe = replace(probe, harm=harm)
         read.append(probe)
     return tuple(read)
-
-
-_ADVICE: Final = {
-    "long_low": "points are for what an excellent answer says, and for nothing else",
-    "short_low": "what is only nice to know must weigh less, or go",
-    "ordinary_high": "its note says what it lacks: what an excellent answer adds must weigh more",
-    "ordinary_low": "a correct answer that is on track earns points: what decides must not ask for details",
-    "slip_high": "its note says what is wrong: a penalty must be met by it",
-    "vague_high": "what every answer says must go, or be asked more exactly",
-    "wrong_high": "a penalty must be met by what it gets wrong; what is right in it may keep its points",
-}
-
-
-def _words(finding: ProofFinding) -> str:
-    """A finding as the writer reads it."""
-    words = f"{finding.fault}: {finding.detail}"
-    if finding.needed is not None:
-        ruling = f"needed by {finding.basis}" if finding.needed else "not needed"
-        words += f"; a reviewer: {ruling}: {finding.reason}"
-    elif advice := _ADVICE.get(finding.fault):
-        words += f"; {advice}"
-    return words
 
 
 class ClassifyReply(ReplyModel):

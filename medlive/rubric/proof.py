@@ -76,6 +76,28 @@ class ProofFinding:
     basis: str = ""  # The advice element or passage that the ruling cites
     reason: str = ""
 
+    @property
+    def words(self) -> str:
+        """The finding as the writer reads it."""
+        words = f"{self.fault}: {self.detail}"
+        if self.needed is not None:
+            ruling = f"needed by {self.basis}" if self.needed else "not needed"
+            words += f"; a reviewer: {ruling}: {self.reason}"
+        elif advice := _ADVICE.get(self.fault):
+            words += f"; {advice}"
+        return words
+
+
+_ADVICE: Final = {
+    "long_low": "points are for what an excellent answer says, and for nothing else",
+    "short_low": "what is only nice to know must weigh less, or go",
+    "ordinary_high": "its note says what it lacks: what an excellent answer adds must weigh more",
+    "ordinary_low": "a correct answer that is on track earns points: what decides must not ask for details",
+    "slip_high": "its note says what is wrong: a penalty must be met by it",
+    "vague_high": "what every answer says must go, or be asked more exactly",
+    "wrong_high": "a penalty must be met by what it gets wrong; what is right in it may keep its points",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeVerdict:

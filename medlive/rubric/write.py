@@ -119,10 +119,6 @@ class Drafting:
         language = self.writer.language
         return lint_case(language, rubric, self.text, self.advice, is_written=True)
 
-    def _lint_criteria(self, rubric: Rubric) -> tuple[Finding, ...]:
-        """The same without the unanswered parts of the query, which `_loses` looks for."""
-        return self.lint(replace(rubric, asked=()))
-
     async def write(
         self,
         earlier: Rubric | None = None,
@@ -193,7 +189,8 @@ class Drafting:
         objections, whole, conflicts = await review_rubric(
             self.reviewer, self.text, self.advice, rubric
         )
-        findings = [*self._lint_criteria(rubric), *objections]
+        # Without the unanswered parts of the query, which `_loses` looks for.
+        findings = [*self.lint(replace(rubric, asked=())), *objections]
         dropped = find_faulty(whole, findings)
         kept = [c for c in whole if c.id not in dropped]
         omitted = list(rubric.omitted)
@@ -211,9 +208,8 @@ class Drafting:
             omitted=tuple(omitted),
             conflicts=tuple(conflicts),
         )
-        is_fine = not (
-            self._lint_criteria(reviewed) or conflicts or _loses(whole, kept, dropped)
-        )
+        faults = self.lint(replace(reviewed, asked=()))
+        is_fine = not (faults or conflicts or _loses(whole, kept, dropped))
         if is_fine or earlier is not None:
             return reviewed
         faulty = replace(reviewed, criteria=tuple(whole))

@@ -210,13 +210,6 @@ def _parse_result(line: bytes, calls: Mapping[str, Row]) -> tuple[Row, Row]:
     return row, calls[custom_id]
 
 
-def _lines_of(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
-    for path in files:
-        for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
-            if line.strip():
-                yield f"{path.name}:{number}", line
-
-
 def read_results(
     files: Sequence[Path],
     calls: Mapping[str, Row],
@@ -230,24 +223,28 @@ def read_results(
     says what of a call has no verdict or answer yet. What was read is marked in the log.
     """
     read = BatchRead(notes=list(log.notes))
-    for where, line in _lines_of(files):
-        try:
-            result, call = _parse_result(line, calls)
-        except (ValueError, LookupError) as exc:
-            kind = "damaged" if isinstance(exc, ValueError) else "unknown"
-            read.counts[kind] += 1
-            read.notes.append(f"{where}: {exc}")
-            continue
-        custom_id, digest = result["custom_id"], digest_bytes(line.strip())
-        earlier = log.results.get(custom_id, ())
-        again = digest in earlier
-        if earlier and not again:
-            read.counts["duplicates"] += 1
-            read.notes.append(f"{where}: a second result for {custom_id[:12]}…")
-        read.counts.update(take(read, result, call, again))
-        if not again:
-            # Last: were the log full now, or the process killed, the result would be passed over for good.
-            log.add({"kind": "read", "custom_id": custom_id, "digest": digest})
+    for path in files:
+        for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            where = f"{path.name}:{number}"
+            try:
+                result, call = _parse_result(line, calls)
+            except (ValueError, LookupError) as exc:
+                kind = "damaged" if isinstance(exc, ValueError) else "unknown"
+                read.counts[kind] += 1
+                read.notes.append(f"{where}: {exc}")
+                continue
+            custom_id, digest = result["custom_id"], digest_bytes(line.strip())
+            earlier = log.results.get(custom_id, ())
+            again = digest in earlier
+            if earlier and not again:
+                read.counts["duplicates"] += 1
+                read.notes.append(f"{where}: a second result for {custom_id[:12]}…")
+            read.counts.update(take(read, result, call, again))
+            if not again:
+                # Last: were the log full now, or the process killed, the result would be passed over for good.
+                log.add({"kind": "read", "custom_id": custom_id, "digest": digest})
     without = set[str]()
     for custom_id, call in calls.items():
         left = open_of(call)
