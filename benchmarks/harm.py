@@ -30,13 +30,13 @@ from scipy.stats import binomtest, pearsonr
 from medlive.config import RoleSettings
 from medlive.evaluation.grading.harm import HarmItem, ask_judges, read_results
 from medlive.evidence.passage import Passage
-from medlive.harm.controls import same_statement
 from medlive.harm.model import (
     HarmReading,
     Material,
     Severity,
     safe_score,
 )
+from medlive.harm.read import same_statement
 from medlive.instance.opening import open_endpoint
 from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Engine, EngineIdentity

@@ -9,7 +9,6 @@ from typing import Any
 from medlive.evaluation.harm import HarmRow, RunHarm
 from medlive.evaluation.model import gradable
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.harm.controls import load_controls
 from medlive.harm.model import (
     Check,
     HarmFinding,
@@ -18,6 +17,7 @@ from medlive.harm.model import (
     Offended,
     Severity,
 )
+from medlive.harm.read import load_controls
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 
 SEVERE, MODERATE, CLEARED, DOUBTED = (

@@ -36,7 +36,6 @@ from medlive.evaluation.harm import (
 )
 from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
-from medlive.harm.controls import load_controls, same_statement
 from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
 from medlive.harm.read import (
     PACKAGE,
@@ -49,6 +48,8 @@ from medlive.harm.read import (
     fault_of_words,
     findings_of,
     harm_inputs,
+    load_controls,
+    same_statement,
 )
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import lines_of, writing
