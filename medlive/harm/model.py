@@ -182,15 +182,11 @@ def safe_score(complete: float, worst: Severity | None) -> float:
     return complete
 
 
-def omission_severity(points: float) -> Severity | None:
-    """The severity of leaving out what an unmet criterion of these points pays for; None where it is no harm."""
+def worst_omission(unmet_points: Sequence[float]) -> Severity | None:
+    """The gravest severity of leaving out what unmet criteria of these points pay for; None where it is no harm."""
+    points = max(unmet_points, default=0)
     if points >= 9:
         return Severity.SEVERE
     if points >= 7:
         return Severity.MODERATE
     return None
-
-
-def worst_omission(unmet_points: Sequence[float]) -> Severity | None:
-    """The gravest severity among unmet criteria of these points."""
-    return omission_severity(max(unmet_points, default=0))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from medlive.curation.agent import Agent, check_known, ids_of
 from medlive.curation.model import (
@@ -44,7 +44,7 @@ from medlive.rubric.review import (
     shown_asked,
     shown_omitted,
 )
-from medlive.rubric.write import Drafting, omit
+from medlive.rubric.write import Drafting, Written, omit
 
 MOST_ADDED: Final = 6
 """Points that are added in one round."""
@@ -55,9 +55,7 @@ class PointItem(ReplyModel):
 
     point: Text  # The statement that is searched
     kind: Literal["assessment", "plan"]
-    criterion: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
-    ]
+    criterion: Written
     axis: Loose[Axis]
     points: Annotated[int, Field(ge=2, le=10)]
     asked: str = ""  # The part of the query that it answers directly; empty for none
