@@ -20,7 +20,6 @@ from medlive.evaluation.asking.run import answer_of, failed, unanswered
 from medlive.evaluation.grading.grade import Record, Work, make_grades, open_work
 from medlive.evaluation.model import (
     AnswerState,
-    Grade,
     gradable,
     grade_keys,
     in_context,
@@ -453,7 +452,20 @@ class _Results:
         if work is None:
             return ["again" if again else "stale"]
         left = self.open_of(call)
-        grades = self._grades(record.judge, work, result) if left else []
+        if not left:
+            return ["again"]
+        asking, who = work.call(record.judge), record.judge.identity
+        reply = fault = None
+        try:
+            reply = reply_of(result, self._prices.get(who.model))
+            pinned = who.model if who.pinned else None
+            read_checked(reply, pinned, "grader", asking.read)
+        except NotACompletion as exc:
+            fault = Unusable(f"batch: {exc}")
+        except Unusable as exc:
+            fault = exc
+        asked = Asked[object](None, [Attempt(asking.request, reply, fault)])
+        grades = make_grades(work, asking, asked, "batch")
         kinds: list[str] = []
         for grade in grades:
             # Of a second reading only a verdict is new.
@@ -466,21 +478,6 @@ class _Results:
                 read.reasons[kind_of(grade.reason)] += 1
             kinds.append(_KINDS[grade.met])
         return kinds or ["again"]
-
-    def _grades(self, judge: Judge, work: Work, result: Row) -> list[Grade]:
-        """What a result says of a call's criteria."""
-        call, who = work.call(judge), judge.identity
-        reply = fault = None
-        try:
-            reply = reply_of(result, self._prices.get(who.model))
-            pinned = who.model if who.pinned else None
-            read_checked(reply, pinned, "grader", call.read)
-        except NotACompletion as exc:
-            fault = Unusable(f"batch: {exc}")
-        except Unusable as exc:
-            fault = exc
-        attempt = Attempt(call.request, reply, fault)
-        return make_grades(work, call, Asked[object](None, [attempt]), "batch")
 
 
 _KINDS = {True: "met", False: "not_met", None: "ungraded"}
