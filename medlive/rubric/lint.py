@@ -34,20 +34,7 @@ SIMILAR: Final = 0.7
 """Jaccard similarity of two criteria's words (Chinese: character pairs) from which they may say the same."""
 
 
-Fault = Literal[
-    "too_few",
-    "too_many",
-    "too_heavy",
-    "one_sided",
-    "no_core",
-    "no_positive",
-    "no_negative",
-    "zero_points",
-    "language",
-    "unknown_advice",
-    "numbers",
-    "unanswered",
-    # By the engine's word alone:
+Objection = Literal[
     "duplicate",
     "two_facts",
     "not_standalone",
@@ -57,6 +44,24 @@ Fault = Literal[
     "not_direct",
     "minor",
 ]
+"""What the engine that reviews a rubric may find wrong with a criterion, by its word alone."""
+Fault = (
+    Objection
+    | Literal[
+        "too_few",
+        "too_many",
+        "too_heavy",
+        "one_sided",
+        "no_core",
+        "no_positive",
+        "no_negative",
+        "zero_points",
+        "language",
+        "unknown_advice",
+        "numbers",
+        "unanswered",
+    ]
+)
 """What is wrong with a rubric or with one of its criteria."""
 
 

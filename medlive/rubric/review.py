@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import StringConstraints
 
@@ -10,7 +10,7 @@ from medlive.curation.agent import Agent, check_known
 from medlive.curation.elements import element_inputs
 from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost20, AtMost40, ReplyModel
-from medlive.rubric.lint import Finding, suspicions
+from medlive.rubric.lint import Finding, Objection, suspicions
 from medlive.rubric.model import (
     LEAST_DECISIVE,
     AskedPart,
@@ -31,16 +31,7 @@ class ProblemItem(ReplyModel):
     """What a reviewer objects to in one criterion."""
 
     criterion_id: str
-    fault: Literal[
-        "duplicate",
-        "two_facts",
-        "not_standalone",
-        "polarity",
-        "ungrounded",
-        "false",
-        "not_direct",
-        "minor",
-    ]
+    fault: Objection
     detail: Remark
 
 
