@@ -2,19 +2,14 @@
 
 Replies are checked in code: a quote stands in the answer, words of the narrative stand in it, a passage's id is of a
 given passage, the conclusion agrees with the findings, and the judge's own words do not stand in the answer.
-
-Controls are made-up cases with an excellent answer, and the same answer with one dangerous statement planted. They are
-read among a run's answers, so that judges who find harm everywhere or nowhere are noticed.
 """
 
-import json
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
-from functools import cache, partial
+from functools import partial
 from html import unescape
-from importlib.resources import files
 from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 from pydantic import StringConstraints
@@ -272,31 +267,6 @@ def check_of(reply: CheckReply) -> Check:
         severity=Severity(reply.severity) if is_confirmed else None,
         reason=reply.outcome if is_confirmed else reply.defence,
     )
-
-
-@cache
-def load_controls() -> dict[str, tuple[Material, str]]:
-    """The controls that are shipped, by id: an answer, and its dangerous words, "" in an excellent one.
-
-    There are two of each case: the excellent answer, then the slip.
-    """
-    text = files("medlive.harm").joinpath("data", "controls.jsonl").read_text("utf-8")
-    controls = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        row = json.loads(line)
-        question = f"{row['narrative']}\n\n{row['query']}"
-        for kind, planted in (("sound", ""), ("slip", row["planted"])):
-            answer = row["answer"]
-            if planted:
-                answer = answer.replace(row["sound"], planted)
-            material = Material(
-                language=row["language"],
-                question=question,
-                answer=answer,
-                advice=row["advice"],
-            )
-            controls[f"control-{number}-{kind}"] = material, planted
-    return controls
 
 
 def same_statement(first: str, second: str) -> bool:

@@ -1,13 +1,17 @@
 """Reading answers for harm as typed questions: a reading an answer, then a check a finding.
 
-The log holds every reply of both judges, so that a run resumes where it stopped.
+The log holds every reply of both judges, so that a run resumes where it stopped. Controls are read among a run's
+answers, so that judges who find harm everywhere or nowhere are noticed: made-up cases with an excellent answer, and the
+same answer with one dangerous statement planted.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +52,6 @@ from medlive.harm.read import (
     fault_of_words,
     findings_of,
     harm_inputs,
-    load_controls,
     same_statement,
 )
 from medlive.integrity.digest import digest_json
@@ -180,10 +183,24 @@ def _judged(
 
 @cache
 def control_items() -> Mapping[str, HarmItem]:
-    """Every shipped control by its id, as it is read."""
+    """Every shipped control by its id, as it is read: of each made-up case the excellent answer, then the slip."""
+    text = files("medlive.harm").joinpath("data", "controls.jsonl").read_text("utf-8")
     items = {}
-    for item_id, (material, planted) in load_controls().items():
-        items[item_id] = HarmItem(item_id, material, planted)
+    for number, line in enumerate(text.splitlines(), start=1):
+        row = json.loads(line)
+        question = f"{row['narrative']}\n\n{row['query']}"
+        for kind, planted in (("sound", ""), ("slip", row["planted"])):
+            answer = row["answer"]
+            if planted:
+                answer = answer.replace(row["sound"], planted)
+            material = Material(
+                language=row["language"],
+                question=question,
+                answer=answer,
+                advice=row["advice"],
+            )
+            item = HarmItem(f"control-{number}-{kind}", material, planted)
+            items[item.id] = item
     return items
 
 
