@@ -114,7 +114,7 @@ def lint_case(case: SnapshotCase) -> list[str]:
         whole,
         no_negative="unknown here",
     )
-    return [f"{f.fault.value}: {f.detail}" for f in findings]
+    return [f"{f.fault}: {f.detail}" for f in findings]
 
 
 _OF_CASES: Final = ("language", "theme", "specialty", "difficulty", "dialogue_register")

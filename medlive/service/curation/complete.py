@@ -45,6 +45,7 @@ from medlive.errors import (
 from medlive.grader.probes import grade_probes
 from medlive.llm.engine import Engine
 from medlive.rubric.make import (
+    MadeRubric,
     classify,
     make_rubric,
     read_for_harm,
@@ -52,7 +53,6 @@ from medlive.rubric.make import (
 from medlive.rubric.model import AskedPart, Criterion, Rubric
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
-from medlive.rubric.write import MadeRubric
 from medlive.service.curation.editing import lock_latest
 from medlive.service.wiring import Pipeline, proof_roles
 from medlive.service.work.jobs import defer_proof
@@ -98,9 +98,8 @@ async def complete_case(
     grade = grade_probes if "prober" in respondents else None
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)
-        text, rubric, _, remaining = await redact_case(
-            text, made.rubric, agents["reader"]
-        )
+        drafted, _, proof = made
+        text, rubric, _, remaining = await redact_case(text, drafted, agents["reader"])
     except (AgentFailure, LiteratureUnavailable) as error:
         failure = error
         if isinstance(failure, LiteratureUnavailable):
@@ -119,7 +118,7 @@ async def complete_case(
     rubric = await classify(text, rubric, agents["rubric"])
     done = replace(curation, text=text, calls=tuple(journal), engines=engines)
     holds = tuple(_holds_of(made, remaining))
-    return with_holds(done, holds), rubric, made.proof
+    return with_holds(done, holds), rubric, proof
 
 
 async def redact_case(
@@ -148,8 +147,9 @@ async def redact_case(
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     """Why a case waits: what is wrong with its rubric, and names that code could not replace (`remaining`)."""
     details, criteria = list[str](), list[str | None]()
-    texts = [criterion.criterion for criterion in made.rubric.criteria]
-    for conflict in made.rubric.conflicts:
+    rubric, faults, proof = made
+    texts = [criterion.criterion for criterion in rubric.criteria]
+    for conflict in rubric.conflicts:
         # Both sides are still there
         is_other_kept = conflict.advice_id or conflict.other in texts
         if conflict.criterion in texts and is_other_kept:
@@ -161,19 +161,17 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     if details:
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.ADVICE_CONTRADICTED, detail, tuple(filter(None, criteria)))
-    if made.faults:
+    if faults:
         details, criteria = [], []
-        for fault in made.faults:
+        for fault in faults:
             details.append(
-                f"{fault.criterion or 'rubric'}: {fault.fault.value}: {fault.detail}"
+                f"{fault.criterion or 'rubric'}: {fault.fault}: {fault.detail}"
             )
             criteria.append(fault.criterion)
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(filter(None, criteria)))
-    if made.proof and not made.proof.passed:
-        detail = "; ".join(
-            f"{f.fault.value}: {f.detail}" for f in made.proof.last_failures
-        )
+    if proof and not proof.passed:
+        detail = "; ".join(f"{f.fault}: {f.detail}" for f in proof.last_failures)
         yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
     if remaining:
         yield Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL])

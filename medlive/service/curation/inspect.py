@@ -184,7 +184,7 @@ def _excerpt_as_json(excerpt: Record) -> dict[str, Any]:
 
 
 def _criterion(criterion: Criterion) -> dict[str, Any]:
-    return asdict(criterion) | {"tier": criterion.tier.value}
+    return asdict(criterion) | {"tier": criterion.tier}
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:
