@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import timedelta
+from typing import Any
 
 from psycopg.types.json import Json
 
@@ -74,20 +74,15 @@ _SOURCES = """
 """
 
 
-class StartedRun(NamedTuple):
-    """A run of this week that is now this process's."""
-
-    run_id: int
-    start: int  # How often it was begun or taken up again, from 1
-    started_at: datetime
-
-
+StartedRun = Record
+"""A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1) and
+started_at."""
 _WAS_DONE = "SELECT outcome = 'done' FROM harvest_runs WHERE source = :source AND iso_week = :week FOR UPDATE"
 _START = """
     INSERT INTO harvest_runs AS run (source, iso_week, outcome) VALUES (:source, :week, 'running')
     ON CONFLICT (source, iso_week) DO UPDATE
     SET outcome = 'running', finished_at = NULL, problem = NULL, starts = run.starts + 1
-    RETURNING id, starts, started_at
+    RETURNING id AS run_id, starts AS start, started_at
 """
 
 
@@ -114,7 +109,7 @@ async def start_harvest(
     was_done = await session.value(_WAS_DONE, **named)
     if was_done and not again:
         return None
-    started = StartedRun(*(await session.run(_START, **named)).one())
+    [started] = await session.records(_START, **named)
     if was_done:
         for statement in _READ_ANEW:
             await session.run(statement, run=started.run_id)

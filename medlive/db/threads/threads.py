@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from medlive.deidentify.identifiers import Identifier
 
 
-class Revision(NamedTuple):
-    """A thread's revision by its numbers."""
-
-    thread_pk: int
-    revision_pk: int
-
-
 class SavedThread(NamedTuple):
     """Where a thread lies now."""
 
@@ -39,16 +32,6 @@ class SavedThread(NamedTuple):
     revision_pk: int
     """The revision with this content; of an import an earlier one, when the thread has had it before."""
     status: Literal["new", "revised", "unchanged"]
-
-
-class StoredThread(NamedTuple):
-    """A revision as it is stored."""
-
-    thread_pk: int
-    revision_pk: int
-    thread: Thread
-    # Whether the thread's `posted_at` was given for want of a date
-    posted_at_assumed: bool
 
 
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
@@ -211,8 +194,12 @@ _SEEN = f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last
 _GONE = f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}"
 
 
-async def load_thread(session: Session, revision_pk: int) -> StoredThread:
-    """The thread as that revision was. Raises MedliveError when there is none."""
+async def load_thread(session: Session, revision_pk: int) -> Record:
+    """The thread as that revision was. Raises MedliveError when there is none.
+
+    It has thread_pk, revision_pk, thread and posted_at_assumed (whether the thread's `posted_at` was given for want of
+    a date).
+    """
     for stored in await _stored(session, [revision_pk]):
         return stored
     raise MedliveError(f"there is no thread revision {revision_pk}")
@@ -231,8 +218,9 @@ async def pending_revisions(
     chain_digest: str,
     after: int = 0,
     limit: int | None = None,
-) -> list[Revision]:
-    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first."""
+) -> Sequence[Record]:
+    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk and
+    revision_pk."""
     query = """
         SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
         WHERE id > :after AND NOT EXISTS (
@@ -242,7 +230,7 @@ async def pending_revisions(
         ORDER BY id LIMIT :most
     """
     pending = await session.run(query, after=after, chain=chain_digest, most=limit)
-    return [Revision(*row) for row in pending]
+    return pending.all()
 
 
 async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:
@@ -323,16 +311,15 @@ async def count_identifiers(session: Session, revision_pk: int) -> dict[str, int
     )
 
 
-async def _stored(session: Session, revision_pks: Sequence[int]) -> list[StoredThread]:
+async def _stored(session: Session, revision_pks: Sequence[int]) -> Sequence[Record]:
     query = """
         SELECT r.id AS revision_pk, r.thread_id AS thread_pk, source, t.thread_id, url, title, language, tags,
             posted_at, posted_at_assumed, messages
         FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = ANY (:pks) ORDER BY r.id
     """
-    threads = []
-    for row in await session.run(query, pks=list(revision_pks)):
-        thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
-        threads.append(read(StoredThread, row, thread=thread))
+    threads = await session.records(query, pks=list(revision_pks))
+    for row in threads:
+        row.thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
     return threads
 
 
