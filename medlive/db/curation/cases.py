@@ -44,7 +44,7 @@ class SavedCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseContent:
-    """What a revision of a case says, and the decision that it came from."""
+    """What a revision of a case says, the decision that it came from, and where it is stored."""
 
     curation_id: int
     language: str
@@ -56,6 +56,8 @@ class CaseContent:
     overruled: str | None = None  # Why people overruled a confirmed veto
     unpublishable_reason: str | None = None
     """Defaults to the part that the rules engine or a recording had in an unpublishable case."""
+    case_id: str = ""  # Empty and 0 until it is stored
+    revision: int = 0
 
     def digest(self) -> str:
         """The digest of what makes a revision: a case with an equal one has not changed."""
@@ -85,14 +87,6 @@ class CaseContent:
         if self.overruled is not None:
             values["overruled"] = self.overruled
         return digest_json(values | asdict(self.text) | {"criteria": criteria})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredCase(CaseContent):
-    """The latest revision of a case."""
-
-    case_id: str
-    revision: int
 
 
 def case_id_of(source: str, thread_id: str, key: bytes) -> str:
@@ -283,14 +277,14 @@ async def _latest_revision(session: Session, case_id: str) -> CaseRevisionRow | 
     )
 
 
-async def latest_case(session: Session, case_id: str) -> StoredCase | None:
+async def latest_case(session: Session, case_id: str) -> CaseContent | None:
     """The latest revision of a case, whatever its status; None for no case."""
     row = await _latest_revision(session, case_id)
     if row is None:
         return None
     criteria = tuple(await criteria_of(session, row.case_id, row.revision))
     rubric = read(Rubric, row, criteria=criteria)
-    return read(StoredCase, row, text=read(CaseText, row), rubric=rubric)
+    return read(CaseContent, row, text=read(CaseText, row), rubric=rubric)
 
 
 async def list_overruled(session: Session) -> list[Mapping[str, Any]]:

@@ -338,7 +338,7 @@ async def _withdraw(
     return await withdrawals.add_withdrawal(session, made, criterion), False
 
 
-async def load_latest_case(session: Session, case_id: str) -> cases.StoredCase:
+async def load_latest_case(session: Session, case_id: str) -> cases.CaseContent:
     """The latest revision of a case. Raises UsageError if it has none."""
     case = await cases.latest_case(session, case_id)
     if case is None:

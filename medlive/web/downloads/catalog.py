@@ -39,25 +39,8 @@ class ShownSnapshot(Release):
         return name.startswith(_WITH_ROWS)
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """The snapshots that the site shows, newest first."""
-
-    snapshots: tuple[ShownSnapshot, ...]
-
-    @property
-    def latest(self) -> ShownSnapshot | None:
-        """The newest whose files may all be given out."""
-        return next(iter(self.given_out), None)
-
-    @property
-    def given_out(self) -> tuple[ShownSnapshot, ...]:
-        """Those whose files may all be given out."""
-        return tuple(shown for shown in self.snapshots if not shown.withdrawn)
-
-
-async def load_catalog(site: SiteOf) -> Catalog:
-    """Load what the site shows. Raises DatabaseUnavailable."""
+async def load_catalog(site: SiteOf) -> tuple[ShownSnapshot, ...]:
+    """The snapshots that the site shows, newest first. Raises DatabaseUnavailable."""
     async with site.database.begin() as session:
         infos = await list_snapshots(session)
         withdrawn = await must_not_be_given_out(session)
@@ -70,7 +53,7 @@ async def load_catalog(site: SiteOf) -> Catalog:
 
 def _read_catalog(
     root: Path, infos: list[SnapshotRow], withdrawn: frozenset[str]
-) -> Catalog:
+) -> tuple[ShownSnapshot, ...]:
     """Those of the snapshots whose folders hold what was frozen."""
     snapshots = []
     for info in infos:
@@ -92,7 +75,7 @@ def _read_catalog(
             withdrawn=info.version in withdrawn,
         )
         snapshots.append(shown)
-    return Catalog(tuple(snapshots))
+    return tuple(snapshots)
 
 
 @lru_cache(maxsize=512)
@@ -105,12 +88,17 @@ def _warn_once(version: str, why: str) -> None:
     _log.warning("snapshot %s is not shown: %s", version, why)
 
 
-TheCatalog = Annotated[Catalog, Depends(load_catalog)]
+TheCatalog = Annotated[tuple[ShownSnapshot, ...], Depends(load_catalog)]
+
+
+def given_out(catalog: TheCatalog) -> tuple[ShownSnapshot, ...]:
+    """Those of the snapshots whose files may all be given out."""
+    return tuple(shown for shown in catalog if not shown.withdrawn)
 
 
 async def find_snapshot(version: str, catalog: TheCatalog) -> ShownSnapshot:
     """The snapshot of that version: a dependency of routes. Raises HTTPException 404 if the site does not show it."""
-    for shown in catalog.snapshots:
+    for shown in catalog:
         if shown.version == version:
             return shown
     raise HTTPException(404)
@@ -128,9 +116,9 @@ def errata_name(site: Site) -> str:
     return PUBLIC_ERRATA if public and not site.preview else ERRATA
 
 
-async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
+async def load_public_errata(site: Site, catalog: TheCatalog) -> Errata:
     """The errata of the snapshots that the site shows; none where the file is missing or damaged."""
-    versions = {shown.version for shown in catalog.snapshots}
+    versions = {shown.version for shown in catalog}
     path = site.snapshots / errata_name(site)
     try:
         errata = await asyncio.to_thread(load_errata, path)

@@ -27,6 +27,7 @@ from medlive.web.downloads.catalog import (
     TheCatalog,
     TheSnapshot,
     errata_name,
+    given_out,
     load_public_errata,
 )
 from medlive.web.downloads.files import DAMAGED, send_file
@@ -50,12 +51,12 @@ router = APIRouter(include_in_schema=False)
 @router.api_route("/snapshots", methods=READ)
 async def index(request: Request, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
-    latest = catalog.latest
+    latest = next(iter(given_out(catalog)), None)
     key = latest is not None and latest.signed
     return render(
         request,
         "downloads/index.html",
-        snapshots=catalog.snapshots,
+        snapshots=catalog,
         latest=latest,
         address=site_address(request),
         key=key,
@@ -66,10 +67,10 @@ async def index(request: Request, catalog: TheCatalog) -> Response:
 @router.api_route("/latest/{name:path}", methods=READ)
 async def latest(catalog: TheCatalog, name: str = "") -> Response:
     """The same file of the newest snapshot."""
-    if (shown := catalog.latest) is None:
+    if not (snapshots := given_out(catalog)):
         raise HTTPException(404)
     return RedirectResponse(
-        f"/{shown.folder}/{quote(name)}",
+        f"/{snapshots[0].folder}/{quote(name)}",
         307,
         headers={"Cache-Control": MUTABLE},
     )
@@ -80,7 +81,7 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
 @router.api_route(f"/{PUBLIC_KEY}", methods=READ)
 async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
-    name, releases = request.url.path.removeprefix("/"), catalog.given_out
+    name, releases = request.url.path.removeprefix("/"), given_out(catalog)
     if name == FEED:
         data = feed_xml(releases, None, await load_public_errata(site, catalog))
     elif not releases:
@@ -160,7 +161,7 @@ async def snapshot(
         "downloads/snapshot.html",
         shown=shown,
         address=site_address(request),
-        parent=parent if parent in {s.version for s in catalog.given_out} else None,
+        parent=parent if parent in {s.version for s in given_out(catalog)} else None,
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
         has_report=reported and not withheld,
@@ -184,8 +185,8 @@ async def show_site(request: Request, site: SiteOf, catalog: TheCatalog) -> Resp
     files = None
     if site.evaluation is not None:
         checked = await site.database.ask(blind_items)
-        given_out = {shown.version: shown.digest for shown in catalog.given_out}
-        files = await asyncio.to_thread(site.evaluation.pages, given_out, checked)
+        released = {shown.version: shown.digest for shown in given_out(catalog)}
+        files = await asyncio.to_thread(site.evaluation.pages, released, checked)
     if files is None:
         raise HTTPException(503, "The public site cannot be made; the log says why.")
     name = request.url.path.removeprefix("/") or "index.html"
