@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from medlive.clock import now
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import Record, read, row_of
 from medlive.db.session import Session
 from medlive.db.tables.intake import ArchiveRow, FetchRow, FrontierState, PageKind
 from medlive.integrity.digest import digest_bytes
@@ -28,18 +28,12 @@ class KeptPage:
     """Of that file, below the archive's folder; None: the bytes are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The latest complete attempt to read a thread, and its state in the frontier."""
+Reading = Record
+"""The latest complete attempt to read a thread, and its state in the frontier.
 
-    thread_id: str
-    pages: tuple[KeptPage, ...]
-    """From its first; empty while the thread waits for its first reading."""
-    state: FrontierState | None  # None: no list shows it
-    reason: str | None
-    run_id: int | None
-    fields: Mapping[str, Any] | None  # What its last reading had
-    stored: bool  # Whether it has become a thread
+It has thread_id, pages (from its first; empty while the thread waits for its first reading), state (None: no list shows
+it) with reason and run_id, fields (what its last reading had) and stored (whether it has become a thread).
+"""
 
 
 async def save_pages(
@@ -164,12 +158,13 @@ async def latest_readings(
     pages: dict[str, list[KeptPage]] = {thread_id: [] for thread_id in thread_ids}
     for page in await _fetched_pages(session, source, thread_ids):
         pages[page.thread_id].append(page)
-    readings = []
-    for listed in await session.records(_LISTED, source=source, ids=list(thread_ids)):
+    readings = await session.records(_LISTED, source=source, ids=list(thread_ids))
+    for listed in readings:
         own = pages[listed.thread_id]
-        if listed.state == FrontierState.WAITING:
+        listed.state = listed.state and FrontierState(listed.state)
+        if listed.state is FrontierState.WAITING:
             own = [page for page in own if page.fetch_id <= listed.after_fetch]
-        readings.append(read(Reading, listed, pages=tuple(_latest_pages(own))))
+        listed.pages = _latest_pages(own)
     return readings
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from medlive.db.mapping import int_array
 from medlive.db.release.snapshots import load_fixed
@@ -154,13 +153,8 @@ async def settle_week(session: Session, standing: WeekStanding) -> None:
     await session.run(_SETTLE, week=standing.week, left_over=left_over)
 
 
-class StepWait(NamedTuple):
-    """Since when a step waits for others, and whether its time limit has passed."""
-
-    since: datetime
-    is_over: bool
-
-
+StepWait = tuple[datetime, bool]
+"""Since when a step waits for others, and whether its time limit has passed."""
 _LOAD_WAITS = "SELECT step, week, since, ended_at IS NOT NULL FROM step_waits"
 _SAVE_WAIT = """
     INSERT INTO step_waits (step, week, since, ended_at)
@@ -174,13 +168,13 @@ _END_WAIT = "DELETE FROM step_waits WHERE step = :step AND week = :week"
 async def load_waits(session: Session) -> dict[tuple[str, str], StepWait]:
     """(step, ISO week) → its wait."""
     waits = await session.run(_LOAD_WAITS)
-    return {(step, week): StepWait(*wait) for step, week, *wait in waits}
+    return {(step, week): (since, is_over) for step, week, since, is_over in waits}
 
 
 async def save_wait(session: Session, step: str, week: str, wait: StepWait) -> None:
     """Keep since when a step waits; once its limit has passed it stays so."""
-    values = {"step": step, "week": week} | wait._asdict()
-    await session.run(_SAVE_WAIT, **values)
+    since, is_over = wait
+    await session.run(_SAVE_WAIT, step=step, week=week, since=since, is_over=is_over)
 
 
 async def end_wait(session: Session, step: str, week: str) -> None:
