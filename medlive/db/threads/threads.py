@@ -66,7 +66,17 @@ async def save_threads(
     """
     if not threads:
         return []
-    threads = list(map(_storable, threads))
+    kept = []
+    for thread in threads:
+        check_storable(thread)
+        # In UTC, so that one moment given in two zones is one content.
+        messages = []
+        for message in thread.messages:
+            moment = message.posted_at and message.posted_at.astimezone(UTC)
+            messages.append(replace(message, posted_at=moment))
+        moment = thread.posted_at and thread.posted_at.astimezone(UTC)
+        kept.append(replace(thread, posted_at=moment, messages=tuple(messages)))
+    threads = kept
     if fetch_ids is None:
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, "file")
@@ -321,17 +331,6 @@ async def _stored(session: Session, revision_pks: Sequence[int]) -> Sequence[Rec
     for row in threads:
         row.thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
     return threads
-
-
-def _storable(thread: Thread) -> Thread:
-    """The same thread with its dates in UTC, so that one moment given in two zones is one content. Raises BadInput."""
-    check_storable(thread)
-    messages = []
-    for message in thread.messages:
-        moment = message.posted_at and message.posted_at.astimezone(UTC)
-        messages.append(replace(message, posted_at=moment))
-    moment = thread.posted_at and thread.posted_at.astimezone(UTC)
-    return replace(thread, posted_at=moment, messages=tuple(messages))
 
 
 def message_of(value: dict[str, Any]) -> Message:
