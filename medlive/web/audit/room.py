@@ -26,10 +26,8 @@ from medlive.service.listings import stream_csv, without_identifiers
 from medlive.service.prompts import show_prompt
 from medlive.service.watch.status import read_health
 from medlive.web.accounts.access import Viewer, require
-from medlive.web.audit.state import State
-from medlive.web.audit.tables import TABLES, thread_path
-from medlive.web.audit.thread import load_thread_page, row_links
-from medlive.web.audit.window import Place
+from medlive.web.audit.tables import TABLES, State, thread_path
+from medlive.web.audit.thread import Place, load_thread_page, row_links
 from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
 
