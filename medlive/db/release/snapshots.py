@@ -142,13 +142,6 @@ _DROP_BEGUN = (
 )
 
 
-async def settle_snapshot(session: Session, version: str, meta: FixedMeta) -> None:
-    """Keep what a snapshot says of itself, in the transaction that adds its members."""
-    row = await session.get_one(SnapshotRow, version)
-    row.meta = meta.model_dump(mode="json")
-    await session.flush()
-
-
 async def load_fixed(session: Session, version: str) -> FixedMeta | None:
     """What a snapshot was fixed with; None when there is no such snapshot, or one of before format 2."""
     meta = await session.value(

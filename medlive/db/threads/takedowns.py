@@ -265,11 +265,6 @@ async def no_takedown(session: Session) -> None:
     await session.run("SELECT pg_advisory_xact_lock_shared(:lock)", lock=_LOCK)
 
 
-async def take_down_alone(session: Session) -> None:
-    """Wait until nobody saves threads, and keep everybody from it until the session's transaction ends."""
-    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
-
-
 async def traces_of(
     session: Session, source: str, thread_id: str
 ) -> tuple[set[str], set[str]]:
@@ -308,7 +303,8 @@ async def erase_thread(
     """
     # Neither filters nor imports have its rows in hand meanwhile.
     await take_turn(session)
-    await take_down_alone(session)
+    # Nobody saves threads until the session's transaction ends.
+    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
     named = {"source": source, "thread_id": thread_id}
     pk = await session.value(_LOCK_THREAD, **named)
     # Whoever stores a decision about a revision has locked it.

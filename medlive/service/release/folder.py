@@ -79,11 +79,8 @@ async def restore_folder(
 
     Raises CheckFailed, leaving the folder unchanged, when the rebuilt one differs from what was frozen.
     """
-    async with database.begin() as session:
-        fixed = await snapshots.load_fixed(session, info.version)
-        manifest = await snapshots.load_manifest(session, info.version)
+    fixed = await database.ask(snapshots.load_fixed, info.version)
     assert fixed
-    assert manifest
     root, signature = snapshots_path(settings), info.signature
     name = folder_name(info.version)
     target, aside = root / name, root / f".{name}-again.partial"
@@ -96,7 +93,7 @@ async def restore_folder(
             fixed,
             aside,
             None if signature is None else lambda _data, _comment: signature,
-            shape=Manifest.model_validate(manifest).shape,
+            shape=Manifest.model_validate(info.manifest).shape,
         )
         if built.digest != info.sums_digest:
             raise CheckFailed(

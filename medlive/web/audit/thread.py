@@ -87,9 +87,8 @@ class Place:
     """Which part of a thread is asked for; a dependency of routes."""
 
     page: Annotated[int, Query(ge=1, le=_MOST_PLACE)] = 1
-    message: Annotated[int | None, Query(ge=0, le=_MOST_PLACE)] = (
-        None  # One message alone
-    )
+    # One message alone
+    message: Annotated[int | None, Query(ge=0, le=_MOST_PLACE)] = None
     part: Annotated[int, Query(ge=1, le=_MOST_PLACE)] = 1  # Of that message
 
     @property
