@@ -230,12 +230,6 @@ _HARVESTED = """
     FROM harvest_runs GROUP BY source
 """
 _FAILURES = "SELECT command, iso_week, count(*) FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
-_FROZEN = """
-    SELECT max(version) FILTER (WHERE version <= :week) AS frozen_week,
-        (array_agg(frozen_at ORDER BY version DESC) FILTER (WHERE version <= :week))[1] AS frozen_at,
-        max(version) FILTER (WHERE version > :week) AS frozen_ahead
-    FROM snapshots WHERE state = 'frozen'
-"""
 _WEEKS = """
     SELECT iso_week FROM harvest_runs WHERE iso_week <= :week
     UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week
@@ -263,7 +257,15 @@ async def load_history(session: Session, moment: datetime | None = None) -> Hist
     for row in await session.run(_HARVESTED, week=week):
         if (last := latest_harvests.get(row.source)) is not None:
             harvests[row.source] = read(HarvestHistory, row, latest=last)
-    [frozen] = await session.records(_FROZEN, week=week)
+    [frozen] = await session.records(
+        """
+        SELECT max(version) FILTER (WHERE version <= :week) AS frozen_week,
+            (array_agg(frozen_at ORDER BY version DESC) FILTER (WHERE version <= :week))[1] AS frozen_at,
+            max(version) FILTER (WHERE version > :week) AS frozen_ahead
+        FROM snapshots WHERE state = 'frozen'
+        """,
+        week=week,
+    )
     return History(
         harvests=harvests,
         latest=latest,

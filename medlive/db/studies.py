@@ -38,11 +38,13 @@ _SHOWN = """
 async def list_candidates(session: Session, version: str | None) -> Sequence[Record]:
     """The cases that a frozen snapshot shows, or the ready ones, by id: case_id, revision, language, specialty,
     theme."""
-    query = f"""
+    return await session.records(
+        f"""
         SELECT case_id, revision, language, specialty, theme
         FROM case_revisions AS r {_READY if version is None else _SHOWN} ORDER BY case_id
-    """
-    return await session.records(query, version=version)
+        """,
+        version=version,
+    )
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:

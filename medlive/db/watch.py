@@ -112,8 +112,10 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
 
     What could not be delivered for DROPPED_AFTER is removed.
     """
-    old = "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)"
-    await session.run(old, age=DROPPED_AFTER)
+    await session.run(
+        "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)",
+        age=DROPPED_AFTER,
+    )
     due = """
         WHERE id IN (
             SELECT id FROM (
@@ -134,11 +136,15 @@ async def note_failure(
     session: Session, message: OutboxRow, error: str, wait: timedelta
 ) -> None:
     """Note why a message was not delivered; it is tried again after `wait`."""
-    later = """
+    await session.run(
+        """
         UPDATE outbox SET attempts = attempts + 1, last_error = :error, send_at = now() + CAST(:wait AS interval)
         WHERE id = :id
-    """
-    await session.run(later, id=message.id, error=error, wait=wait)
+        """,
+        id=message.id,
+        error=error,
+        wait=wait,
+    )
 
 
 async def undelivered(session: Session) -> list[OutboxRow]:

@@ -32,15 +32,6 @@ _QUEUES = f"""
     FROM oldest LEFT JOIN procrastinate_events AS event ON event.job_id = oldest.id
     GROUP BY 1, 2, oldest.id ORDER BY 1
 """
-_FAILED_JOBS = """
-    SELECT queue_name AS queue, count(*) AS jobs, min(job.id) AS example
-    FROM procrastinate_jobs AS job
-    WHERE status = 'failed' AND NOT EXISTS (
-        SELECT FROM procrastinate_jobs AS later WHERE later.id > job.id
-        AND coalesce(later.lock, later.queueing_lock) = coalesce(job.lock, job.queueing_lock)
-    )
-    GROUP BY 1 ORDER BY 1
-"""
 _FAILURES = """
     SELECT curations.revision_id AS revision_pk, threads.source, threads.thread_id, curations.stage,
         curations.reason, curations.detail, curations.attempt, curations.finished_at
@@ -52,30 +43,8 @@ _FAILURES = """
     JOIN threads ON threads.id = standing.thread_id
     ORDER BY curations.id DESC
 """
-_PROGRESS = """
-    SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs) AS in_use,
-        (SELECT finished_at FROM curations ORDER BY id DESC LIMIT 1) AS decided_at,
-        (SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters') AS decided,
-        EXISTS (
-            SELECT FROM pg_locks AS lock JOIN pg_database ON pg_database.oid = lock.database
-            WHERE datname = current_database() AND locktype = 'advisory' AND granted
-                AND classid = 0 AND objid = :scheduler AND objsubid = 1
-        ) AS scheduler_active
-"""
-_DATA_DIRECTORY = """
-    SELECT CASE WHEN pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')
-        THEN current_setting('data_directory') END
-"""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"
-_WITHOUT = """
-    SELECT wanted.role, wanted.tab AS table, wanted.privilege
-    FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(role text, tab text, privilege text, col text)
-    WHERE to_regclass(quote_ident(wanted.tab)) IS NOT NULL AND NOT CASE WHEN col IS NULL
-        THEN has_table_privilege(wanted.role, quote_ident(wanted.tab), wanted.privilege)
-        ELSE has_column_privilege(wanted.role, quote_ident(wanted.tab), col, wanted.privilege) END
-    ORDER BY 1, 2, 3
-"""
 _RIGHT = re.compile(r"(\w+)(?: \(([^)]*)\))?")
 """A privilege of a GRANT, with its columns where it is for columns only."""
 MOST_FAILURES = 2000
@@ -96,7 +65,15 @@ async def queue_health(session: Session) -> Sequence[Record]:
 async def failed_jobs(session: Session) -> Sequence[Record]:
     """The failed jobs of each queue that no later job of the same name has replaced: queue, jobs (how many),
     example (the number of one)."""
-    return await session.records(_FAILED_JOBS)
+    return await session.records("""
+        SELECT queue_name AS queue, count(*) AS jobs, min(job.id) AS example
+        FROM procrastinate_jobs AS job
+        WHERE status = 'failed' AND NOT EXISTS (
+            SELECT FROM procrastinate_jobs AS later WHERE later.id > job.id
+            AND coalesce(later.lock, later.queueing_lock) = coalesce(job.lock, job.queueing_lock)
+        )
+        GROUP BY 1 ORDER BY 1
+        """)
 
 
 async def failed_threads(
@@ -115,13 +92,29 @@ async def read_progress(session: Session, since: datetime) -> Record:
     It has in_use (whether anything was ever harvested or imported), scheduler_active, decided (how many threads engines
     decided, or failed, since a moment) and decided_at (when the latest attempt ended; None: never).
     """
-    [progress] = await session.records(_PROGRESS, since=since, scheduler=SCHEDULER_LOCK)
+    [progress] = await session.records(
+        """
+        SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs) AS in_use,
+            (SELECT finished_at FROM curations ORDER BY id DESC LIMIT 1) AS decided_at,
+            (SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters') AS decided,
+            EXISTS (
+                SELECT FROM pg_locks AS lock JOIN pg_database ON pg_database.oid = lock.database
+                WHERE datname = current_database() AND locktype = 'advisory' AND granted
+                    AND classid = 0 AND objid = :scheduler AND objsubid = 1
+            ) AS scheduler_active
+        """,
+        since=since,
+        scheduler=SCHEDULER_LOCK,
+    )
     return progress
 
 
 async def data_directory(session: Session) -> str | None:
     """Where the server keeps its data, on its own machine; None where this user may not know."""
-    place: str | None = await session.value(_DATA_DIRECTORY)
+    place: str | None = await session.value("""
+        SELECT CASE WHEN pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')
+            THEN current_setting('data_directory') END
+        """)
     return place
 
 
@@ -138,7 +131,17 @@ async def missing_rights(session: Session) -> Sequence[Record]:
                 right = right | {"privilege": privilege}
                 for name in columns.split(","):
                     wanted.append(right | {"col": name.strip(' "') or None})
-    missing = await session.records(_WITHOUT, wanted=Json(wanted))
+    missing = await session.records(
+        """
+        SELECT wanted.role, wanted.tab AS table, wanted.privilege
+        FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(role text, tab text, privilege text, col text)
+        WHERE to_regclass(quote_ident(wanted.tab)) IS NOT NULL AND NOT CASE WHEN col IS NULL
+            THEN has_table_privilege(wanted.role, quote_ident(wanted.tab), wanted.privilege)
+            ELSE has_column_privilege(wanted.role, quote_ident(wanted.tab), col, wanted.privilege) END
+        ORDER BY 1, 2, 3
+        """,
+        wanted=Json(wanted),
+    )
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)
     # Roles belong to the server: one that has nothing here is of another instance.

@@ -95,12 +95,6 @@ def case_id_of(source: str, thread_id: str, key: bytes) -> str:
     return "ml-" + hmac.new(key, message, hashlib.sha256).hexdigest()[:16]
 
 
-_LOCK = """
-    INSERT INTO cases (id, thread_id, status, status_reason) VALUES (:case_id, :thread, :status, :reason)
-    ON CONFLICT (id) DO UPDATE SET thread_id = excluded.thread_id RETURNING id, status, status_reason
-"""
-
-
 async def lock_thread_case(
     session: Session,
     thread_pk: int,
@@ -123,7 +117,14 @@ async def lock_thread_case(
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
     [case] = await session.records(
-        _LOCK, case_id=case_id, thread=thread_pk, status=status, reason=reason
+        """
+        INSERT INTO cases (id, thread_id, status, status_reason) VALUES (:case_id, :thread, :status, :reason)
+        ON CONFLICT (id) DO UPDATE SET thread_id = excluded.thread_id RETURNING id, status, status_reason
+        """,
+        case_id=case_id,
+        thread=thread_pk,
+        status=status,
+        reason=reason,
     )
     case.status = CaseStatus(case.status)
     return case
@@ -203,26 +204,36 @@ async def set_status(
     session: Session, case_id: str, status: CaseStatus, reason: str | None
 ) -> None:
     """Give a case a status and its reason (None for a ready one), unless it is withdrawn."""
-    moved = """
+    await session.run(
+        """
         UPDATE cases SET status = :status, status_reason = :reason WHERE id = :case_id AND status <> 'withdrawn'
-    """
-    await session.run(moved, case_id=case_id, status=status, reason=reason)
+        """,
+        case_id=case_id,
+        status=status,
+        reason=reason,
+    )
 
 
 async def reopen_case(session: Session, case_id: str, reason: str) -> None:
     """Hold a withdrawn case for a person."""
-    hold = """
+    await session.run(
+        """
         UPDATE cases SET status = 'held', status_reason = :reason WHERE id = :case_id AND status = 'withdrawn'
-    """
-    await session.run(hold, case_id=case_id, reason=reason)
+        """,
+        case_id=case_id,
+        reason=reason,
+    )
 
 
 async def hold_case_of_thread(session: Session, thread_pk: int, reason: str) -> None:
     """Take a thread's ready case back until a person looks."""
-    hold = """
+    await session.run(
+        """
         UPDATE cases SET status = 'held', status_reason = :reason WHERE thread_id = :thread AND status = 'ready'
-    """
-    await session.run(hold, thread=thread_pk, reason=reason)
+        """,
+        thread=thread_pk,
+        reason=reason,
+    )
 
 
 async def hold_filtered_cases(session: Session, rejected: Mapping[int, str]) -> None:

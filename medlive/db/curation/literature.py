@@ -4,9 +4,6 @@ from datetime import timedelta
 
 from medlive.db.session import Database, Session
 
-_LOAD = """
-    SELECT body FROM literature_answers WHERE key = :key AND fetched_at > now() - CAST(:age AS interval)
-"""
 _TAKE_TURN = """
     INSERT INTO literature_turns (service, next_at)
     VALUES (:service, clock_timestamp() + make_interval(secs => :interval_s))
@@ -40,7 +37,13 @@ class PostgresAnswers:
     async def load(self, key: str) -> bytes | None:
         """See AnswerStore."""
         async with self._database.read() as session:
-            body: bytes | None = await session.value(_LOAD, key=key, age=self._age)
+            body: bytes | None = await session.value(
+                """
+                SELECT body FROM literature_answers WHERE key = :key AND fetched_at > now() - CAST(:age AS interval)
+                """,
+                key=key,
+                age=self._age,
+            )
         return body
 
     async def save(self, service: str, key: str, body: bytes) -> None:

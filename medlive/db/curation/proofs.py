@@ -42,11 +42,13 @@ async def load_proof(session: Session, curation_id: int) -> Proof | None:
 
 async def unproved_since(session: Session, case_id: str) -> int | None:
     """The revision since which a case's rubric is not proved; None where the latest one is."""
-    query = """
+    [row] = await session.records(
+        """
         SELECT max(revision) FILTER (WHERE ceiling IS NOT NULL) AS proved, max(revision) AS latest
         FROM case_revisions WHERE case_id = :case_id
-    """
-    [row] = await session.records(query, case_id=case_id)
+        """,
+        case_id=case_id,
+    )
     return None if row.proved == row.latest else (row.proved or 0) + 1
 
 

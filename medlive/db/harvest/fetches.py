@@ -71,8 +71,9 @@ async def save_pages(
         FetchRow, rows, returning=("archive_offset", "id")
     )
     size = places[-1].offset + places[-1].length
-    grown = "UPDATE archives SET bytes = :size WHERE id = :id"
-    await session.run(grown, id=archive_id, size=size)
+    await session.run(
+        "UPDATE archives SET bytes = :size WHERE id = :id", id=archive_id, size=size
+    )
     numbers: dict[int, int] = dict(saved)
     return [numbers[place.offset] for place in places]
 
@@ -142,10 +143,14 @@ async def read_threads_after(
     session: Session, source: str, after: str, limit: int
 ) -> list[str]:
     """The next threads of a source that pages were fetched of, in the order of their ids."""
-    query = f"""
+    return await session.column(
+        f"""
         SELECT DISTINCT thread_id FROM fetches WHERE {_IS_PAGE} AND thread_id > :after ORDER BY 1 LIMIT :limit
-    """
-    return await session.column(query, source=source, after=after, limit=limit)
+        """,
+        source=source,
+        after=after,
+        limit=limit,
+    )
 
 
 async def latest_readings(
@@ -158,7 +163,16 @@ async def latest_readings(
     pages: dict[str, list[KeptPage]] = {thread_id: [] for thread_id in thread_ids}
     for page in await _fetched_pages(session, source, thread_ids):
         pages[page.thread_id].append(page)
-    readings = await session.records(_LISTED, source=source, ids=list(thread_ids))
+    readings = await session.records(
+        """
+        SELECT asked.thread_id, state, reason, run_id, fields, after_fetch, threads.id IS NOT NULL AS stored
+        FROM unnest(CAST(:ids AS text[])) WITH ORDINALITY AS asked (thread_id, place)
+        LEFT JOIN frontier ON frontier.source = :source AND frontier.thread_id = asked.thread_id
+        LEFT JOIN threads ON threads.source = :source AND threads.thread_id = asked.thread_id ORDER BY place
+        """,
+        source=source,
+        ids=list(thread_ids),
+    )
     for listed in readings:
         own = pages[listed.thread_id]
         listed.state = listed.state and FrontierState(listed.state)
@@ -168,12 +182,6 @@ async def latest_readings(
     return readings
 
 
-_LISTED = """
-    SELECT asked.thread_id, state, reason, run_id, fields, after_fetch, threads.id IS NOT NULL AS stored
-    FROM unnest(CAST(:ids AS text[])) WITH ORDINALITY AS asked (thread_id, place)
-    LEFT JOIN frontier ON frontier.source = :source AND frontier.thread_id = asked.thread_id
-    LEFT JOIN threads ON threads.source = :source AND threads.thread_id = asked.thread_id ORDER BY place
-"""
 _IS_PAGE = "source = :source AND kind = 'thread' AND body_digest IS NOT NULL"
 """That a fetch brought a page of a thread of a source."""
 _FETCHED = f"""
@@ -303,14 +311,18 @@ async def mark_unswept(session: Session, archive_ids: Sequence[int]) -> None:
 
 async def mark_removed(session: Session, archive_ids: Sequence[int]) -> int:
     """Note that files are gone, and with them the bytes of their pages; return how many pages that concerns."""
-    pages = """
+    gone = await session.column(
+        """
         UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
         WHERE archive_id = ANY (:ids) RETURNING id
-    """
-    gone = await session.column(pages, ids=archive_ids)
-    files = """
+        """,
+        ids=archive_ids,
+    )
+    await session.run(
+        """
         UPDATE archives SET removed_at = coalesce(removed_at, now()), sealed_at = coalesce(sealed_at, now()),
         unswept_at = NULL WHERE id = ANY (:ids)
-    """
-    await session.run(files, ids=archive_ids)
+        """,
+        ids=archive_ids,
+    )
     return len(gone)

@@ -195,11 +195,14 @@ async def reading_began(session: Session, source: str, thread_id: str) -> int:
 async def unsettle(session: Session, run_id: int) -> None:
     """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
     again stays so, as the lists may not show it."""
-    known = """
+    await session.run(
+        """
         UPDATE frontier SET state = 'known', reason = NULL WHERE run_id = :run
         AND NOT (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts)
-    """
-    await session.run(known, run=run_id, **_RETRY)
+        """,
+        run=run_id,
+        **_RETRY,
+    )
 
 
 def _entry(entry: Any) -> ListEntry:

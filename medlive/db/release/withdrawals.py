@@ -125,9 +125,6 @@ _REASONS = f"""
     WHERE is_whole OR NOT EXISTS (SELECT FROM stated AS whole WHERE whole.case_id = stated.case_id AND whole.is_whole)
     GROUP BY case_id
 """
-_FROZEN = """
-    SELECT version FROM snapshots WHERE state = 'frozen' AND (publishable OR NOT :public) ORDER BY version
-"""
 _PLACES = """
     SELECT w.id AS number, w.case_id, w.kind, w.reason, w.criterion_digest, withdrawn_at, reinstated_at, version,
         was.criterion AS old_text, own.criterion_id, own.criterion, own.revision, own.origin
@@ -268,7 +265,12 @@ async def load_errata(session: Session, *, public: bool = False) -> Errata:
     count as if there were none of them.
     """
     await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
-    frozen = await session.column(_FROZEN, public=public)
+    frozen = await session.column(
+        """
+        SELECT version FROM snapshots WHERE state = 'frozen' AND (publishable OR NOT :public) ORDER BY version
+        """,
+        public=public,
+    )
     # Withdrawal and criterion's id, "" for the whole case → where a snapshot holds it, the oldest first
     places: dict[tuple[int, str], list[Any]] = defaultdict(list)
     for place in await session.run(_PLACES, frozen=frozen):

@@ -112,18 +112,24 @@ async def accepted_revisions(
 ) -> Sequence[Record]:
     """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk and
     revision_pk."""
-    query = """
+    accepted = await session.run(
+        """
         SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS
         (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most
-    """
-    accepted = await session.run(query, after=after, most=limit)
+        """,
+        after=after,
+        most=limit,
+    )
     return accepted.all()
 
 
 async def note_filled(session: Session, scheme: str, *, to: int | None) -> None:
     """Note up to which revision the bands are there; None: all are."""
-    filled = """
+    await session.run(
+        """
         UPDATE band_schemes SET filled_to = coalesce(:to, filled_to),
         finished_at = CASE WHEN CAST(:to AS int) IS NULL THEN now() ELSE finished_at END WHERE scheme = :scheme
-    """
-    await session.run(filled, scheme=scheme, to=to)
+        """,
+        scheme=scheme,
+        to=to,
+    )
