@@ -222,14 +222,17 @@ async def start_session(session: Session, account: Account) -> str:
 async def find_session(session: Session, token: str) -> Account | None:
     """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
     digest = digest_text(token)
-    own = """
+    account = await session.first(
+        AccountRow,
+        """
         WHERE disabled_at IS NULL AND id = (
             SELECT account_id FROM account_sessions WHERE digest = :digest
                 AND used_at > now() - CAST(:idle AS interval) AND created_at > now() - CAST(:lasts AS interval)
         )
-    """
-    account = await session.first(
-        AccountRow, own, digest=digest, idle=SESSION_IDLE, lasts=SESSION_LASTS
+        """,
+        digest=digest,
+        idle=SESSION_IDLE,
+        lasts=SESSION_LASTS,
     )
     if account is not None:
         await session.run(

@@ -114,10 +114,13 @@ async def items_of(session: Session, study: str) -> list[StudyItem]:
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
     """Everybody's ratings in a study, of each item the latest by each rater."""
-    latest = """
+    return await session.rows(
+        StudyRatingRow,
+        """
         WHERE id IN (SELECT max(id) FROM study_ratings WHERE study = :study GROUP BY item, rater) ORDER BY item, rater
-    """
-    return await session.rows(StudyRatingRow, latest, study=study)
+        """,
+        study=study,
+    )
 
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:

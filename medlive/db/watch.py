@@ -116,15 +116,18 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
         "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)",
         age=DROPPED_AFTER,
     )
-    due = """
+    return await session.rows(
+        OutboxRow,
+        """
         WHERE id IN (
             SELECT id FROM (
                 SELECT id, row_number() OVER (PARTITION BY place ORDER BY id) AS rank
                 FROM outbox WHERE send_at <= now()
             ) AS waiting WHERE rank <= :limit
         ) ORDER BY id FOR UPDATE SKIP LOCKED
-    """
-    return await session.rows(OutboxRow, due, limit=limit)
+        """,
+        limit=limit,
+    )
 
 
 async def remove_message(session: Session, message: OutboxRow) -> None:

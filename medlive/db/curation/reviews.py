@@ -163,11 +163,14 @@ async def open_dispute(session: Session, row: DisputeRow) -> DisputeRow:
 
     The session has locked the case's row, so that two who object at once do not both open it.
     """
-    same = """
+    known = await session.first(
+        DisputeRow,
+        """
         WHERE case_id = :case_id AND reason = :reason AND closed_at IS NULL
         AND criterion_id IS NOT DISTINCT FROM :criterion_id AND opened_by IS NOT DISTINCT FROM :opened_by
-    """
-    known = await session.first(DisputeRow, same, **as_dict(row))
+        """,
+        **as_dict(row),
+    )
     if known is not None:
         return known
     await session.insert(row)

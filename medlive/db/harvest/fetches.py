@@ -221,15 +221,6 @@ _MOVE = """
     WHERE archive_id = :archive_id AND archive_offset = moved.origin
 """
 
-_LIST = """
-    WHERE (removed_at IS NOT NULL) = :removed AND (
-            CAST(:source AS text) IS NULL OR run_id IN (SELECT id FROM harvest_runs WHERE source = :source)
-        )
-        AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
-        AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
-    ORDER BY id
-"""
-
 
 async def start_archive(session: Session, run_id: int, path: str, size: int) -> int:
     """Return the number of a file that was begun."""
@@ -260,7 +251,14 @@ async def list_archives(
     """
     return await session.rows(
         ArchiveRow,
-        _LIST,
+        """
+        WHERE (removed_at IS NOT NULL) = :removed AND (
+                CAST(:source AS text) IS NULL OR run_id IN (SELECT id FROM harvest_runs WHERE source = :source)
+            )
+            AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
+            AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
+        ORDER BY id
+        """,
         source=source,
         unsealed=unsealed,
         unswept=unswept,

@@ -208,11 +208,14 @@ async def find_withdrawal(
     criterion_digest: str | None,
 ) -> WithdrawalRow | None:
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
-    own = f"""
-        AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
-    """
     return await session.first(
-        WithdrawalRow, own, case_id=case_id, kind=kind, digest=criterion_digest
+        WithdrawalRow,
+        f"""
+        AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
+        """,
+        case_id=case_id,
+        kind=kind,
+        digest=criterion_digest,
     )
 
 
@@ -225,11 +228,13 @@ async def reinstate(
     by: str | None,
 ) -> list[WithdrawalRow]:
     """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
-    own = f"""
-        AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id
-    """
     reinstated = await session.rows(
-        WithdrawalRow, own, case_id=case_id, criterion_id=criterion_id
+        WithdrawalRow,
+        f"""
+        AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id
+        """,
+        case_id=case_id,
+        criterion_id=criterion_id,
     )
     numbers = [withdrawal.number for withdrawal in reinstated]
     for number in numbers:

@@ -28,11 +28,6 @@ TAKEN_DOWN = "taken_down"
 """Why a thread is passed over, and a case kept out."""
 _LOCK = 0x6D656474  # "medt": one number for every takedown of this database
 
-_AMONG = """
-    WHERE lifted_at IS NULL AND (source, thread_id) IN (
-        SELECT source, thread_id FROM json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text)
-    )
-"""
 _TELLING = 30
 """Bytes of UTF-8 from which on words that two texts share are no accident."""
 _WITHHELD = "(taken down)"
@@ -229,7 +224,15 @@ async def keep_out(session: Session, threads: Iterable[Thread]) -> set[tuple[str
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
     ]
     await no_takedown(session)
-    rows = await session.rows(TakedownRow, _AMONG, keys=Json(keys))
+    rows = await session.rows(
+        TakedownRow,
+        """
+        WHERE lifted_at IS NULL AND (source, thread_id) IN (
+            SELECT source, thread_id FROM json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text)
+        )
+        """,
+        keys=Json(keys),
+    )
     return {(row.source, row.thread_id) for row in rows}
 
 
