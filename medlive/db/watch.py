@@ -90,11 +90,15 @@ async def acknowledge(
             hint=f"open problems: {', '.join(sorted(codes)) or 'none'}",
         )
     await session.flush()
-    about = {
-        "subjects": [problem.subject for problem in taken_on],
-        "until": until and until.isoformat(),
-    }
-    await record(session, Act.ACKNOWLEDGE, f"problem:{code}", why, by=by, **about)
+    await record(
+        session,
+        Act.ACKNOWLEDGE,
+        f"problem:{code}",
+        why,
+        by=by,
+        subjects=[problem.subject for problem in taken_on],
+        until=until and until.isoformat(),
+    )
     return taken_on
 
 

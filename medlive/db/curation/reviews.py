@@ -91,9 +91,15 @@ async def add_overrule(session: Session, thread: str, row: OverruleRow) -> Overr
     Curating it again is the caller's.
     """
     await session.insert(row)
-    about = {"decision": row.curation_id, "overruled": row.overruled}
-    subject, by = f"thread:{thread}", row.decided_by
-    await record(session, Act.OVERRULE, subject, row.reason, by=by, **about)
+    await record(
+        session,
+        Act.OVERRULE,
+        f"thread:{thread}",
+        row.reason,
+        by=row.decided_by,
+        decision=row.curation_id,
+        overruled=row.overruled,
+    )
     return row
 
 
@@ -174,9 +180,15 @@ async def open_dispute(session: Session, row: DisputeRow) -> DisputeRow:
     if known is not None:
         return known
     await session.insert(row)
-    about = {"dispute": row.number, "criterion": row.criterion_id}
-    subject, by = f"case:{row.case_id}", row.opened_by
-    await record(session, Act.DISPUTE, subject, row.reason, by=by, **about)
+    await record(
+        session,
+        Act.DISPUTE,
+        f"case:{row.case_id}",
+        row.reason,
+        by=row.opened_by,
+        dispute=row.number,
+        criterion=row.criterion_id,
+    )
     return row
 
 

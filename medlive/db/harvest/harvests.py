@@ -291,9 +291,14 @@ async def lift_quarantine(
         compared_since = CASE WHEN :anew THEN now() ELSE compared_since END
     """
     await _set_source(session, source, lifted, anew=compare_anew)
-    about = {"compare_anew": compare_anew}
-    act, subject = Act.LIFT_QUARANTINE, f"source:{source}"
-    await record(session, act, subject, reason, by=by, **about)
+    await record(
+        session,
+        Act.LIFT_QUARANTINE,
+        f"source:{source}",
+        reason,
+        by=by,
+        compare_anew=compare_anew,
+    )
 
 
 async def _set_source(session: Session, source: str, values: str, **named: Any) -> None:

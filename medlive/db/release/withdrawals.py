@@ -190,9 +190,16 @@ async def add_withdrawal(
         row.criterion_id = criterion.id
         row.criterion_digest = text_digest(criterion.criterion)
     await session.insert(row)
-    about = {"withdrawal": row.number, "kind": row.kind, "criterion": row.criterion_id}
-    subject, by = f"case:{row.case_id}", row.withdrawn_by
-    await record(session, Act.WITHDRAW, subject, row.reason, by=by, **about)
+    await record(
+        session,
+        Act.WITHDRAW,
+        f"case:{row.case_id}",
+        row.reason,
+        by=row.withdrawn_by,
+        withdrawal=row.number,
+        kind=row.kind,
+        criterion=row.criterion_id,
+    )
     return row
 
 
