@@ -201,27 +201,23 @@ async def add_revision(
 
 
 async def set_status(
-    session: Session, case_id: str, status: CaseStatus, reason: str | None
+    session: Session,
+    case_id: str,
+    status: CaseStatus,
+    reason: str | None,
+    *,
+    withdrawn: bool = False,
 ) -> None:
-    """Give a case a status and its reason (None for a ready one), unless it is withdrawn."""
+    """Give a case a status and its reason (None for a ready one), unless it is withdrawn; `withdrawn`: only then."""
     await session.run(
         """
-        UPDATE cases SET status = :status, status_reason = :reason WHERE id = :case_id AND status <> 'withdrawn'
+        UPDATE cases SET status = :status, status_reason = :reason
+        WHERE id = :case_id AND (status = 'withdrawn') = :withdrawn
         """,
         case_id=case_id,
         status=status,
         reason=reason,
-    )
-
-
-async def reopen_case(session: Session, case_id: str, reason: str) -> None:
-    """Hold a withdrawn case for a person."""
-    await session.run(
-        """
-        UPDATE cases SET status = 'held', status_reason = :reason WHERE id = :case_id AND status = 'withdrawn'
-        """,
-        case_id=case_id,
-        reason=reason,
+        withdrawn=withdrawn,
     )
 
 

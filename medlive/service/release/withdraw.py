@@ -135,7 +135,9 @@ async def reinstate(
             )
         if part is None:
             why = f"reinstated by a person: {reason}"[:1000]
-            await cases.reopen_case(session, case_id, why)
+            await cases.set_status(
+                session, case_id, CaseStatus.HELD, why, withdrawn=True
+            )
         else:
             # One id may have named several criteria, in revisions of their own.
             for withdrawal in reinstated:

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from medlive.clock import iso_week, now, week_bounds
+from medlive.db.audit.health import count_by_source, count_by_week
 from medlive.db.audit.listing import count_rows, load_page, stream_rows
 from medlive.db.audit.spending import Spent, spending
-from medlive.db.audit.standing import count_by_source, count_by_week
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
