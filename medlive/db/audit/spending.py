@@ -83,15 +83,8 @@ async def week_cost(session: Session, week: str) -> WeekCost:
     spent = await spending(session, *week_bounds(week))
     total = next(row for row in spent if row.by == "all")
     # Rounded: the order in which a database adds must not show in a snapshot's bytes.
-    usd = None if total.cost_usd is None else round(total.cost_usd, 4)
-    return WeekCost(
-        replies=total.replies,
-        input_tokens=total.input_tokens,
-        output_tokens=total.output_tokens,
-        estimated=total.estimated,
-        unpriced=total.unpriced,
-        usd=usd,
-    )
+    total.usd = None if total.cost_usd is None else round(total.cost_usd, 4)
+    return WeekCost.model_validate(total, from_attributes=True)
 
 
 Spent = Record

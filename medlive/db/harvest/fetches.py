@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from medlive.clock import now
 from medlive.db.mapping import Record, read, row_of
@@ -86,19 +85,18 @@ async def save_failed_fetches(
     session: Session, run_id: int, source: str, problems: Sequence[HarvestProblem]
 ) -> None:
     """Save what could not be read, and why."""
-    moment = now()
-    rows: list[dict[str, Any]] = []
+    moment, rows = now(), []
     for problem in problems:
-        row = {
-            "run_id": run_id,
-            "source": source,
-            "kind": _kind_of(problem),
-            "thread_id": problem.thread_id,
-            "url": problem.url,
-            "page_number": 1,
-            "fetched_at": moment,
-            "error": f"{problem.kind.value}: {problem.message}",
-        }
+        row = row_of(
+            FetchRow,
+            problem,
+            run_id=run_id,
+            source=source,
+            kind=_kind_of(problem),
+            page_number=1,
+            fetched_at=moment,
+            error=f"{problem.kind.value}: {problem.message}",
+        )
         rows.append(row)
     await session.insert_rows(FetchRow, rows)
 
