@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 
 from fastapi import APIRouter, FastAPI, Request
@@ -78,6 +79,7 @@ _ERRORS = (
 )
 _log = logging.getLogger(__name__)
 router = APIRouter(include_in_schema=False)
+route = partial(router.api_route, methods=READ)
 
 
 def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
@@ -188,13 +190,13 @@ async def _on_error(request: Request, error: Exception) -> Response:
     return response
 
 
-@router.api_route("/healthz", methods=READ)
+@route("/healthz")
 async def live() -> dict[str, str]:
     """The process answers; a database that is away is no reason to restart it."""
     return {"status": "ok", "version": __version__}
 
 
-@router.api_route("/readyz", methods=READ)
+@route("/readyz")
 async def ready(site: SiteOf) -> dict[str, str]:
     """The database answers too."""
     await site.database.ask(ping)
@@ -206,13 +208,13 @@ async def go_to_first_section(request: Request) -> Response:
     return RedirectResponse(request.app.state.sections[0].href, 303)
 
 
-@router.api_route("/docs", methods=READ)
+@route("/docs")
 async def without_slash() -> Response:
     """The pages' relative links need the slash."""
     return RedirectResponse("/docs/", 308)
 
 
-@router.api_route("/docs/{name:path}", methods=READ)
+@route("/docs/{name:path}")
 async def document(request: Request, site: SiteOf, name: str = "") -> Response:
     """A file of the built site; an address that ends with a slash is its folder's page."""
     root = documents_path(site.settings)

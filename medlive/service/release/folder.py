@@ -75,8 +75,11 @@ async def restore_folder(
 
     Raises CheckFailed, leaving the folder unchanged, when the rebuilt one differs from what was frozen.
     """
-    fixed = await database.ask(snapshots.load_fixed, info.version)
+    async with database.begin() as session:
+        fixed = await snapshots.load_fixed(session, info.version)
+        manifest = await snapshots.load_manifest(session, info.version)
     assert fixed
+    assert manifest
     root, signature = snapshots_path(settings), info.signature
     name = folder_name(info.version)
     target, aside = root / name, root / f".{name}-again.partial"
@@ -89,7 +92,7 @@ async def restore_folder(
             fixed,
             aside,
             None if signature is None else lambda _data, _comment: signature,
-            shape=Manifest.model_validate(info.manifest).shape,
+            shape=Manifest.model_validate(manifest).shape,
         )
         if built.digest != info.sums_digest:
             raise CheckFailed(

@@ -46,9 +46,10 @@ _WITHHELD = (
 )
 _CARD = "README.md"
 router = APIRouter(include_in_schema=False)
+route = partial(router.api_route, methods=READ)
 
 
-@router.api_route("/snapshots", methods=READ)
+@route("/snapshots")
 async def index(request: Request, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
     latest = next(iter(given_out(catalog)), None)
@@ -63,8 +64,8 @@ async def index(request: Request, catalog: TheCatalog) -> Response:
     )
 
 
-@router.api_route("/latest", methods=READ)
-@router.api_route("/latest/{name:path}", methods=READ)
+@route("/latest")
+@route("/latest/{name:path}")
 async def latest(catalog: TheCatalog, name: str = "") -> Response:
     """The same file of the newest snapshot."""
     if not (snapshots := given_out(catalog)):
@@ -76,9 +77,9 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
     )
 
 
-@router.api_route(f"/{LATEST}", methods=READ)
-@router.api_route(f"/{FEED}", methods=READ)
-@router.api_route(f"/{PUBLIC_KEY}", methods=READ)
+@route(f"/{LATEST}")
+@route(f"/{FEED}")
+@route(f"/{PUBLIC_KEY}")
 async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
     name, releases = request.url.path.removeprefix("/"), given_out(catalog)
@@ -97,22 +98,22 @@ async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Resp
     )
 
 
-@router.api_route(f"/{ERRATA}", methods=READ)
-@router.api_route(f"/{ERRATA_SIGNATURE}", methods=READ)
+@route(f"/{ERRATA}")
+@route(f"/{ERRATA_SIGNATURE}")
 async def errata_file(request: Request, site: SiteOf) -> Response:
     """The errata of what is given out, or their signature, as they lie beside the snapshots."""
     name = request.url.path.removeprefix("/").replace(ERRATA, errata_name(site))
     return await send_file(request, site.snapshots, name, cache_control=MUTABLE)
 
 
-@router.api_route("/errata", methods=READ)
+@route("/errata")
 async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """What was withdrawn after it was frozen, newest first."""
     published = await load_public_errata(site, catalog)
     return render(request, "downloads/errata.html", errata=published.entries[::-1])
 
 
-@router.api_route("/report/{version}/{name:path}", methods=READ)
+@route("/report/{version}/{name:path}")
 async def report_file(
     request: Request, name: str, site: SiteOf, shown: TheSnapshot
 ) -> Response:
@@ -130,13 +131,13 @@ async def report_file(
     )
 
 
-@router.api_route("/medlive-{version}", methods=READ)
+@route("/medlive-{version}")
 async def without_slash(shown: TheSnapshot) -> Response:
     """The card's relative links need the slash."""
     return RedirectResponse(f"/{shown.folder}/", 308)
 
 
-@router.api_route("/medlive-{version}/", methods=READ)
+@route("/medlive-{version}/")
 async def snapshot(
     request: Request, site: SiteOf, catalog: TheCatalog, shown: TheSnapshot
 ) -> Response:
@@ -170,7 +171,7 @@ async def snapshot(
     )
 
 
-@router.api_route("/medlive-{version}/{name:path}", methods=READ)
+@route("/medlive-{version}/{name:path}")
 async def snapshot_file(request: Request, name: str, shown: TheSnapshot) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
     if (entry := shown.files.get(name)) is None:
