@@ -78,7 +78,7 @@ _ERRORS = (
     Exception,
 )
 _log = logging.getLogger(__name__)
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 route = partial(router.api_route, methods=READ)
 
 
@@ -93,7 +93,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     for room in rooms:
         app.include_router(room.router)
     if not any(room.public for room in rooms) and app.state.sections:
-        app.add_api_route("/", go_to_first_section, include_in_schema=False)
+        app.add_api_route("/", go_to_first_section)
     if not all(room.public for room in rooms):
         app.user_middleware.append(session_cookie(site))
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=FORM_BYTES)
@@ -119,7 +119,7 @@ def metrics_room(read: Callable[[], Awaitable[bytes]]) -> Room:
 
     Its one page, `/metrics`, is what `read` returns, in Prometheus' text format.
     """
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter()
 
     @router.get("/metrics")
     async def metrics() -> Response:

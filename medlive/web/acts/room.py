@@ -35,7 +35,7 @@ from medlive.web.site import Room, Section, Site, SiteOf, Text
 if TYPE_CHECKING:
     from medlive.service.curation.editing import CaseEdit
 
-router = APIRouter(prefix="/acts", include_in_schema=False)
+router = APIRouter(prefix="/acts")
 router.include_router(final.router)
 ACTS = Room(False, router, (Section("Log", "/acts/log"),))
 NEW_ROWS = 2  # Empty rows for further criteria

@@ -33,7 +33,6 @@ from medlive.web.site import Room, Section, SiteOf
 
 router = APIRouter(
     prefix="/audit",
-    include_in_schema=False,
     dependencies=[Depends(require(Role.VIEWER))],
 )
 AUDIT = Room(False, router, (Section("Audit", "/audit"),))

@@ -45,7 +45,7 @@ _WITHHELD = (
     " verdicts, is shown again when their study is closed."
 )
 _CARD = "README.md"
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 route = partial(router.api_route, methods=READ)
 
 
