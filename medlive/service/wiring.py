@@ -23,7 +23,7 @@ from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.deidentify.detect import find_identifiers
-from medlive.errors import IndexMissing
+from medlive.errors import DatabaseUnavailable, IndexMissing
 from medlive.evidence.passage import Retriever
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
@@ -145,6 +145,15 @@ class Pipeline:
         for opening in await self.openings():
             if not opening.is_due(now()):
                 raise opening.error()
+
+    @asynccontextmanager
+    async def settled(self) -> AsyncIterator[None]:
+        """Where the block is broken off, what is under way is kept: another worker would ask it again."""
+        try:
+            yield
+        except (asyncio.CancelledError, DatabaseUnavailable):
+            await asyncio.gather(*(r.settle() for r in self.respondents.values()))
+            raise
 
     async def aclose(self) -> None:
         """Close connections, all at once; each is closed also when the wait is cancelled."""

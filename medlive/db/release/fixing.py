@@ -7,7 +7,7 @@ a case passes where no reason was given. Of what grows with the release, only th
 newly held out pass through this process.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from psycopg.types.json import Json
 
@@ -314,14 +314,14 @@ async def add_members(
     version: str,
     *,
     due: Sequence[str],
-    held_out: Iterable[SnapshotMemberRow],
+    held_out: Iterable[Mapping[str, object]],
 ) -> None:
     """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
     of `due` is shown now. Those of `held_out` are newly held out, with what stands for each."""
-    for case in held_out:
-        case.version = case.held_since = version
-        session.add(case)
-    await session.flush()
+    since = {"version": version, "held_since": version}
+    await session.insert_rows(
+        SnapshotMemberRow, [{**case, **since} for case in held_out]
+    )
     await session.run(
         """
         INSERT INTO snapshot_members (version, case_id, revision, first_release, held_since, salt, commitment)

@@ -277,7 +277,7 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | 
         return None
     limit_s = pipeline.settings.curation.thread_timeout_s
     try:
-        async with asyncio.timeout(limit_s):
+        async with pipeline.settled(), asyncio.timeout(limit_s):
             proof = await _prove(pipeline, case)
     except TimeoutError:
         _log.warning("%s was not proved within %g s", case_id, limit_s)

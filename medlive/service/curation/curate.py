@@ -27,7 +27,7 @@ from medlive.db.curation.reviews import (
 )
 from medlive.db.mapping import Record
 from medlive.db.runs import CURATE, recorded_run
-from medlive.db.session import Session
+from medlive.db.session import Session, advisory_lock
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import load_thread
@@ -366,7 +366,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         limit_s = pipeline.settings.curation.thread_timeout_s
         thread, language = read_thread(stored)
         try:
-            async with asyncio.timeout(limit_s):
+            async with pipeline.settled(), asyncio.timeout(limit_s):
                 curation = await curate(
                     thread,
                     language,
@@ -379,10 +379,6 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 completed = await complete_in(
                     pipeline, curation, thread, language, started
                 )
-        except asyncio.CancelledError:
-            # What is under way is kept before another worker takes the thread up, and would ask it again.
-            await asyncio.gather(*(r.settle() for r in pipeline.respondents.values()))
-            raise
         except TimeoutError:
             curation = Curation(
                 reason=Reason.ENDPOINT_UNAVAILABLE,
@@ -492,7 +488,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     """Scan every ready case that the current scanner has not, and redact the identifiers it finds.
 
     Returns counts of cases: "cases" scanned; "redacted" (a new revision without identifiers); "failed" (no usable
-    reply, scanned again by the next run).
+    reply, scanned again by the next run). All are 0 while another process scans them.
     """
     done = Counter({"cases": 0, "redacted": 0, "failed": 0})
     slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
@@ -530,6 +526,11 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
             done["cases"] += 1
             done["redacted"] += saved.revision != case.revision
 
-    waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
-    await asyncio.gather(*map(scan, waiting))
+    async with (
+        pipeline.settled(),
+        advisory_lock(pipeline.database, "rescan cases") as is_alone,
+    ):
+        if is_alone:
+            waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
+            await asyncio.gather(*map(scan, waiting))
     return done
