@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg.types.json import Json
-from sqlalchemy import Row
 
 from medlive.clock import iso_week, now
 from medlive.db.jobs import SERVERS, STALLED_AFTER_S, Queue, count_servers
@@ -154,22 +153,25 @@ async def missing_rights(session: Session) -> Sequence[Record]:
     return [right for right in missing if lacking[right.role] < asked[right.role]]
 
 
-async def count_by_source(session: Session) -> Sequence[Row[*tuple[Any, ...]]]:
+async def count_by_source(session: Session) -> Sequence[Any]:
     """(source, outcome, n)."""
-    query = """
-        SELECT source, outcome, count(*) AS n FROM thread_standings GROUP BY 1, 2 ORDER BY 1, 2
-    """
-    return (await session.run(query)).all()
+    counts = await session.run(
+        "SELECT source, outcome, count(*) AS n FROM thread_standings GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    return counts.all()
 
 
-async def count_by_week(session: Session) -> Sequence[Row[*tuple[Any, ...]]]:
+async def count_by_week(session: Session) -> Sequence[Any]:
     """(week, outcome, n) of each of the last `WEEKS_COUNTED`, the newest first."""
-    query = """
+    first = now() - timedelta(weeks=WEEKS_COUNTED)
+    counts = await session.run(
+        """
         SELECT week, outcome, count(*) AS n FROM thread_standings WHERE changed_at > :first AND week > :week
         GROUP BY 1, 2 ORDER BY week DESC, outcome
-    """
-    first = now() - timedelta(weeks=WEEKS_COUNTED)
-    counts = await session.run(query, first=first, week=iso_week(first))
+        """,
+        first=first,
+        week=iso_week(first),
+    )
     return counts.all()
 
 
