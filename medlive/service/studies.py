@@ -18,7 +18,7 @@ from medlive.db.audit_log import record
 from medlive.db.mapping import Record
 from medlive.db.runs import list_evaluations
 from medlive.db.session import Database, Session
-from medlive.db.studies import RatedCase, Rating, Study, StudyItem
+from medlive.db.studies import Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act, Stratum, StudyKind
 from medlive.errors import CheckFailed, MedliveError, UsageError
@@ -182,7 +182,7 @@ async def _recorded_sheet(
     return sheet, versions[path]
 
 
-_Cases = Mapping[tuple[str, int], RatedCase]
+_Cases = Mapping[tuple[str, int], Record]
 """By id and revision."""
 
 
@@ -227,7 +227,7 @@ def _verdict_items(
         )
 
 
-def _question_of(case: RatedCase) -> str:
+def _question_of(case: Record) -> str:
     """A case's question as a run on a snapshot has it, so that its items have the same ids."""
     return f"{case.text.narrative}\n\n{case.text.query}".strip()
 

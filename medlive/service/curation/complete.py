@@ -19,7 +19,6 @@ from medlive.curation.validator import Library
 from medlive.db.curation.cases import (
     CaseContent,
     SavedCase,
-    StoredCase,
     add_revision,
     apply_review,
     latest_case,
@@ -305,7 +304,7 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | 
     return None
 
 
-async def _prove(pipeline: Pipeline, case: StoredCase) -> Proof:
+async def _prove(pipeline: Pipeline, case: CaseContent) -> Proof:
     """Answers of known quality, graded by the rubric as it is; nothing is revised. Raises AgentFailure."""
     prober, grader, reader = (
         Agent(pipeline.respondents[role], [], case.language)

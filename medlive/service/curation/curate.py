@@ -25,11 +25,12 @@ from medlive.db.curation.reviews import (
     save_scan,
     unscanned_cases,
 )
+from medlive.db.mapping import Record
 from medlive.db.runs import CURATE, recorded_run
 from medlive.db.session import Session, advisory_lock
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import CaseStatus
-from medlive.db.threads.threads import StoredThread, load_thread
+from medlive.db.threads.threads import load_thread
 from medlive.errors import (
     CircuitOpen,
     ConfigError,
@@ -401,7 +402,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     return completed[0]
 
 
-def read_thread(stored: StoredThread) -> tuple[Thread, str]:
+def read_thread(stored: Record) -> tuple[Thread, str]:
     """A thread as the agents get it, and its language."""
     thread, language = prepared(stored.thread)
     if stored.posted_at_assumed:
@@ -434,7 +435,7 @@ async def complete_in(
 async def save_decision(
     session: Session,
     pipeline: Pipeline,
-    stored: StoredThread,
+    stored: Record,
     language: str,
     completed: CompletedCase,
     *,

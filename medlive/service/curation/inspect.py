@@ -162,7 +162,7 @@ async def _decided_as_json(
         is_same = shown["criteria"] == of_case["criteria"] and not proof.passed
         shown["applies"] = not case or case["unproved_since"] is None or is_same
     return {
-        "curation": asdict(curation) if curation else None,
+        "curation": asdict(curation),
         "proof": shown,
         "decided": _decision(decided),
     }

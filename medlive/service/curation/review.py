@@ -24,10 +24,11 @@ from medlive.db.curation.reviews import (
     open_dispute,
     overrules_of,
 )
+from medlive.db.mapping import Record
 from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
-from medlive.db.threads.threads import StoredThread, load_thread, thread_of_case
+from medlive.db.threads.threads import load_thread, thread_of_case
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
@@ -191,7 +192,7 @@ async def drop_element(
 
 
 async def _find_other_hold(
-    session: Session, case_id: str, stored: StoredThread
+    session: Session, case_id: str, stored: Record
 ) -> str | None:
     """What holds a case besides a curation's own doubts: the thread was rejected or parked since, or the like."""
     thread = stored.thread

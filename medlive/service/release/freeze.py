@@ -290,7 +290,8 @@ async def _select(
             cost=await week_cost(session, version),
             standing=standing.counts,
         )
-        await snapshots.settle_snapshot(session, version, meta)
+        info.meta = meta.model_dump(mode="json")
+        await session.flush()
         if partial and because == BY_PERSON:
             await record(
                 session,

@@ -360,9 +360,11 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 
 async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     """Freeze a week that is whole, or whose time limit has passed."""
-    wait = (await database.ask(load_waits)).get((steps.FREEZE, week))
+    _, is_over = (await database.ask(load_waits)).get(
+        (steps.FREEZE, week), (None, False)
+    )
     why, key = None, load_signing_key(os.environ)
-    if wait and wait.is_over:
+    if is_over:
         hours = settings.schedule.freeze_wait_hours
         why = f"the time limit of {hours:g} hours had passed"
     try:
