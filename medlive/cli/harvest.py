@@ -171,7 +171,7 @@ async def _harvest(
 def _notes(done: HarvestResult) -> Iterator[str]:
     problems = []
     for problem in done.problems:
-        problems.append(f"{problem.kind.value}: {problem.message} ({problem.url})")
+        problems.append(f"{problem.kind}: {problem.message} ({problem.url})")
     for text in first_of(problems, SHOWN_PROBLEMS):
         yield f"{done.source}: {text}"
     if done.already_done:

@@ -102,7 +102,7 @@ async def save_failed_fetches(
             "url": problem.url,
             "page_number": 1,
             "fetched_at": moment,
-            "error": f"{problem.kind.value}: {problem.message}",
+            "error": f"{problem.kind}: {problem.message}",
         }
         rows.append(row)
     await session.insert_rows(FetchRow, rows)

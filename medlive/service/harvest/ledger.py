@@ -42,7 +42,7 @@ from medlive.sources.ledger import (
     ListState,
     Place,
 )
-from medlive.sources.source import ListEntry, Page, ProblemKind
+from medlive.sources.source import ListEntry, Page
 from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
@@ -149,9 +149,7 @@ class PostgresLedger:
                 thread_identifiers, thread
             )
         except Exception as error:
-            return HarvestProblem(
-                entry.url, ProblemKind.FAULT, describe(error), entry.thread_id
-            )
+            return HarvestProblem(entry.url, "fault", describe(error), entry.thread_id)
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
@@ -330,13 +328,13 @@ class PostgresLedger:
                     else:
                         settle(thread_id, FrontierState.SKIPPED, reason)
                 case HarvestProblem(thread_id=name, kind=kind):
-                    counts[kind.value] += 1
-                    if name is not None and kind is ProblemKind.GONE:
+                    counts[kind] += 1
+                    if name is not None and kind == "gone":
                         gone.append(name)
                         settle(name, FrontierState.GONE)
                     # Where the host is down, not the thread, it waits for the next start.
-                    elif name is not None and kind is not ProblemKind.DOWN:
-                        settle(name, FrontierState.FAILED, kind.value)
+                    elif name is not None and kind != "down":
+                        settle(name, FrontierState.FAILED, kind)
         await frontier.settle(session, self.source, self.run.run_id, settled)
         await mark_seen(session, self.source, seen, gone)
 

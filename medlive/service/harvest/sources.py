@@ -14,7 +14,7 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError, UsageError
 from medlive.instance.loading import validate_section
 from medlive.sources.drift import Compared
-from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
+from medlive.sources.fetching.policy import FetchSettings
 from medlive.sources.registry import build_site, known_sites
 from medlive.sources.source import Page, Site
 
@@ -121,7 +121,7 @@ async def check_page(
     key = handle_key(settings)
     if body is None:
         async with Fetcher(fetch_settings(settings)) as fetcher:
-            page: Page = await fetcher.fetch(url, FetchPolicy.of(site))
+            page: Page = await fetcher.fetch(url, site)
     else:
         page = Page(url, body, "text/html")
     thread = site.parse_first_page(page, lambda handle: keyed_handle(handle, key))
