@@ -17,7 +17,7 @@ from medlive.config import Settings
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.llm.circuit import Opening, circuit_key
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import run_scheduler
@@ -34,7 +34,7 @@ TUESDAY = MONDAY + timedelta(days=1, hours=4)
 
 
 def settings_of(instance: Instance, **environment: str) -> Settings:
-    return load_settings({**instance.environment(), **environment}).settings
+    return read_settings({**instance.environment(), **environment})
 
 
 def execute(instance: Instance, *statements: str) -> None:

@@ -18,7 +18,7 @@ from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.demo.samples import load_sample_threads
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.service.schedule.scheduler import run_scheduler
 from tests.support.instance import Instance, write_lines
 from tests.support.serving import serving
@@ -53,7 +53,7 @@ def _import(instance: Instance, count: int) -> None:
 
 
 def _settings(instance: Instance, **environment: str) -> Settings:
-    return load_settings({**instance.environment(), **environment}).settings
+    return read_settings({**instance.environment(), **environment})
 
 
 async def _take(
