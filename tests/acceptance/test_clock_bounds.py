@@ -30,7 +30,11 @@ async def take(instance: Instance, url: str = "") -> list[str]:
     )
     settings = read_settings(variables)
     done = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
-    return [f"{step.command} {step.iso_week}" for step in done if step.state == "done"]
+    return [
+        f"{step['command']} {step['iso_week']}"
+        for step in done
+        if step["state"] == "done"
+    ]
 
 
 @pytest.mark.parametrize("days", [22, -22])

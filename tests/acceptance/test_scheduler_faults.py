@@ -202,6 +202,6 @@ async def test_a_queueing_most_of_whose_threads_fail_is_failed_and_done_again(
         done = await run_scheduler(
             settings, never, lambda _: None, once=True, clock=lambda: tuesday
         )
-    (queue,) = [s for s in done if s.command == "scheduler queue"]
+    (queue,) = [s for s in done if s["command"] == "scheduler queue"]
     problem = "3 of 3 threads failed, most with invalid_reply"
-    assert (queue.state, queue.detail) == ("failed", problem)
+    assert (queue["state"], queue["detail"]) == ("failed", problem)

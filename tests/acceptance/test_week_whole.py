@@ -56,7 +56,7 @@ async def take(instance: Instance, moment: datetime) -> dict[str, tuple[str, str
         clock=lambda: moment,
     )
     steps = {
-        step.command.removeprefix("scheduler "): (step.state, step.detail)
+        step["command"].removeprefix("scheduler "): (step["state"], step["detail"])
         for step in done
     }
     return {
