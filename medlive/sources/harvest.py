@@ -328,12 +328,14 @@ class _Run:
             # Without a later page a thread has shrunk meanwhile, and is read again from its first.
             is_gone = missing and thread_id is not None and number == 1
             kind = "gone" if is_gone else error.kind
-            ends = kind in REFUSALS
-            await self._report(
-                HarvestProblem(
-                    request.url, kind, error.message, thread_id, ends_source=ends
-                )
+            problem = HarvestProblem(
+                request.url,
+                kind,
+                error.message,
+                thread_id,
+                ends_source=kind in REFUSALS,
             )
+            await self._report(problem)
             return None
 
     async def _read(
@@ -353,7 +355,21 @@ class _Run:
                 entry.url, self.site.parse_thread, pages, self.anonymise
             )
         except SourceError as error:
-            await self._report(self._parse_failure(entry, error, origin), *unsaved)
+            kind = error.kind
+            if origin != "missing":
+                self.layout_streak += not isinstance(error, NotAThread)
+            elif kind == "not_a_thread" or (kind == "layout" and self.reads):
+                # Many sites answer for a deleted thread with status 200, or lead to a list. While other threads can
+                # be read, the layout has not changed.
+                kind = "gone"
+            problem = HarvestProblem(
+                entry.url,
+                kind,
+                error.message,
+                entry.thread_id,
+                ends_source=self.layout_streak >= LAYOUT_STREAK,
+            )
+            await self._report(problem, *unsaved)
             return
         self.layout_streak = 0
         self.reads = True
@@ -418,22 +434,6 @@ class _Run:
             unsaved.append(FetchedPage(page, entry.thread_id, number))
             url = parse_with(page.url, self.site.next_page, page)
         return True
-
-    def _parse_failure(
-        self, entry: ListEntry, error: SourceError, origin: _Origin
-    ) -> HarvestProblem:
-        kind = error.kind
-        if origin == "missing":
-            # Many sites answer for a deleted thread with status 200, or lead to a list. While other threads can
-            # be read, the layout has not changed.
-            if kind == "not_a_thread" or (kind == "layout" and self.reads):
-                kind = "gone"
-        else:
-            self.layout_streak += not isinstance(error, NotAThread)
-        ends = self.layout_streak >= LAYOUT_STREAK
-        return HarvestProblem(
-            entry.url, kind, error.message, entry.thread_id, ends_source=ends
-        )
 
     async def _report(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
         if self.ended and problem.kind in REFUSALS:
