@@ -67,8 +67,8 @@ async def reparse_sources(
     settings: Settings,
     sources: Sequence[str],
     *,
-    thread_ids: Sequence[str] = (),
-    dry_run: bool = False,
+    thread_ids: Sequence[str],
+    dry_run: bool,
     progress: Callable[[str], AbstractContextManager[Tick]],
 ) -> list[ReparseResult]:
     """`reparse_source` of each source, recorded as a run unless it is dry; `progress` shows a source's threads."""
@@ -95,8 +95,8 @@ async def reparse_source(
     database: Database,
     settings: Settings,
     source: str,
-    thread_ids: Sequence[str] = (),
-    dry_run: bool = False,
+    thread_ids: Sequence[str],
+    dry_run: bool,
     tick: Tick = lambda _: None,
 ) -> ReparseResult:
     """Parse the latest pages of a source's threads (or of those named) again with the current adapter.
