@@ -21,7 +21,7 @@ from medlive.filters.model import (
 )
 from medlive.integrity.digest import digest_json
 from medlive.text.normalise import Language, dominant_language
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Thread
 from medlive.threads.near_duplicates import Match
 
 
@@ -42,7 +42,7 @@ class Subject:
     def patient_text(self) -> str:
         """The patient's messages, at most the longest thread's length."""
         messages = self.thread.messages
-        return self._text(m.text for m in messages if m.role is Role.PATIENT)
+        return self._text(m.text for m in messages if m.role == "patient")
 
     @cached_property
     def advice_text(self) -> str:

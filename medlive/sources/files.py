@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -17,6 +17,7 @@ from pydantic import (
     StringConstraints,
     ValidationError,
 )
+from pydantic_core import PydanticCustomError
 
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput
@@ -79,6 +80,16 @@ def _lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+def _role(value: object) -> object:
+    role = _lowered(value)
+    if not isinstance(role, str):
+        kind = "Input should be an instance of Role"
+        raise PydanticCustomError("is_instance_of", kind)
+    if role not in get_args(Role):
+        raise ValueError(f"{role!r} is not a valid Role")
+    return role
+
+
 def _moment(value: object) -> object:
     """An ISO 8601 text as a time, aware where the text names a zone; None for an empty text."""
     if isinstance(value, str):
@@ -98,9 +109,7 @@ class _MessageLine(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    role: Annotated[
-        Role, BeforeValidator(lambda v: Role(_lowered(v)) if isinstance(v, str) else v)
-    ]
+    role: Annotated[Role, BeforeValidator(_role)]
     """patient, physician or other"""
     author: _Line = ""  # Stored as a keyed hash only
     verified: bool | None = None  # Whether the site shows a verified physician
@@ -239,7 +248,7 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
             media[kind if kind in _MEDIA else "file"] = None
         message = Message(
             id=f"m{position}",
-            author=keyed_handle(shown.author or shown.role.value, key),
+            author=keyed_handle(shown.author or shown.role, key),
             role=shown.role,
             verified=bool(shown.verified),
             text=shown.text,

@@ -340,11 +340,13 @@ class Site(ABC):
         messages = []
         for n, post in enumerate(posts):
             verified = post.verified_by is not None and not post.asks
-            role = Role.PHYSICIAN if verified else Role.OTHER
+            role: Role = "patient" if post.asks else "other"
+            if verified:
+                role = "physician"
             message = Message(
                 id=f"m{n}",
                 author=anonymise(post.handle),
-                role=Role.PATIENT if post.asks else role,
+                role=role,
                 verified=verified,
                 text=post.text,
                 posted_at=post.posted_at or (posted_at if n == 0 else None),

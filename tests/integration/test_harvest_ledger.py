@@ -22,7 +22,7 @@ from medlive.sources.ledger import (
     Listed,
 )
 from medlive.sources.source import Fetched, ListEntry
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 
 SOURCE = "forum"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -44,7 +44,7 @@ def page(thread_id: str) -> FetchedPage:
 
 
 def read(asked_as: str, thread_id: str) -> HarvestedThread:
-    message = Message("m", "a", Role.PATIENT, False, "I have a cough.", NOON, ())
+    message = Message("m", "a", "patient", False, "I have a cough.", NOON, ())
     thread = Thread(
         SOURCE, thread_id, url_of(thread_id), "Cough", "en", (), NOON, (message,)
     )

@@ -37,8 +37,8 @@ def thread(ask: str = ASK, reply: str = REPLY, **changes: object) -> Thread:
         tags=("cough",),
         posted_at=datetime(2025, 3, 1, tzinfo=UTC),
         messages=(
-            Message("m0", "u_0", Role.PATIENT, False, ask),
-            Message("m1", "u_1", Role.PHYSICIAN, True, reply),
+            Message("m0", "u_0", "patient", False, ask),
+            Message("m1", "u_1", "physician", True, reply),
         ),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def test_a_clinical_thread_passes_every_rule_in_both_languages() -> None:
 def _with(
     text: str,
     *,
-    role: Role = Role.PATIENT,
+    role: Role = "patient",
     verified: bool = False,
     media: tuple[str, ...] = (),
 ) -> Message:
@@ -144,11 +144,11 @@ def _with(
             "no_codebook_term",
         ),
         (
-            thread(messages=(thread().messages[0], _with(REPLY, role=Role.OTHER))),
+            thread(messages=(thread().messages[0], _with(REPLY, role="other"))),
             "no_verified_reply",
         ),
         (
-            thread(messages=(thread().messages[0], _with(REPLY, role=Role.PHYSICIAN))),
+            thread(messages=(thread().messages[0], _with(REPLY, role="physician"))),
             "no_verified_reply",
         ),
         (

@@ -30,7 +30,7 @@ from medlive.sources.source import (
     Site,
     SourceSettings,
 )
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from tests.support.ledger import Killed, MemoryLedger
 
 BASE = "https://board.example"
@@ -74,7 +74,7 @@ class Board(Site):
         told = [json.loads(page.body) for page in pages]
         posts = [post for page in told for post in page["posts"]]
         messages = tuple(
-            Message(str(n), "a", Role.PATIENT, False, p, None, ())
+            Message(str(n), "a", "patient", False, p, None, ())
             for n, p in enumerate(posts)
         )
         return Thread(
