@@ -290,15 +290,6 @@ def _check_names(env: Mapping[str, str]) -> None:
             )
 
 
-def _value_of(path: Sequence[str], text: str) -> Any:
-    """A variable's value, in TOML or a text as it is; of a text's setting it stays a text, as a password of digits."""
-    value: Any = text
-    with suppress(tomllib.TOMLDecodeError):
-        value = tomllib.loads(f"value = {text}")["value"]
-    is_text = _kind_of(path) in (str, SecretStr)
-    return text if is_text and not isinstance(value, str) else value
-
-
 def _merge_environment(
     values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
 ) -> None:
@@ -331,5 +322,11 @@ def _merge_environment(
             table.pop(leaf, None)
             above = ".".join([*path, ""])
             origins[above + leaf] = variable
-            value = _value_of([*path, leaf], text)
+            # In TOML or a text as it is; of a text's setting it stays a text, as a password of digits.
+            value: Any = text
+            with suppress(tomllib.TOMLDecodeError):
+                value = tomllib.loads(f"value = {text}")["value"]
+            is_text = _kind_of([*path, leaf]) in (str, SecretStr)
+            if is_text and not isinstance(value, str):
+                value = text
             _merge(table, {leaf: value}, variable, origins, above)

@@ -170,27 +170,21 @@ def read_threads(
                     # Of a line over the limit the rest is passed over.
                     while (rest := handle.readline(_BLOCK)) and rest[-1:] != b"\n":
                         pass
-                if line:
-                    yield _read_line(number, line, assume_posted_at, handle_key)
+                if not line:
+                    continue
+                try:
+                    parsed = _parse(line)
+                    thread = _thread(parsed, assume_posted_at, handle_key)
+                except _Malformed as problem:
+                    text = line[: _EXCERPT * 4].decode("utf-8", "replace")
+                    excerpt = _CONTROL.sub(" ", text)[:_EXCERPT].strip()
+                    yield ImportProblem(number, problem.reason, problem.detail, excerpt)
+                    continue
+                has_date = parsed.posted_at is not None
+                is_assumed = not has_date and assume_posted_at is not None
+                yield ImportedThread(number, thread, is_assumed)
     except OSError as exc:
         raise BadInput(f"cannot read {path.name}: {exc.strerror}") from exc
-
-
-def _read_line(
-    number: int,
-    line: bytes,
-    assumed: datetime | None,
-    key: bytes,
-) -> ImportedThread | ImportProblem:
-    try:
-        parsed = _parse(line)
-        thread = _thread(parsed, assumed, key)
-    except _Malformed as problem:
-        text = line[: _EXCERPT * 4].decode("utf-8", "replace")
-        excerpt = _CONTROL.sub(" ", text)[:_EXCERPT].strip()
-        return ImportProblem(number, problem.reason, problem.detail, excerpt)
-    is_assumed = parsed.posted_at is None and assumed is not None
-    return ImportedThread(number, thread, is_assumed)
 
 
 def _parse(line: bytes) -> _ThreadLine:
