@@ -59,6 +59,7 @@ from medlive.service.release.publish import announce_week, publish_week, verify_
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState
 from medlive.service.waiting import Liveness
+from medlive.service.watch.facts import Clock
 from medlive.service.watch.notify import keep_looking, look_safely
 from medlive.service.wiring import build_filters, open_pipeline
 from medlive.service.work.jobs import end_tasks, open_app, queue_lost, run_step_job
@@ -77,7 +78,6 @@ GRACE_S = 3.0
 """How long threads under curation may take when the scheduler is stopped; then they are cancelled."""
 
 Notify = Callable[[str], None]
-Clock = Callable[[], datetime]
 Counts = dict[str, Any]
 """What a step did; "problem" is there if it failed."""
 Work = Callable[[Database, Settings, str], Awaitable[Counts]]
@@ -93,7 +93,7 @@ async def run_scheduler(
     notify: Notify,
     *,
     once: bool = False,
-    clock: Clock | None = None,
+    clock: Clock = None,
     wake_s: float = WAKE_S,
     health: Liveness | None = None,
 ) -> list[StepResult]:
@@ -129,7 +129,7 @@ class _Runner:
     database: Database
     settings: Settings
     notify: Notify
-    clock: Clock | None
+    clock: Clock
     once: bool
     results: list[StepResult] = field(default_factory=list)
     sent: set[object] = field(default_factory=set)
