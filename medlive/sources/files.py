@@ -80,11 +80,13 @@ def _lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def _role(value: object) -> object:
+def _role(value: object) -> str:
+    """A role in whatever case it is written. Raises what says that it is none."""
     role = _lowered(value)
     if not isinstance(role, str):
-        kind = "Input should be an instance of Role"
-        raise PydanticCustomError("is_instance_of", kind)
+        raise PydanticCustomError(
+            "is_instance_of", "Input should be an instance of Role"
+        )
     if role not in get_args(Role):
         raise ValueError(f"{role!r} is not a valid Role")
     return role
