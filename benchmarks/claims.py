@@ -50,7 +50,7 @@ from medlive.curation.tasks import ClaimItem
 from medlive.errors import BadInput, MedliveError
 from medlive.evidence.excerpts.selection import FRAME, WIDTH
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import build_engine
 from medlive.llm.budget import Budget
 from medlive.llm.prompts import load_prompt
@@ -398,7 +398,7 @@ def judged_by_setup(
     verdicts = asyncio.run(
         run_judge(
             claims,
-            load_settings().settings,
+            read_settings(),
             whole=whole,
             out=options.out,
             replies=options.replies,

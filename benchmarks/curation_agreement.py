@@ -42,7 +42,7 @@ from medlive.errors import BadInput, IndexMissing, MedliveError
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.passage import Retriever
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import build_engine, open_retriever
 from medlive.instance.paths import index_path
 from medlive.llm.budget import Budget
@@ -604,7 +604,7 @@ def main() -> int:
     try:
         threads, readers = labelled() if arguments.labelled else yardstick()
         made, about = asyncio.run(
-            run_engines(threads, load_settings().settings, arguments.replies)
+            run_engines(threads, read_settings(), arguments.replies)
         )
     except MedliveError as error:
         print(

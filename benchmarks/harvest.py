@@ -32,7 +32,6 @@ from medlive.demo.samples import (
     SampleThread,
     load_sample_threads,
 )
-from medlive.threads.model import Role
 
 BOARD = "internal-medicine-and-im-subspecialties.41"
 POSTS = 20
@@ -71,7 +70,7 @@ def forum(threads: int) -> dict[str, bytes]:
             messages=tuple(
                 SampleMessage(
                     author=f"user{chance.randrange(5000)}",
-                    role=Role.OTHER,
+                    role="other",
                     verified=False,
                     posted_at=opened + timedelta(minutes=place),
                     status="Attending Physician" if place % 3 else None,

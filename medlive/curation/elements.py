@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from medlive.curation.agent import Identified, check_known, ids_of
 from medlive.curation.model import Element, Side
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 
 TITLE: Final = "title"  # Stands for a message id where the title is quoted
 
@@ -18,7 +18,7 @@ def visible_messages(thread: Thread) -> tuple[Message, ...]:
     """The messages of patients and verified physicians."""
     visible = []
     for message in thread.messages:
-        if message.role is Role.PATIENT or message.is_advice_source:
+        if message.role == "patient" or message.is_advice_source:
             visible.append(message)
     return tuple(visible)
 
@@ -35,7 +35,7 @@ def thread_inputs(thread: Thread) -> dict[str, Any]:
     """A thread as a task's inputs."""
     messages = []
     for message in visible_messages(thread):
-        shown = {"id": message.id, "role": message.role.value, "text": message.text}
+        shown = {"id": message.id, "role": message.role, "text": message.text}
         messages.append(shown)
     return {"title": thread.title, "messages": messages}
 
@@ -82,7 +82,7 @@ def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | N
         allowed = ids_of(thread.advice_messages())
         what = "a verified physician's message"
     else:
-        patients = [m for m in thread.messages if m.role is Role.PATIENT]
+        patients = [m for m in thread.messages if m.role == "patient"]
         allowed = [*ids_of(patients), TITLE]
         what = 'a patient\'s message, nor "title"'
     fault = check_known(ids, allowed, what)

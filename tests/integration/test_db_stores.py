@@ -26,7 +26,7 @@ from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.db.threads import bands, threads
 from medlive.errors import BadInput, DatabaseUnavailable, MedliveError
-from medlive.filters.model import FilterReason, FilterVerdict
+from medlive.filters.model import FilterVerdict
 from medlive.integrity.digest import digest_text
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.threads.model import Thread
@@ -170,9 +170,7 @@ async def test_every_way_of_asking_gives_text_as_it_came(
 # --- filters and the funnel ------------------------------------------------------------------------------
 
 PASSED = (FilterVerdict("date", True), FilterVerdict("language", True))
-_LATE = FilterVerdict(
-    "date", False, FilterReason.POSTED_BEFORE, {"posted_at": "2019-01-01"}
-)
+_LATE = FilterVerdict("date", False, "posted_before", {"posted_at": "2019-01-01"})
 REFUSED = (_LATE, FilterVerdict("language", True))
 
 

@@ -41,7 +41,7 @@ from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.rubric.model import Axis, Criterion, Rubric, Theme
 from medlive.service.curation.complete import save_case
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 
 KEY = b"an instance's key"
 PIPELINE = digest_text("pipeline")
@@ -58,11 +58,11 @@ def thread(number: int = 1, body: str = "I cough", source: str = "forum") -> Thr
         tags=("lungs",),
         posted_at=START,
         messages=(
-            Message("m0", "a1", Role.PATIENT, False, body, START, ("image",)),
+            Message("m0", "a1", "patient", False, body, START, ("image",)),
             Message(
                 "m1",
                 "b2",
-                Role.PHYSICIAN,
+                "physician",
                 True,
                 "Rest and drink.",
                 verified_by="Attending Physician",

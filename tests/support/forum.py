@@ -11,7 +11,6 @@ from aiohttp import web
 from medlive.demo import pages
 from medlive.demo.samples import Expectation, SampleMessage, SampleThread
 from medlive.integrity.digest import digest_bytes
-from medlive.threads.model import Role
 
 BOARD = "internal-medicine-and-im-subspecialties.41"
 START = datetime(2026, 10, 1, 8, tzinfo=UTC)
@@ -25,11 +24,11 @@ def thread(
     messages = [
         SampleMessage(
             author="asker" if place == 0 else f"doc{place % 5}",
-            role=Role.PATIENT
+            role="patient"
             if place == 0
-            else Role.PHYSICIAN
+            else "physician"
             if place % 5 == 1
-            else Role.OTHER,
+            else "other",
             verified=place > 0 and place % 5 == 1,
             posted_at=opened + timedelta(minutes=place),
             text=f"Post {place} of thread {number}: lisinopril {10 + place} mg and a cough that stays.",

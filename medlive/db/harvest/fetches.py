@@ -95,7 +95,7 @@ async def save_failed_fetches(
             kind=_kind_of(problem),
             page_number=1,
             fetched_at=moment,
-            error=f"{problem.kind.value}: {problem.message}",
+            error=f"{problem.kind}: {problem.message}",
         )
         rows.append(row)
     await session.insert_rows(FetchRow, rows)

@@ -19,15 +19,15 @@ from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.guard.bounds import THREAD_ID_CHARS
 from medlive.sources.ledger import KnownThread
-from medlive.sources.source import ListEntry, ProblemKind
+from medlive.sources.source import ListEntry
 
 MAX_ATTEMPTS = 5
 """Runs in which a thread may fail before it is asked for only when a list shows it anew."""
 RETRIED = (
-    ProblemKind.FETCH,
-    ProblemKind.INCOMPLETE,
-    ProblemKind.BLOCKED,
-    ProblemKind.ROBOTS,
+    "fetch",
+    "incomplete",
+    "blocked",
+    "robots",
 )
 """Failures that another day may mend; for the others the page is read again when its parser is mended."""
 _RETRY = {"retried": list(RETRIED), "attempts": MAX_ATTEMPTS}

@@ -18,7 +18,7 @@ from medlive.db.tables.intake import (
 )
 from medlive.errors import BadInput, MedliveError
 from medlive.guard.bounds import THREAD_ID_CHARS, TITLE_CHARS_SHOWN
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 
 if TYPE_CHECKING:
     # Its word lists take a tenth of a second, which `medlive status` need not wait for.
@@ -356,7 +356,7 @@ def message_of(value: dict[str, Any]) -> Message:
     moment = value["posted_at"]
     return replace(
         Message(**value),
-        role=Role(value["role"]),
+        role=value["role"],
         posted_at=datetime.fromisoformat(moment) if moment else None,
         media=tuple(value["media"]),
     )

@@ -13,7 +13,7 @@ from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterio
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import Manifest, unknown_note
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Thread
 
 
 def load_cases(
@@ -113,7 +113,7 @@ def opening(thread: Thread) -> str:
     """
     texts = []
     for message in thread.messages:
-        if message.role is not Role.PATIENT:
+        if message.role != "patient":
             break
         texts.append(message.text.strip())
     text = "\n\n".join(filter(None, texts))

@@ -12,7 +12,6 @@ from medlive.db.runs import FILTER, recorded_run
 from medlive.db.session import Database, Session
 from medlive.db.threads import bands
 from medlive.db.threads.threads import load_threads, pending_revisions
-from medlive.filters.model import FilterReason
 from medlive.filters.rules import FilterChain, first_failure
 from medlive.service.wiring import build_filters
 from medlive.service.work.jobs import defer_revisions
@@ -30,7 +29,7 @@ Tick = Callable[[int], None]
 """Is told how many threads are done so far."""
 BATCH = 500
 """Threads filtered in one transaction."""
-_DANGEROUS = (FilterReason.UNSAFE_CONTENT, FilterReason.REIDENTIFICATION_RISK)
+_DANGEROUS = ("unsafe_content", "reidentification_risk")
 """Why an earlier case of a thread is held, too: by any other rule the thread alone is rejected."""
 
 

@@ -30,7 +30,6 @@ from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
 from medlive.db.threads.threads import load_thread, thread_of_case
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
-from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
 from medlive.service.curation.curate import (
     complete_in,
@@ -50,10 +49,10 @@ from medlive.service.work.jobs import defer_revisions
 
 _INDISPENSABLE = frozenset(
     {
-        FilterReason.EMPTY_THREAD,
-        FilterReason.POSTED_UNKNOWN,
-        FilterReason.LANGUAGE,
-        FilterReason.NO_VERIFIED_REPLY,
+        "empty_thread",
+        "posted_unknown",
+        "language",
+        "no_verified_reply",
         Reason.NO_QUERY,
         Reason.NO_NARRATIVE,
         Reason.NO_ADVICE,

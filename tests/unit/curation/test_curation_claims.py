@@ -14,7 +14,7 @@ from medlive.curation.model import Answer, CrossQuestion, Outcome, Reason
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.llm.replay import ReplayEngine
 from medlive.text.tokens import estimate_tokens
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from tests.support.scripted import (
     THREAD,
     Memory,
@@ -119,14 +119,14 @@ CHINESE = Thread(
         Message(
             "m0",
             "u_1",
-            Role.PATIENT,
+            "patient",
             False,
             "我34岁，干咳3周，正在吃赖诺普利10毫克，是什么原因？",
         ),
         Message(
             "m1",
             "u_2",
-            Role.PHYSICIAN,
+            "physician",
             True,
             "赖诺普利可以引起干咳。建议换成氯沙坦50毫克。",
         ),

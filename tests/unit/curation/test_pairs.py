@@ -43,14 +43,14 @@ def taken_back(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def thread_of(pair: dict[str, Any]) -> Thread:
-    role = Role(pair["role"])
-    other = Role.PATIENT if role is Role.PHYSICIAN else Role.PHYSICIAN
+    role: Role = pair["role"]
+    other: Role = "patient" if role == "physician" else "physician"
     earlier = (
-        [Message("m1", other, other, other is Role.PHYSICIAN, pair["before"])]
+        [Message("m1", other, other, other == "physician", pair["before"])]
         if pair["before"]
         else []
     )
-    said = Message("m2", role, role, role is Role.PHYSICIAN, pair["message"])
+    said = Message("m2", role, role, role == "physician", pair["message"])
     return Thread(
         "icliniq",
         pair["id"],

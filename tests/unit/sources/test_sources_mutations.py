@@ -86,9 +86,7 @@ def bare(text: str) -> str:
 
 
 def seen(thread: Thread) -> list[tuple[str, str, bool, str | None]]:
-    return [
-        (bare(m.text), m.role.value, m.verified, m.verified_by) for m in thread.messages
-    ]
+    return [(bare(m.text), m.role, m.verified, m.verified_by) for m in thread.messages]
 
 
 def elements(page: Page) -> Iterator[tuple[LexborHTMLParser, LexborNode]]:

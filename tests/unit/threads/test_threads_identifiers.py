@@ -18,7 +18,7 @@ from medlive.deidentify.detect import (
     find_identifiers,
     redact,
 )
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from medlive.threads.prepare import thread_identifiers
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
@@ -231,8 +231,8 @@ def test_spans_are_exact_apart_and_gone_once_redacted(text: str) -> None:
 
 def test_a_thread_says_where_and_never_what() -> None:
     messages = (
-        Message("m0", "asker", Role.PATIENT, False, "电话\u200b13800138000"),
-        Message("m1", "doctor", Role.PHYSICIAN, True, "Regards,\nDr. Anil Kumar"),
+        Message("m0", "asker", "patient", False, "电话\u200b13800138000"),
+        Message("m1", "doctor", "physician", True, "Regards,\nDr. Anil Kumar"),
     )
     thread = Thread("s", "1", "", "My name is Priya", "en", (), None, messages)
     title, first, second = thread_identifiers(thread)
