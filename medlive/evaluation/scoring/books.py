@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from medlive.evaluation.scoring.estimates import FEW, sides_of
-from medlive.evaluation.scoring.score import ScoreTable, score_matrix
+from medlive.evaluation.scoring.score import ScoreTable
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
@@ -58,12 +58,11 @@ def score_arms(table: ScoreTable) -> tuple[BookArm, ...]:
 
 def _arms(table: ScoreTable) -> Iterator[BookArm]:
     """The arms, without Holm's correction."""
-    cases, scores = score_matrix(table)
-    columns = dict(zip(table.scored, scores.T, strict=True))
-    how = table.how
+    grid = table.grid
+    columns = dict(zip(grid.labels, grid.score.T, strict=True))
 
     def mean(values: Floats) -> Estimate:
-        estimate = mean_estimate(values, **how)
+        estimate = mean_estimate(values, **grid.how)
         return estimate if table.metric.clips_cases else estimate.clipped()
 
     for opened, closed in product(table.models, repeat=2):
@@ -75,9 +74,9 @@ def _arms(table: ScoreTable) -> Iterator[BookArm]:
         pair_scores = np.array([columns[label] for label in labels])
         both = ~np.isnan(pair_scores).any(axis=0)
         if opened.cutoff is not None:
-            both &= sides_of(opened.cutoff, cases) == POST
+            both &= sides_of(opened.cutoff, grid.cases) == POST
         pair_scores = np.where(both, pair_scores, np.nan)
-        (pair,) = compare(labels, pair_scores.T, **how)
+        (pair,) = compare(labels, pair_scores.T, **grid.how)
         yield BookArm(
             model=info.model,
             pair=pair,

@@ -170,22 +170,11 @@ def cases_by_id(
     return by_id if len(orders) == 1 else dict(sorted(by_id.items()))
 
 
-def matrix(scored: Scored) -> Floats:
-    """(cases as `cases_by_id` x models): scores, NaN where there is none."""
-    rows = {case_id: row for row, case_id in enumerate(cases_by_id(scored))}
-    values = np.full(
-        (len(rows), len(scored)),
-        np.nan,
-    )
-    for column, own in enumerate(scored.values()):
-        for case in own:
-            if case.score is not None:
-                values[rows[case.case_id], column] = case.score
-    return values
-
-
 class ScoreGrid:
-    """Every case's score by every model, and the estimates that one set of draws gives of them."""
+    """Every case's score by every model, and the estimates that one set of draws gives of them.
+
+    `labels` are the models', `cases` those of all of them in the order of `cases_by_id`, `how` their draws.
+    """
 
     def __init__(
         self,
@@ -194,18 +183,20 @@ class ScoreGrid:
         **draws: Unpack[Draws],
     ) -> None:
         self._scored = scored
+        self.labels = list(scored)
         self._published = metric is Metric.PUBLISHED
         self._clips_mean = not metric.clips_cases
-        self._cases = cases_by_id(scored)
+        by_id = cases_by_id(scored)
+        self.cases = tuple(by_id.values())
         self.how: Resampling = {
             **draws,
-            "clusters": cluster_numbers(self._cases.values()),
+            "clusters": cluster_numbers(self.cases),
         }
-        self._places = {case_id: place for place, case_id in enumerate(self._cases)}
-        self._all = np.arange(len(self._cases))
+        self._places = {case_id: place for place, case_id in enumerate(by_id)}
+        self._all = np.arange(len(self.cases))
         # Scores and their bounds, (3 x items x models).
         self._points = np.full(
-            (3, len(self._cases), len(scored)),
+            (3, len(self.cases), len(scored)),
             np.nan,
         )
         self._has_case = np.zeros(
@@ -233,7 +224,7 @@ class ScoreGrid:
     ) -> tuple[dict[str, ScoreEstimate], list[Comparison], dict[str, Standing]]:
         """`overall`, every pair of models on the cases that both have a score for, and who stands where."""
         overall = self.overall()
-        comparisons = compare(list(self._scored), self.score, **self.how)
+        comparisons = compare(self.labels, self.score, **self.how)
         means = {}
         for label, estimate in overall.items():
             if estimate.value is not None:
@@ -242,9 +233,9 @@ class ScoreGrid:
 
     def overall(self) -> dict[str, ScoreEstimate]:
         """Each model's estimate over all its cases."""
-        models = range(len(self._scored))
+        models = range(len(self.labels))
         (estimates,) = self._whole_cases(models, [self._all])
-        return dict(zip(self._scored, estimates, strict=True))
+        return dict(zip(self.labels, estimates, strict=True))
 
     def _means(
         self,
@@ -314,11 +305,10 @@ class ScoreGrid:
         cutoffs: Mapping[str, Cutoff | None],
     ) -> dict[str, list[Slice]]:
         """Each model's slices, in the order of `KINDS` and of their values; `cutoffs` are theirs."""
-        slices: list[list[Slice]] = [[] for _ in self._scored]
-        cases = self._cases.values()
-        models: Sequence[int] = range(len(self._scored))
+        slices: list[list[Slice]] = [[] for _ in self.labels]
+        models: Sequence[int] = range(len(self.labels))
         for kind, value_of in SLICES.items():
-            groups = rows_by(map(value_of, cases))
+            groups = rows_by(map(value_of, self.cases))
             self._add(slices, kind, groups, models)
         for axis, criteria in self._axes.items():
             (estimates,) = self._means(self._axis_points(criteria), [self._all])
@@ -326,11 +316,12 @@ class ScoreGrid:
                 if estimate.of:
                     own.append(Slice(AXIS, axis, estimate))
         for cutoff in dict.fromkeys(filter(None, cutoffs.values())):
-            names = [{PRE: UP_TO, POST: AFTER}.get(s) for s in sides_of(cutoff, cases)]
+            sides = sides_of(cutoff, self.cases)
+            names = [{PRE: UP_TO, POST: AFTER}.get(side) for side in sides]
             own_cutoffs = enumerate(cutoffs.values())
             models = [place for place, own in own_cutoffs if own == cutoff]
             self._add(slices, CUTOFF, rows_by(names), models)
-        return dict(zip(self._scored, slices, strict=True))
+        return dict(zip(self.labels, slices, strict=True))
 
     def _add(
         self,
@@ -360,7 +351,7 @@ class ScoreGrid:
                     criteria += score.case.criteria
                     place = self._places[score.case_id]
                     rows += [place] * len(score.case.criteria)
-        weights = np.zeros((len(criteria), len(self._scored)))
+        weights = np.zeros((len(criteria), len(self.labels)))
         verdicts = np.full(weights.shape, np.nan)
         for column, own in enumerate(self._scored.values()):
             for score in own:
@@ -379,7 +370,7 @@ class ScoreGrid:
                 items=items[is_own],
                 weights=weights[is_own],
                 verdicts=verdicts[is_own],
-                n=len(self._cases),
+                n=len(self.cases),
             )
         return axes
 
@@ -414,7 +405,7 @@ class ScoreGrid:
 
         The share of the graded ones, which n counts; axes are in the order of their names.
         """
-        errors: dict[str, dict[str, Estimate]] = {label: {} for label in self._scored}
+        errors: dict[str, dict[str, Estimate]] = {label: {} for label in self.labels}
         for axis, criteria in self._axes.items():
             known = ~np.isnan(criteria.verdicts)
             # NaN equals neither, so ungraded criteria are not errors.

@@ -7,13 +7,11 @@ from typing import Final, Unpack
 
 from medlive.errors import UsageError
 from medlive.evaluation.cases.selection import day_of
-from medlive.evaluation.model import EvaluationCase, cluster_numbers
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.estimates import (
     FEW,
     ScoreEstimate,
     ScoreGrid,
-    cases_by_id,
-    matrix,
     sides_of,
 )
 from medlive.evaluation.scoring.graded import GradedRun
@@ -22,7 +20,6 @@ from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
     Draws,
-    Resampling,
     Standing,
     holm,
 )
@@ -148,9 +145,8 @@ def rank_fresh(
 
 
 def significant_drops(
-    scored: Scored,
+    grid: ScoreGrid,
     cutoffs: Mapping[str, Cutoff | None],
-    **draws: Unpack[Draws],
 ) -> Mapping[str, Drop]:
     """By label, the drops past a model's own cutoff that survive Holm's correction over all models that have one.
 
@@ -158,16 +154,14 @@ def significant_drops(
     and is not computed. A rise counts in the correction as well, as it does in `eval contamination`.
     """
     drops: dict[str, Drop] = {}
-    cases = list(cases_by_id(scored).values())
-    how: Resampling = {**draws, "clusters": cluster_numbers(cases)}
-    for label, values in zip(scored, matrix(scored).T, strict=True):
-        sides = sides_of(cutoffs[label], cases)
-        figures = drop(values, sides, **how)
+    for label, values in zip(grid.labels, grid.score.T, strict=True):
+        sides = sides_of(cutoffs[label], grid.cases)
+        figures = drop(values, sides, **grid.how)
         if min(figures.n_pre, figures.n_post) < FEW:
             continue
         low, high = figures.low, figures.high
         if low is None or high is None or not low <= 0 <= high:
-            p = permutation_p(values, sides, PERMUTATIONS, **how)
+            p = permutation_p(values, sides, PERMUTATIONS, **grid.how)
             figures = replace(figures, p=p)
         drops[label] = figures
     corrected = holm([1.0 if own.p is None else own.p for own in drops.values()])

@@ -8,7 +8,7 @@ from typing import Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
-from medlive.evaluation.model import AnswerState, EvaluationCase, cluster_numbers
+from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.companions import (
     Companions,
@@ -26,7 +26,6 @@ from medlive.evaluation.scoring.estimates import (
     ScoreGrid,
     Slice,
     cases_by_id,
-    matrix,
 )
 from medlive.evaluation.scoring.fresh import (
     ALWAYS,
@@ -61,8 +60,6 @@ from medlive.statistics.bootstrap import (
     Comparison,
     Draws,
     Estimate,
-    Floats,
-    Resampling,
     Standing,
 )
 from medlive.statistics.contamination import Drop
@@ -166,11 +163,9 @@ class ScoreTable:
     """What would mislead and was allowed, to be printed with every figure."""
 
     @property
-    def how(self) -> Resampling:
-        """How its cases are drawn."""
-        cases = cases_by_id(self.scored).values()
-        clusters = cluster_numbers(cases)
-        return {"draws": self.draws, "seed": self.seed, "clusters": clusters}
+    def grid(self) -> ScoreGrid:
+        """Its cases and scores, and how cases are drawn."""
+        return ScoreGrid(self.scored, self.metric, draws=self.draws, seed=self.seed)
 
     @property
     def scored(self) -> Scored:
@@ -318,7 +313,7 @@ def score_runs(
         basis=basis,
         coverage=coverage,
         fresh=rank_fresh(scored, cutoffs, metric, **how),
-        drops=significant_drops(scored, cutoffs, **how),
+        drops=significant_drops(grid, cutoffs),
         window=window,
         overridden=overridden,
     )
@@ -409,8 +404,3 @@ def _rates(cases: Sequence[CaseScore]) -> Rates:
         refused=answers[AnswerState.REFUSED],
         unscorable=sum(case.unscorable for case in cases),
     )
-
-
-def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
-    """The cases of a table and their scores, (cases x models in the table's order), NaN where there is none."""
-    return tuple(cases_by_id(table.scored).values()), matrix(table.scored)
