@@ -17,7 +17,7 @@ from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
     ModelContamination,
 )
-from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice, axis_rows
+from medlive.evaluation.scoring.estimates import ScoreEstimate, Slices, axis_rows
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import writing
@@ -122,9 +122,10 @@ def model_row(model: ModelScore) -> Row:
     for row in axis_rows(model.axes):
         axis_errors.append(_row(row) | {"rate": model.axes[row["axis"]].value})
     slices = []
-    for part in model.slices:
-        about = {"kind": part.kind, "value": part.value}
-        slices.append(about | estimate_row(part.estimate))
+    for kind, values in model.slices.items():
+        for value, estimate in values.items():
+            about = {"kind": kind, "value": value}
+            slices.append(about | estimate_row(estimate))
     return {
         "model": model.label,
         "cases": info.cases.model_dump(include={"origin", "name", "digest"}),
@@ -274,17 +275,19 @@ def score_rows(
             "cases": model.run.info.cases.name,
             "grader": model.run.grader.model if model.run.grader else None,
         }
-        slices = [Slice("overall", "", model.overall)]
-        slices += [Slice(name, "", part) for name, part in beside_rows(table, model)]
+        slices: Slices = {"overall": {"": model.overall}}
+        for name, estimate in beside_rows(table, model):
+            slices[name] = {"": estimate}
         for name, title in RATES.items():
             rate = getattr(model.harm, name)
             if rate.n:
-                slices.append(Slice(title, "", rate))
-        slices += model.slices
-        for part in slices:
-            figures = estimate_row(part.estimate)
-            about = head | {"slice": part.kind, "value": part.value}
-            rows.append(about | {name: figures[name] for name in _FIGURES})
+                slices[title] = {"": rate}
+        slices |= model.slices
+        for own_kind, values in slices.items():
+            for value, estimate in values.items():
+                figures = estimate_row(estimate)
+                about = head | {"slice": own_kind, "value": value}
+                rows.append(about | {name: figures[name] for name in _FIGURES})
         for axis, errors in model.axes.items():
             row: Row = head | {"slice": "errors by axis", "value": axis}
             rows.append(row | dict.fromkeys(_FIGURES) | estimate_row(errors))

@@ -235,9 +235,8 @@ def _parts(table: ScoreTable, kind: str) -> list[tuple[str, str, Estimate]]:
     for model in table.models:
         if kind == ERRORS:
             parts += [(axis, model.label, rate) for axis, rate in model.axes.items()]
-        for part in model.slices:
-            if part.kind == kind:
-                parts.append((part.value, model.label, part.estimate))
+        for value, estimate in model.slices.get(kind, {}).items():
+            parts.append((value, model.label, estimate))
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
     return sorted(parts, key=lambda part: part[0], reverse=kind == CUTOFF)
 

@@ -120,21 +120,8 @@ class ScoreEstimate(Estimate):
         return row
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """One value of one kind of slice."""
-
-    kind: str
-    value: str
-    estimate: ScoreEstimate
-
-    def row(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "kind": self.kind,
-            "value": self.value,
-            "estimate": self.estimate.row(),
-        }
+Slices = dict[str, dict[str, ScoreEstimate]]
+"""Kind → value → estimate, in the order of `KINDS` and of their values; only what a model has cases of."""
 
 
 def axis_rows(axes: Mapping[str, Estimate]) -> list[dict[str, Any]]:
@@ -303,9 +290,9 @@ class ScoreGrid:
     def slices(
         self,
         cutoffs: Mapping[str, Cutoff | None],
-    ) -> dict[str, list[Slice]]:
-        """Each model's slices, in the order of `KINDS` and of their values; `cutoffs` are theirs."""
-        slices: list[list[Slice]] = [[] for _ in self.labels]
+    ) -> dict[str, Slices]:
+        """Each model's slices; `cutoffs` are theirs."""
+        slices: list[Slices] = [{} for _ in self.labels]
         models: Sequence[int] = range(len(self.labels))
         for kind, value_of in SLICES.items():
             groups = rows_by(map(value_of, self.cases))
@@ -314,7 +301,7 @@ class ScoreGrid:
             (estimates,) = self._means(self._axis_points(criteria), [self._all])
             for own, estimate in zip(slices, estimates, strict=True):
                 if estimate.of:
-                    own.append(Slice(AXIS, axis, estimate))
+                    own.setdefault(AXIS, {})[axis] = estimate
         for cutoff in dict.fromkeys(filter(None, cutoffs.values())):
             sides = sides_of(cutoff, self.cases)
             names = [{PRE: UP_TO, POST: AFTER}.get(side) for side in sides]
@@ -325,7 +312,7 @@ class ScoreGrid:
 
     def _add(
         self,
-        slices: list[list[Slice]],
+        slices: list[Slices],
         kind: str,
         groups: Mapping[str, Places],
         models: Sequence[int],
@@ -336,7 +323,7 @@ class ScoreGrid:
             has_cases = np.any(self._has_case[rows], axis=0)
             for model, estimate in zip(models, of_models, strict=True):
                 if has_cases[model]:
-                    slices[model].append(Slice(kind, value, estimate))
+                    slices[model].setdefault(kind, {})[value] = estimate
 
     @cached_property
     def _axes(self) -> dict[str, "_Criteria"]:

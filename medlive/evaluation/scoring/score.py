@@ -24,7 +24,7 @@ from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
 from medlive.evaluation.scoring.estimates import (
     ScoreEstimate,
     ScoreGrid,
-    Slice,
+    Slices,
     cases_by_id,
 )
 from medlive.evaluation.scoring.fresh import (
@@ -113,24 +113,13 @@ class ModelScore:
     overall: ScoreEstimate
     standing: Standing | None
     rates: Rates
-    slices: tuple[Slice, ...]
+    slices: Slices
     axes: Mapping[str, Estimate]
     """How often the criteria of each axis went wrong; `ScoreGrid.axis_errors`."""
     cases: tuple[CaseScore, ...]
     companions: Companions
     harm: HarmRates
     cutoff: Cutoff | None = None
-
-    def slice(
-        self,
-        kind: str,
-        value: str,
-    ) -> ScoreEstimate | None:
-        """The estimate of one slice; None where the model has no such slice."""
-        for part in self.slices:
-            if (part.kind, part.value) == (kind, value):
-                return part.estimate
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +270,7 @@ def score_runs(
             overall=overall[label],
             standing=standings.get(label),
             rates=_rates(in_runs[label]),
-            slices=tuple(slices[label]),
+            slices=slices[label],
             axes=axes[label],
             cases=scored[label],
             companions=companions[label],

@@ -63,7 +63,7 @@ def test_profiles_are_the_slices_means_and_numpys_correlation() -> None:
     assert len(found.values) == 24
     for label, column in zip(table.scored, found.means.T, strict=True):
         model = next(m for m in table.models if m.label == label)
-        expected = [s.estimate.value for s in model.slices if s.kind == "month"]
+        expected = [s.value for s in model.slices["month"].values()]
         assert column == pytest.approx(expected)
     np.testing.assert_allclose(found.between_values, np.corrcoef(found.means))
     # Two models are too few for a correlation over them.
