@@ -372,6 +372,23 @@ def _contamination_row(model: ModelContamination) -> Row:
         row = _row(mix, difference="drop")
         del row["p"]
         adjusted.append({"by": by, **row, "strata": strata})
+    placebo: Row | None = None
+    if model.placebos is not None:
+        drops = []
+        for drop in model.placebos:
+            row = {
+                "n_before": drop.n_pre,
+                "n_after": drop.n_post,
+                "drop": drop.difference,
+                "last_day_before": date.fromordinal(drop.day).isoformat(),
+                "among": "unseen" if drop.side else "seen",
+            }
+            drops.append(row)
+        placebo = {
+            "dates": len(model.placebos),
+            "at_least_as_large": model.placebos_as_large,
+            "drops": drops,
+        }
     return {
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
@@ -383,29 +400,9 @@ def _contamination_row(model: ModelContamination) -> Row:
         "post_against_full_set_as_in_the_paper": _row(model.paper),
         "difference_in_differences": _row(model.did),
         "held_against": list(model.did_against),
-        "placebo": _placebo_row(model),
+        "placebo": placebo,
         "adjusted": adjusted,
         "notes": list(model.notes),
-    }
-
-
-def _placebo_row(model: ModelContamination) -> Row | None:
-    if model.placebos is None:
-        return None
-    drops = []
-    for drop in model.placebos:
-        row = {
-            "n_before": drop.n_pre,
-            "n_after": drop.n_post,
-            "drop": drop.difference,
-            "last_day_before": date.fromordinal(drop.day).isoformat(),
-            "among": "unseen" if drop.side else "seen",
-        }
-        drops.append(row)
-    return {
-        "dates": len(model.placebos),
-        "at_least_as_large": model.placebos_as_large,
-        "drops": drops,
     }
 
 

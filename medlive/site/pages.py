@@ -164,7 +164,21 @@ def site_files(
     scales = shared_scales(content.boards, content.hard)
     made[f"data/{HARD}"] = hard_bytes(hard_weeks(scales, content.hard))
     cases = list_order(content)
-    made["data/cases.json"], made["data/texts.json"] = _case_files(cases)
+    entries = []
+    texts = []
+    for case in cases:
+        entry = {kind: getattr(case, kind) for kind in FILTERS}
+        entry |= {
+            "id": case.case_id,
+            "page": case_page(case),
+            "query": case.query,
+        }
+        entries.append(entry | {"posted": str(case.posted_at)})
+        criteria = [criterion.criterion for criterion in case.criteria]
+        texts.append(" ".join([case.narrative, case.advice, *criteria]))
+    # What the browser filters and shows of each case, and the texts that it fetches to search for words.
+    made["data/cases.json"] = canonical_json(entries).encode("utf-8")
+    made["data/texts.json"] = canonical_json(texts).encode("utf-8")
     releases = [week.release for week in content.weeks if week.release is not None]
     made["feed.xml"] = feed_xml(releases, downloads, content.errata)
 
@@ -283,24 +297,6 @@ def list_order(content: Content) -> list[SnapshotCase]:
         key=lambda case: case.posted_at,
         reverse=True,
     )
-
-
-def _case_files(cases: Sequence[SnapshotCase]) -> Iterator[bytes]:
-    """What the browser filters and shows of each case, and the texts that it fetches to search for words."""
-    entries = []
-    texts = []
-    for case in cases:
-        entry = {kind: getattr(case, kind) for kind in FILTERS}
-        entry |= {
-            "id": case.case_id,
-            "page": case_page(case),
-            "query": case.query,
-        }
-        entries.append(entry | {"posted": str(case.posted_at)})
-        criteria = [criterion.criterion for criterion in case.criteria]
-        texts.append(" ".join([case.narrative, case.advice, *criteria]))
-    for rows in (entries, texts):
-        yield canonical_json(rows).encode("utf-8")
 
 
 TEMPLATES: Final = environment("medlive.site")

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -291,7 +291,21 @@ def _boards(
         for report in ranking.ranked:
             if report.run is not None:
                 trust[report.run.info.model] = report.trust
-        notes = [*_headroom_notes(ranking.table, cases), *ranking.notes]
+        # How much room the cases leave above an ordinary answer, where that is known.
+        ordinary = Counter[float]()
+        for own in ranking.table.models[0].run.cases:
+            case = cases.get(own.case_id)
+            if case is not None and case.ordinary is not None:
+                ordinary[case.ordinary] += 1
+        headroom = headroom_of(ordinary)
+        notes = []
+        if headroom.is_little:
+            notes.append(
+                "these rubrics leave little room above an ordinary answer: they hardly tell good models apart"
+            )
+        if headroom.words:
+            notes.append(headroom.words)
+        notes += ranking.notes
         board = board_of(
             ranking.table,
             slug=f"board-{place}",
@@ -303,23 +317,6 @@ def _boards(
         else:
             boards.append(board)
     return boards
-
-
-def _headroom_notes(
-    table: ScoreTable,
-    cases: Mapping[str, SnapshotCase],
-) -> Iterator[str]:
-    """How much room the cases leave above an ordinary answer, where that is known."""
-    ordinary = Counter[float]()
-    for own in table.models[0].run.cases:
-        case = cases.get(own.case_id)
-        if case is not None and case.ordinary is not None:
-            ordinary[case.ordinary] += 1
-    headroom = headroom_of(ordinary)
-    if headroom.is_little:
-        yield "these rubrics leave little room above an ordinary answer: they hardly tell good models apart"
-    if headroom.words:
-        yield headroom.words
 
 
 def board_of(

@@ -4,7 +4,7 @@ The hard cases of each week are chosen by other models than the one that is scor
 the file `hard.json` lies beside the snapshots and is part of the site.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.ability import AbilityTable, abilities
 from medlive.evaluation.scoring.estimates import rows_by
-from medlive.evaluation.scoring.metrics import CaseScore, Scored
+from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.integrity.digest import canonical_json
 from medlive.site.model import BoardEntry, HardWeek, HardWeeks
 from medlive.statistics.items import LEAST_MODELS, hardest
@@ -105,7 +105,16 @@ def shared_scales(
         by_title.setdefault(title, []).append(board)
     scales = []
     for title, group in by_title.items():
-        table = abilities(_scored(group))
+        # A case that several snapshots hold counts once, as the newest has it.
+        by_name: dict[str, dict[str, CaseScore]] = {}
+        for board in group:
+            for model in board.models:
+                own = by_name.setdefault(model.name, {})
+                for case in model.score.cases:
+                    own.setdefault(case.case_id, case)
+        table = abilities(
+            {name: list(by_name[name].values()) for name in sorted(by_name)}
+        )
         shared = SharedScale(
             title=title,
             boards=tuple(board.slug for board in group),
@@ -114,17 +123,6 @@ def shared_scales(
         )
         scales.append(shared)
     return scales
-
-
-def _scored(boards: Sequence[BoardEntry]) -> Scored:
-    """The models by name; a case that several snapshots hold counts once, as the newest has it."""
-    scored: dict[str, dict[str, CaseScore]] = {}
-    for board in boards:
-        for model in board.models:
-            own = scored.setdefault(model.name, {})
-            for case in model.score.cases:
-                own.setdefault(case.case_id, case)
-    return {name: list(scored[name].values()) for name in sorted(scored)}
 
 
 def hard_weeks(scales: Iterable[SharedScale], fixed: HardWeeks) -> HardWeeks:

@@ -1,6 +1,5 @@
 """Open book against closed, on what neither can have seen (docs/contamination.md)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -51,13 +50,6 @@ def score_arms(table: ScoreTable) -> tuple[BookArm, ...]:
 
     A run in the threads' own words is compared with no other kind: it was asked another text.
     """
-    arms = list(_arms(table))
-    corrected = holm_of_known(arm.p for arm in arms)
-    return tuple(replace(arm, p_holm=p) for arm, p in zip(arms, corrected, strict=True))
-
-
-def _arms(table: ScoreTable) -> Iterator[BookArm]:
-    """The arms, without Holm's correction."""
     grid = table.grid
     columns = dict(zip(grid.labels, grid.score.T, strict=True))
 
@@ -65,6 +57,7 @@ def _arms(table: ScoreTable) -> Iterator[BookArm]:
         estimate = mean_estimate(values, **grid.how)
         return estimate if table.metric.clips_cases else estimate.clipped()
 
+    arms = []
     for opened, closed in product(table.models, repeat=2):
         info, other = opened.run.info, closed.run.info
         alike = (other.model, other.raw) == (info.model, info.raw)
@@ -77,7 +70,7 @@ def _arms(table: ScoreTable) -> Iterator[BookArm]:
             both &= sides_of(opened.cutoff, grid.cases) == POST
         pair_scores = np.where(both, pair_scores, np.nan)
         (pair,) = compare(labels, pair_scores.T, **grid.how)
-        yield BookArm(
+        arm = BookArm(
             model=info.model,
             pair=pair,
             closed_template=other.template.name,
@@ -88,3 +81,6 @@ def _arms(table: ScoreTable) -> Iterator[BookArm]:
             open_score=mean(pair_scores[0]),
             p=pair.p if pair.n >= FEW else None,
         )
+        arms.append(arm)
+    corrected = holm_of_known(arm.p for arm in arms)
+    return tuple(replace(arm, p_holm=p) for arm, p in zip(arms, corrected, strict=True))

@@ -154,7 +154,9 @@ def affected_parts(
     for run in runs:
         named = set()
         for entry in entries:
-            if not _is_about(entry, run):
+            # A file of cases has no version, so any entry may apply.
+            is_versioned = run.info.cases.origin == "snapshot"
+            if is_versioned and run.info.cases.name not in entry.snapshots:
                 continue
             if entry.criterion_id is None:
                 withdrawn.add(entry.case_id)
@@ -184,11 +186,6 @@ def affected_parts(
             emptied=emptied_cases(kept, set(criteria)),
             unclear=tuple(unclear),
         )
-
-
-def _is_about(entry: Erratum, run: RunFolder) -> bool:
-    """Whether an entry is about the run's snapshot; a file of cases has no version, so any entry may apply."""
-    return run.info.cases.origin != "snapshot" or run.info.cases.name in entry.snapshots
 
 
 def emptied_cases(
