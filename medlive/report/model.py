@@ -19,10 +19,11 @@ from medlive.evaluation.root_causes import (
     RootCause,
     load_audit,
 )
-from medlive.evaluation.scoring.books import BookArm, score_arms
 from medlive.evaluation.scoring.contamination import (
+    BookArm,
     ContaminationTable,
     contamination,
+    score_arms,
 )
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.overlap import (

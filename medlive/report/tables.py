@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.ability import abilities_of
-from medlive.evaluation.scoring.books import BookArm
 from medlive.evaluation.scoring.companions import CORE, RATES
 from medlive.evaluation.scoring.contamination import (
+    BookArm,
     ContaminationTable,
     ModelContamination,
 )

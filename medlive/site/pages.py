@@ -17,8 +17,15 @@ from medlive.evaluation.model import ADVICE, cluster_numbers
 from medlive.evaluation.scoring.metrics import Verdicts
 from medlive.harm.model import Severity
 from medlive.integrity.digest import canonical_json
-from medlive.site.model import BoardEntry, Content, ModelEntry
-from medlive.site.scale import HARD, hard_bytes, hard_weeks, shared_scales
+from medlive.site.model import (
+    HARD,
+    BoardEntry,
+    Content,
+    ModelEntry,
+    hard_bytes,
+    hard_weeks,
+    shared_scales,
+)
 from medlive.snapshot.describe.feed import feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.text.html import environment

@@ -35,8 +35,15 @@ from medlive.llm.registry import EMPTY, Registry
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
 from medlive.rubric.model import Origin
-from medlive.site.model import WITHHELD, BoardEntry, Content, ModelEntry, Week
-from medlive.site.scale import HARD, load_hard
+from medlive.site.model import (
+    HARD,
+    WITHHELD,
+    BoardEntry,
+    Content,
+    ModelEntry,
+    Week,
+    load_hard,
+)
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.load import Snapshot, open_snapshot

@@ -19,11 +19,11 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
 )
 from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
-from medlive.evaluation.scoring.books import score_arms
 from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
     ModelContamination,
     contamination,
+    score_arms,
 )
 from medlive.evaluation.scoring.estimates import (
     CUTOFF,

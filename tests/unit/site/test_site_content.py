@@ -18,16 +18,16 @@ from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import RUN, archive
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.live import LiveSite, write_site
-from medlive.site.model import Content
-from medlive.site.pages import BLANK, TEMPLATES, site_files
-from medlive.site.read import Inputs, read_content
-from medlive.site.scale import (
+from medlive.site.model import (
+    Content,
     fix_hard,
     hard_bytes,
     hard_weeks,
     load_hard,
     shared_scales,
 )
+from medlive.site.pages import BLANK, TEMPLATES, site_files
+from medlive.site.read import Inputs, read_content
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from medlive.snapshot.manifest import WeekCost
 from tests.support.bundles import DRAWS, graded
