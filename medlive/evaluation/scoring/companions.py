@@ -32,19 +32,10 @@ CORE: Final = "core"
 Narrow = Callable[[EvaluationCase], EvaluationCase]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Companions:
-    """One model's figures beside its headline score."""
-
-    complete: ScoreEstimate
-    """Equation 1 over criteria of every origin."""
-    paper: ScoreEstimate
-    """Equation 1 over criteria of origin `advice`; equal to `complete` where there are no others."""
-    core: ScoreEstimate
-    """Equation 1 over the criteria of `CORE_POINTS` and more, either way, that count under the headline's metric;
-    cases without such a positive criterion have none."""
-    characters: float | None
-    """The mean length of the answers that have a headline score; None without any."""
+Companions = dict[str, ScoreEstimate]
+"""One model's Equation 1 beside its headline score: `complete`, over criteria of every origin; `paper`, over those of
+origin `advice`, equal to `complete` where there are no others; `core`, over the criteria of `CORE_POINTS` and more,
+either way, that count under the headline's metric; cases without such a positive criterion have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,20 +99,16 @@ def beside(
     )
     figures[CORE] = core
 
-    of_complete, of_paper, of_core = (
-        ScoreGrid(own, Metric.COMPLETE, **draws).overall()
-        for own in (complete, paper, core)
-    )
-    models = {}
-    for run in runs:
-        label = run.label
-        lengths = [length for _, length in answer_lengths(run, scored[label])]
-        models[label] = Companions(
-            complete=of_complete[label],
-            paper=of_paper[label],
-            core=of_core[label],
-            characters=sum(lengths) / len(lengths) if lengths else None,
-        )
+    models: dict[str, Companions] = {run.label: {} for run in runs}
+    for name, own in (
+        (Metric.COMPLETE.value, complete),
+        (Metric.PAPER.value, paper),
+        (CORE, core),
+    ):
+        for label, estimate in (
+            ScoreGrid(own, Metric.COMPLETE, **draws).overall().items()
+        ):
+            models[label][name] = estimate
     return models, tuple(_with_length(name, runs, own) for name, own in figures.items())
 
 
@@ -156,6 +143,15 @@ def answer_lengths(
         answer = run.answers.get(case_score.case_id)
         if case_score.score is not None and answer is not None and answer.gradable:
             yield case_score, len(answer.response)
+
+
+def mean_length(
+    run: GradedRun,
+    scored: Sequence[CaseScore],
+) -> float | None:
+    """The mean characters of the answers that have a score; None without any."""
+    lengths = [length for _, length in answer_lengths(run, scored)]
+    return sum(lengths) / len(lengths) if lengths else None
 
 
 def _with_length(
