@@ -373,13 +373,13 @@ def _contamination_row(model: ModelContamination) -> Row:
     placebo: Row | None = None
     if model.placebos is not None:
         drops = []
-        for drop in model.placebos:
+        for (day, side), drop in model.placebos.items():
             row = {
                 "n_before": drop.n_pre,
                 "n_after": drop.n_post,
                 "drop": drop.difference,
-                "last_day_before": date.fromordinal(drop.day).isoformat(),
-                "among": "unseen" if drop.side else "seen",
+                "last_day_before": date.fromordinal(day).isoformat(),
+                "among": "unseen" if side else "seen",
             }
             drops.append(row)
         placebo = {

@@ -31,7 +31,7 @@ from medlive.statistics.contamination import (
     Adjusted,
     Drop,
     Effect,
-    Placebo,
+    Placebos,
     Sides,
     adjusted_drop,
     drop,
@@ -72,7 +72,7 @@ class ModelContamination:
     did: Effect | None = None
     """Its advantage on cases that it may have seen, over models that cannot have seen them."""
     did_against: tuple[str, ...] = ()
-    placebos: tuple[Placebo, ...] | None = None
+    placebos: Placebos | None = None
     """Drops at dates that are not the cutoff."""
     mixes: Mapping[str, Adjusted] = field(default_factory=dict)
     """The drop after both sides were made alike by "specialty", "source", "difficulty", and "all three"."""
@@ -88,7 +88,8 @@ class ModelContamination:
         own = self.drop.difference if self.drop else None
         if own is None:
             return 0
-        return sum(placebo.difference >= own for placebo in self.placebos or ())
+        drops = (self.placebos or {}).values()
+        return sum((placebo.difference or 0.0) >= own for placebo in drops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,7 @@ class _Run:
             if self.cutoff and other.cutoff and other.cutoff.day < self.cutoff.day:
                 yield other
 
-    def placebo_drops(self, cutoff: Cutoff) -> tuple[Placebo, ...]:
+    def placebo_drops(self, cutoff: Cutoff) -> Placebos:
         """The drops at the ends of other months."""
         days = []
         ends = set()
@@ -240,14 +241,13 @@ class _Run:
             if day:
                 ends.add(_month_end(day))
         ends.discard(_month_end(cutoff.day))
-        drops = placebos(
+        return placebos(
             self.values,
             self.sides,
             np.array(days),
             sorted(ends),
             least=FEW,
         )
-        return tuple(drops)
 
     def mixes(self, runs: Sequence["_Run"]) -> dict[str, Adjusted]:
         """The drop after both sides were made alike."""
