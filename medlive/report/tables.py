@@ -107,16 +107,10 @@ def _head(
     }
 
 
-def harm_row(model: ModelScore) -> Row:
-    """How often a model's answers hold harm, by what they say and by what they leave out."""
-    row: Row = _row(model.harm)
-    controls = model.harm.controls
-    return row | {"controls": controls and controls.as_json()}
-
-
 def model_row(model: ModelScore) -> Row:
     """One model's figures, with what they rest on."""
     info = model.run.info
+    controls = model.harm.controls
     axis_errors = []
     for row in axis_rows(model.axes):
         axis_errors.append(_row(row) | {"rate": model.axes[row["axis"]].value})
@@ -137,7 +131,7 @@ def model_row(model: ModelScore) -> Row:
         "overall": estimate_row(model.overall),
         **{name: estimate_row(own) for name, own in model.companions.items()},
         "characters": model.characters,
-        "harm": harm_row(model),
+        "harm": _row(model.harm) | {"controls": controls and controls.as_json()},
         **_place(model.standing),
         "rates": {**_row(model.rates), "shares": model.rates.shares},
         "axis_errors": axis_errors,

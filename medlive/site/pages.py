@@ -170,7 +170,13 @@ def site_files(
         made[f"data/{board.slug}.bin"] = verdict_bytes(board)
     scales = shared_scales(content.boards, content.hard)
     made[f"data/{HARD}"] = hard_bytes(hard_weeks(scales, content.hard))
-    cases = list_order(content)
+    by_id = [content.cases[case_id] for case_id in sorted(content.cases)]
+    # The latest posted first.
+    cases = sorted(
+        by_id,
+        key=lambda case: case.posted_at,
+        reverse=True,
+    )
     entries = []
     texts = []
     for case in cases:
@@ -294,16 +300,6 @@ def case_page(case: SnapshotCase) -> str:
         return f"cases/{case.case_id}.html"
     digest = hashlib.sha256(case.case_id.encode("utf-8")).hexdigest()
     return f"cases/x-{digest[:32]}.html"
-
-
-def list_order(content: Content) -> list[SnapshotCase]:
-    """The cases as they are listed: the latest posted first."""
-    by_id = [content.cases[case_id] for case_id in sorted(content.cases)]
-    return sorted(
-        by_id,
-        key=lambda case: case.posted_at,
-        reverse=True,
-    )
 
 
 TEMPLATES: Final = environment("medlive.site")

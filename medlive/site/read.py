@@ -238,7 +238,12 @@ def _reports(
             )
             if _is_withdrawn(report):
                 raise BadInput("every case of its snapshot was withdrawn")
-            if _is_checked(report, inputs.checked):
+            is_checked = False
+            if report.run is not None and inputs.checked:
+                # Whether people check verdicts on its answers blind.
+                items = items_of(report.run.cases, report.run.answers)
+                is_checked = not items.keys().isdisjoint(inputs.checked)
+            if is_checked:
                 # Its name would tell the raters whose answers they rate.
                 left_out.append(("a bundle", WITHHELD))
             else:
@@ -263,17 +268,6 @@ def _is_withdrawn(report: BundleReport) -> bool:
         return False
     gone = {*report.withdrawn.cases, *report.withdrawn.emptied}
     return gone.issuperset(case.case_id for case in report.run.cases)
-
-
-def _is_checked(report: BundleReport, checked: Collection[str]) -> bool:
-    """Whether people check verdicts on a bundle's answers blind."""
-    if report.run is None or not checked:
-        return False
-    items = items_of(
-        report.run.cases,
-        report.run.answers,
-    )
-    return not items.keys().isdisjoint(checked)
 
 
 def _boards(
