@@ -105,9 +105,8 @@ def beside(
         (Metric.PAPER.value, paper),
         (CORE, core),
     ):
-        for label, estimate in (
-            ScoreGrid(own, Metric.COMPLETE, **draws).overall().items()
-        ):
+        overall = ScoreGrid(own, Metric.COMPLETE, **draws).overall()
+        for label, estimate in overall.items():
             models[label][name] = estimate
     return models, tuple(_with_length(name, runs, own) for name, own in figures.items())
 
