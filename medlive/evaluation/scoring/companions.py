@@ -108,7 +108,29 @@ def beside(
         overall = ScoreGrid(own, Metric.COMPLETE, **draws).overall()
         for label, estimate in overall.items():
             models[label][name] = estimate
-    return models, tuple(_with_length(name, runs, own) for name, own in figures.items())
+    controls = []
+    for name, own in figures.items():
+        lengths: list[float] = []
+        scores: list[float] = []
+        labels: list[str] = []
+        cases: list[str] = []
+        for run in runs:
+            for case_score, length in answer_lengths(run, own[run.label]):
+                lengths.append(float(length))
+                scores.append(case_score.score or 0.0)
+                labels.append(run.label)
+                cases.append(case_score.case_id)
+        columns = np.array(lengths), np.array(scores)
+        are_several = len(set(labels)) > 1
+        control = LengthControl(
+            figure=name,
+            n=len(lengths),
+            pearson=pearson(*columns),
+            spearman=spearman(*columns),
+            partial=partial(*columns, labels, cases) if are_several else None,
+        )
+        controls.append(control)
+    return models, tuple(controls)
 
 
 def rest_on_advice(runs: Sequence[GradedRun]) -> bool:
@@ -151,32 +173,6 @@ def mean_length(
     """The mean characters of the answers that have a score; None without any."""
     lengths = [length for _, length in answer_lengths(run, scored)]
     return sum(lengths) / len(lengths) if lengths else None
-
-
-def _with_length(
-    figure: str,
-    runs: Sequence[GradedRun],
-    scored: Scored,
-) -> LengthControl:
-    lengths: list[float] = []
-    scores: list[float] = []
-    models: list[str] = []
-    cases: list[str] = []
-    for run in runs:
-        for case_score, length in answer_lengths(run, scored[run.label]):
-            lengths.append(float(length))
-            scores.append(case_score.score or 0.0)
-            models.append(run.label)
-            cases.append(case_score.case_id)
-    columns = np.array(lengths), np.array(scores)
-    are_several = len(set(models)) > 1
-    return LengthControl(
-        figure=figure,
-        n=len(lengths),
-        pearson=pearson(*columns),
-        spearman=spearman(*columns),
-        partial=partial(*columns, models, cases) if are_several else None,
-    )
 
 
 RATES: Final[Mapping[str, str]] = {

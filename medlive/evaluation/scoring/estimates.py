@@ -393,42 +393,34 @@ class ScoreGrid:
         The share of the graded ones, which n counts; axes are in the order of their names.
         """
         errors: dict[str, dict[str, Estimate]] = {label: {} for label in self.labels}
+        clusters = self.how.get("clusters")
         for axis, criteria in self._axes.items():
             known = ~np.isnan(criteria.verdicts)
             # NaN equals neither, so ungraded criteria are not errors.
             mistakes = criteria.verdicts == (criteria.weights < 0)
-            rates = self._rates(
-                criteria.by_item(mistakes.astype(np.float64)),
-                criteria.by_item(known.astype(np.float64)),
+            # Both (items x models); items are drawn with all their trials.
+            hits = criteria.by_item(mistakes.astype(np.float64))
+            trials = criteria.by_item(known.astype(np.float64))
+            drawn = bootstrap_ratios(hits, trials, **self.how)
+            totals = trials.sum(axis=0)
+            rates = hits.sum(axis=0) / np.maximum(totals, 1)
+            counts = cluster_counts(trials > 0, clusters)
+            ends = mean_bounds(
+                rates,
+                spread_of(drawn[:, 0]),
+                counts,
             )
-            for of_model, rate in zip(errors.values(), rates, strict=True):
+            rarer = np.where(
+                rates <= 0.5,
+                hits,
+                trials - hits,
+            )
+            reasons = too_few(cluster_sums(rarer, clusters), counts)
+            estimates = estimates_of(rates, ends, totals, reasons)
+            for of_model, rate in zip(errors.values(), estimates, strict=True):
                 if rate.n:
                     of_model[axis] = rate
         return errors
-
-    def _rates(
-        self,
-        hits: Floats,
-        trials: Floats,
-    ) -> list[Estimate]:
-        """Σ hits / Σ trials of each model, both (items x models); items are drawn with all their trials."""
-        drawn = bootstrap_ratios(hits, trials, **self.how)
-        totals = trials.sum(axis=0)
-        rates = hits.sum(axis=0) / np.maximum(totals, 1)
-        clusters = self.how.get("clusters")
-        counts = cluster_counts(trials > 0, clusters)
-        ends = mean_bounds(
-            rates,
-            spread_of(drawn[:, 0]),
-            counts,
-        )
-        rarer = np.where(
-            rates <= 0.5,
-            hits,
-            trials - hits,
-        )
-        reasons = too_few(cluster_sums(rarer, clusters), counts)
-        return estimates_of(rates, ends, totals, reasons)
 
 
 class _Criteria(NamedTuple):
