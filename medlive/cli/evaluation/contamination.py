@@ -17,8 +17,11 @@ from medlive.cli.evaluation.tables import (
 )
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, Shown, dimmed, new_file
-from medlive.evaluation.scoring.books import BookArm, score_arms
-from medlive.evaluation.scoring.contamination import ContaminationTable
+from medlive.evaluation.scoring.contamination import (
+    BookArm,
+    ContaminationTable,
+    score_arms,
+)
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.refusals import marked
 from medlive.report.html import format_p
