@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.passage import Hit, IndexIdentity, Place, Query, Side, SideHit
+from medlive.evidence.passage import Hit, IndexIdentity, Place, Query, SideHit
 from medlive.evidence.store import Order, PassageStore
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ class IndexRetriever:
                     weights[place] = weight
             for number, phrase in enumerate(query.phrases):
                 if reader := self._reader_of(phrase):
-                    orders[Side.DENSE, number] = nearest[phrase]
-                    weights[Side.DENSE, number] = reader.weight_of(phrase)
+                    orders["dense", number] = nearest[phrase]
+                    weights["dense", number] = reader.weight_of(phrase)
             results.append(self._hits_of(query, orders, weights, k))
         return results
 
@@ -199,7 +199,7 @@ class IndexRetriever:
             pairs = [passage.title_and_text for passage in passages.values()]
             scores = self._reranker.score(query.phrases[0][:_QUERY_CHARS], pairs)
             reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
-            best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
+            best = orders["rerank", 0] = self._store.ordered(list(reread), wanted)
         places: dict[int, list[SideHit]] = defaultdict(list)
         for (side, phrase), order in orders.items():
             for rank, (ordinal, score) in enumerate(order, start=1):
@@ -225,9 +225,9 @@ def _searched(query: Query) -> Iterator[tuple[Place, str, float]]:
     words: dict[str, list[str]] = {}
     for number, phrase in enumerate(query.phrases):
         words.setdefault(language_of(phrase), []).append(phrase)
-        yield (Side.LEXICAL, number), phrase, 1 - share
+        yield ("lexical", number), phrase, 1 - share
     for number, phrases in enumerate(words.values() if share else ()):
-        yield (Side.JOINT, number), " ".join(phrases), share * count
+        yield ("joint", number), " ".join(phrases), share * count
 
 
 def fused(orders: Orders, weights: Mapping[Place, float]) -> Order:
