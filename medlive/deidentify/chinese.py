@@ -8,7 +8,6 @@ from functools import partial
 from medlive.deidentify.chinese_general import is_general, is_in_medical_name
 from medlive.deidentify.identifiers import (
     Candidates,
-    IdentifierKind,
     View,
     alternatives,
     characters,
@@ -278,17 +277,17 @@ def chinese_names(view: View) -> Candidates:
             continue
         start = _name_before(text, at)
         if start is not None:
-            yield IdentifierKind.NAME, start, at
+            yield "name", start, at
     for pattern, is_name in _NAME_RULES:
         for match in pattern.finditer(lower):
             if is_name(match):
-                yield IdentifierKind.NAME, *match.span(match.lastgroup or "name")
+                yield "name", *match.span(match.lastgroup or "name")
     # A list of people, unless one entry of it is not a name
     for match in _ASSOCIATE_LIST.finditer(lower):
         entries = list(_LISTED.finditer(lower, *match.span("names")))
         if all(_is_listed_name(entry[0]) for entry in entries):
             for entry in entries:
-                yield IdentifierKind.NAME, *entry.span()
+                yield "name", *entry.span()
 
 
 def _is_listed_name(name: str) -> bool:
@@ -340,15 +339,15 @@ def chinese_places(view: View) -> Candidates:
             end, is_fine = _end_of_chain(text, end, chains)
         if is_fine:
             start = _with_province(text, start)
-        yield IdentifierKind.ADDRESS if is_fine else IdentifierKind.PLACE, start, end
+        yield "address" if is_fine else "place", start, end
     yield from _numbered_addresses(view)
     for match in _LIVES.finditer(lower):
         place = match["place"]
         if place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place):
-            yield IdentifierKind.ADDRESS, *match.span("place")
+            yield "address", *match.span("place")
     if "公司" in lower:
-        yield from matches(IdentifierKind.PLACE, _COMPANY, lower)
-    yield from matches(IdentifierKind.ADDRESS, _POSTCODE, lower)
+        yield from matches("place", _COMPANY, lower)
+    yield from matches("address", _POSTCODE, lower)
 
 
 def _end_of_chain(
@@ -384,7 +383,7 @@ def _numbered_addresses(view: View) -> Candidates:
         name = text[start : end + 2]
         if start < end and _NOT_ESTATE.isdisjoint((name[:2], name)):
             written = len(match[0].rstrip(" ，,"))
-            yield IdentifierKind.ADDRESS, _with_province(text, start), end + written
+            yield "address", _with_province(text, start), end + written
 
 
 def _with_province(text: str, start: int) -> int:

@@ -8,13 +8,11 @@ from functools import partial
 
 from medlive.deidentify.identifiers import (
     Candidates,
-    IdentifierKind,
     View,
     one_of,
     word_list,
 )
 
-_NAME = IdentifierKind.NAME
 _any = partial(one_of, "english")
 _GIVEN = word_list("english", "given names")
 _GIVEN_WORDS = word_list("english", "given words")
@@ -162,9 +160,9 @@ def _after_titles(view: View) -> Candidates:
             end = _with_small_surname(lower, at, end, _LAST_SURNAME)
         also_a_word = title in _ALSO_WORDS or text.startswith("MS", start)
         if end > at and (not also_a_word or lower[at:end].split()[0] in _KNOWN):
-            yield _NAME, at, end
+            yield "name", at, end
     for match in _GLUED_TITLE.finditer(text):
-        yield _NAME, match.end(), _name_end(view, match.end())
+        yield "name", match.end(), _name_end(view, match.end())
 
 
 def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
@@ -204,7 +202,7 @@ def _after_labels(view: View) -> Candidates:
             end = _name_end(view, at, small=not labelled, shouted=labelled)
         if sure:
             end = _with_small_surname(lower, at, end)
-        yield _NAME, at, end if end > at else _name_end(view, at, known=True)
+        yield "name", at, end if end > at else _name_end(view, at, known=True)
 
 
 _MINE = re.compile(
@@ -237,11 +235,11 @@ def _introductions(view: View) -> Candidates:
     for match in _I_AM.finditer(view.lower):
         at, phrase = match.end(), match[0].strip()
         if view.char(at).islower() and phrase in _INTRODUCING | _NAMING:
-            yield _NAME, at, _name_end(view, at, known=True)
+            yield "name", at, _name_end(view, at, known=True)
         elif view.char(at).isupper():
             end = _name_end(view, at)
             if end > at and _is_introduced(view, phrase, at, end):
-                yield _NAME, at, end
+                yield "name", at, end
 
 
 def _is_introduced(
@@ -269,7 +267,7 @@ def _relatives(view: View) -> Candidates:
     for match in _WHOSE.finditer(lower):
         start, at = match.span()
         if not (view.char(at).isupper() and view.char(at + 1).islower()):
-            yield _NAME, at, _name_end(view, at, known=True)
+            yield "name", at, _name_end(view, at, known=True)
         elif (end := _name_end(view, at)) > at:
             words = lower[at:end].split()
             related = match[0].strip() in _KIN_TITLES or _BEFORE_RELATIVE.search(
@@ -279,7 +277,7 @@ def _relatives(view: View) -> Candidates:
             )
             follows = len(words) > 1 or _AFTER_RELATIVE.match(lower, end)
             if words[0] in _LISTED or (related and follows):
-                yield _NAME, at, end
+                yield "name", at, end
 
 
 _WHOSE_MANY = re.compile(
@@ -303,7 +301,7 @@ def _several_relatives(view: View) -> Candidates:
         firsts = {view.lower[start:end].split()[0] for start, end in names}
         if len(names) > 1 and firsts & _LISTED:
             for start, end in names:
-                yield _NAME, start, end
+                yield "name", start, end
 
 
 _KIN_TITLES = word_list("english", "kin titles")
@@ -334,11 +332,11 @@ def _signatures(view: View) -> Candidates:
         is_certain = closing and view.char(at).isupper()
         end = _name_end(view, at, known=not is_certain)
         if end > at and _END.match(text, end):
-            yield _NAME, at, end
+            yield "name", at, end
     for match in _HERE.finditer(lower) if " here" in lower else ():
         first, *last = match["who"].split()
         if first in _GIVEN and _NOT_SURNAME.isdisjoint(last):
-            yield _NAME, *match.span("who")
+            yield "name", *match.span("who")
 
 
 def _dashed(view: View) -> Candidates:
@@ -349,7 +347,7 @@ def _dashed(view: View) -> Candidates:
         if end > at and _END.match(text, end):
             at_the_end = end >= len(text.rstrip()) - 2
             if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
-                yield _NAME, at, end
+                yield "name", at, end
 
 
 def _greetings(view: View) -> Candidates:
@@ -366,7 +364,7 @@ def _greetings(view: View) -> Candidates:
         sure = opens_sentence and not is_thanked and text[at + 1].islower()
         listed = lower[at:end].split()[0].strip(".") in _LISTED
         if not capital or listed or sure:
-            yield _NAME, at, end
+            yield "name", at, end
 
 
 def english_names(view: View) -> Candidates:
@@ -380,7 +378,7 @@ def english_names(view: View) -> Candidates:
     for match in _REACHED.finditer(view.lower):
         end = _name_end(view, match.end())
         if end > match.end() and _REACHED_AT.match(view.lower, end):
-            yield _NAME, match.end(), end
+            yield "name", match.end(), end
     yield from _signatures(view)
     yield from _dashed(view)
     yield from _greetings(view)
@@ -391,4 +389,4 @@ def english_names(view: View) -> Candidates:
             words = view.lower[at:end].split()
             after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
             if len(words) > 1 and words[-1] in _SURNAMES and after not in _AFTER_NAME:
-                yield _NAME, at, end
+                yield "name", at, end

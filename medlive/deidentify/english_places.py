@@ -7,7 +7,6 @@ from medlive.deidentify.english_general import is_general, is_in_medical_name
 from medlive.deidentify.facilities import facilities
 from medlive.deidentify.identifiers import (
     Candidates,
-    IdentifierKind,
     View,
     alternatives,
     matches,
@@ -15,8 +14,6 @@ from medlive.deidentify.identifiers import (
     word_list,
 )
 
-_PLACE = IdentifierKind.PLACE
-_ADDRESS = IdentifierKind.ADDRESS
 _any = partial(one_of, "english")
 _CITIES = word_list("english", "cities")
 _NOT_NAMES = word_list("english", "not names")
@@ -86,11 +83,11 @@ def _cities(view: View) -> Candidates:
             general.append((start, end))
         else:
             own.add(lower[start:end])
-            yield _PLACE, start, end
+            yield "place", start, end
     # Where the patient has been to a city, every other mention of it in the text gives it away.
     for start, end in general:
         if lower[start:end] in own:
-            yield _PLACE, start, end
+            yield "place", start, end
 
 
 def _streets(view: View) -> Candidates:
@@ -99,18 +96,18 @@ def _streets(view: View) -> Candidates:
     for match in _STREET.finditer(lower):
         if _is_street(view, match):
             on_street = True
-            yield _ADDRESS, *match.span()
+            yield "address", *match.span()
     for match in _UNIT.finditer(lower):
         after_street = on_street and not match[0].startswith(
             ("lot", "block", "box", "door", "h")
         )
         if after_street or _SURE_UNIT.match(match[0]):
-            yield _ADDRESS, *match.span()
+            yield "address", *match.span()
     for match in _POSTCODE_END.finditer(text):
         begins = max(0, match.start() - 18)
         if code := _POSTCODE.search(text, begins, match.end()):
-            yield _ADDRESS, *code.span()
-    yield from matches(_ADDRESS, _POSTCODE_LABEL, lower)
+            yield "address", *code.span()
+    yield from matches("address", _POSTCODE_LABEL, lower)
 
 
 def _is_street(view: View, match: re.Match[str]) -> bool:
@@ -137,9 +134,9 @@ def english_places(view: View) -> Candidates:
         town = _TOWN_BEFORE.search(text, begins, match.start())
         if town and town[0].split()[0].lower() not in _NOT_NAMES:
             if match[0][-1].isdigit():
-                yield _ADDRESS, town.start(), match.end()
+                yield "address", town.start(), match.end()
             else:
-                yield _PLACE, *town.span()
+                yield "place", *town.span()
     yield from _cities(view)
     if _DIGIT.search(text) or (not view.ascii and any(map(str.isdigit, text))):
         yield from _streets(view)

@@ -5,7 +5,6 @@ from functools import partial
 
 from medlive.deidentify.identifiers import (
     Candidates,
-    IdentifierKind,
     View,
     one_of,
     word_list,
@@ -65,7 +64,7 @@ def facilities(view: View) -> Candidates:
         names = {word.lower() for word in words} - _NOT_NAMES
         is_named = any(name.strip(".") not in _GENERIC for name in names)
         if is_named and not _is_source(lower, start):
-            yield IdentifierKind.PLACE, start, match.end()
+            yield "place", start, match.end()
     for match in _SMALL_FACILITY.finditer(lower):
         at = match.start()
         before = _WORDS_BEFORE.search(lower, max(0, at - 50), at)
@@ -73,7 +72,7 @@ def facilities(view: View) -> Candidates:
             continue
         start = _start_of_name(view, before)
         if start < at and not _is_source(lower, start):
-            yield IdentifierKind.PLACE, start, match.end()
+            yield "place", start, match.end()
 
 
 def _is_source(lower: str, start: int) -> bool:

@@ -7,31 +7,31 @@ space inside one. Written for this project from general knowledge.
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from enum import StrEnum
 from functools import cache
 from typing import Literal, NamedTuple
 
 from medlive.text.lists import read_lists
 
+IdentifierKind = Literal[
+    "name",
+    "phone",
+    "email",
+    "url",
+    "handle",
+    "id number",
+    "date of birth",
+    "place",
+    "address",
+    "record number",
+    "wechat/qq",
+    "others' data",
+]
+"""The kind of an identifier, which replaces it in redacted text.
 
-class IdentifierKind(StrEnum):
-    """The kind of an identifier; its value replaces the identifier in redacted text."""
-
-    NAME = "name"
-    PHONE = "phone"
-    EMAIL = "email"
-    URL = "url"
-    HANDLE = "handle"
-    ID_NUMBER = "id number"
-    DATE_OF_BIRTH = "date of birth"
-    PLACE = "place"
-    """A town, a district or a named hospital: finer than a province, coarser than a door."""
-    ADDRESS = "address"
-    """A street and number, a housing estate, a village, a postcode."""
-    RECORD_NUMBER = "record number"
-    MESSENGER = "wechat/qq"
-    OTHERS = "others' data"
-    """A block of data on people who are not the patient, pasted whole."""
+"place": a town, a district or a named hospital, finer than a province and coarser than a door; "address": a street and
+number, a housing estate, a village, a postcode; "others' data": a block of data on people who are not the patient,
+pasted whole.
+"""
 
 
 class Identifier(NamedTuple):
