@@ -113,7 +113,7 @@ def _covered(span: Span, found: Iterable[Span], text: str) -> bool:
     kind, start, end = span
     held: set[int] = set()
     for other, begun, stopped in found:
-        if other is kind:
+        if other == kind:
             held.update(range(begun, stopped))
     return all(at in held or not text[at].isalnum() for at in range(start, end))
 
