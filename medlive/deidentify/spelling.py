@@ -5,22 +5,16 @@ character would give a listed city, with at least two other characters right; a 
 in which a city rightly stands were written for this project.
 """
 
+import sys
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
 _MINIMUM_RIGHT = 2
 """Characters outside the place that must be spelt right: fewer could be any words beside a place."""
 
 
-class Surroundings(NamedTuple):
-    """What stands before and after the place in a name; `exact` if nothing there may be misspelt."""
-
-    before: str
-    after: str
-    exact: bool
-
-
+Surroundings = tuple[str, str, bool]
+"""What stands before and after the place in a name, and whether nothing there may be misspelt."""
 Places = dict[str, list[Surroundings]]
 """Each place with the names in which it stands."""
 
@@ -39,45 +33,36 @@ def misspelt_as(name: str, place: str) -> list[int]:
     return starts
 
 
-def containing(
+def standing_in(name: str, place: str) -> list[int]:
+    """Return where the place first stands in the name."""
+    return [name.index(place)] if place in name else []
+
+
+def surroundings(
     names: Iterable[str],
     places: Iterable[str],
     *,
-    longest_exact: int,
+    starts: Callable[[str, str], list[int]] = standing_in,
+    longest_exact: int = sys.maxsize,
 ) -> Places:
-    """Find the names that contain a place.
+    """Find the names in which a place stands.
 
     Args:
         names: Names of drugs, diseases and the like.
         places: The places to look for.
+        starts: Says where a place stands in a name.
         longest_exact: How many characters a name may have besides the place and still allow none to be wrong: a
             short word with a wrong letter is any word.
     """
-    surroundings: Places = defaultdict(list)
+    found: Places = defaultdict(list)
     listed = tuple(names)
     for place in places:
         for name in listed:
-            before, separator, after = name.partition(place)
-            if separator:
+            for start in starts(name, place):
+                before, after = name[:start], name[start + len(place) :]
                 exact = len(before) + len(after) <= longest_exact
-                surroundings[place].append(Surroundings(before, after, exact))
-    return dict(surroundings)
-
-
-def near(names: Iterable[str], places: Iterable[str]) -> Places:
-    """Find the names that would contain a place with one wrong character."""
-    surroundings: Places = defaultdict(list)
-    listed = tuple(names)
-    for place in places:
-        for name in listed:
-            for start in misspelt_as(name, place):
-                parts = Surroundings(
-                    name[:start],
-                    name[start + len(place) :],
-                    exact=True,
-                )
-                surroundings[place].append(parts)
-    return dict(surroundings)
+                found[place].append((before, after, exact))
+    return dict(found)
 
 
 def is_part_of_name(
@@ -87,19 +72,20 @@ def is_part_of_name(
     names: Iterable[Surroundings],
 ) -> bool:
     """Whether the place at these offsets is a part of one of the names, with at most one character wrong."""
-    for name in names:
-        begins = text.endswith(name.before, 0, start)
-        ends = text.startswith(name.after, end)
+    for before, after, exact in names:
+        begins = text.endswith(before, 0, start)
+        ends = text.startswith(after, end)
         if begins and ends:
             return True
-        if name.exact or not (begins or ends):
+        if exact or not (begins or ends):
             continue
         # One character may be wrong, missing or too many on the other side.
-        expected = name.before if ends else name.after
+        expected = before if ends else after
         for length in range(max(0, len(expected) - 1), len(expected) + 2):
-            before = text[max(0, start - length) : start]
-            after = text[end : end + length]
-            if is_one_edit(expected, before if ends else after):
+            written = text[end : end + length]
+            if ends:
+                written = text[max(0, start - length) : start]
+            if is_one_edit(expected, written):
                 return True
     return False
 
