@@ -19,7 +19,7 @@ from medlive.evidence.corpora.model import (
     Section,
     path_label,
 )
-from medlive.evidence.corpora.parsing.dates import element_period
+from medlive.evidence.corpora.parsing.dates import last_day
 from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
 from medlive.evidence.corpora.parsing.text import is_retracted_title
 from medlive.evidence.corpora.parsing.xml import ELEMENTS, NO_ELEMENT, find, flat
@@ -181,14 +181,14 @@ def _published(meta: Element, *, is_article: bool) -> date | None:
     for child in meta:
         whole = child.tag in ("pub-history", "history")
         for each in child if whole else [child]:
-            known = element_period(each)
+            day = last_day(each)
             kind = (each.get("date-type") or each.get("pub-type") or "").lower()
             other = each.tag not in ("pub-date", "date")
-            if known is None or other or kind in ELEMENTS["other dates"]:
+            if day is None or other or kind in ELEMENTS["other dates"]:
                 continue
-            days.append(known.last)
+            days.append(day)
             if kind in ("epub", "pub"):
-                electronic.append(known.last)
+                electronic.append(day)
     if not is_article:
         return max(days, default=None)
     return min(electronic or days, default=None)

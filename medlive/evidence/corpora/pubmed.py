@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
-from medlive.evidence.corpora.parsing.dates import element_period
+from medlive.evidence.corpora.parsing.dates import element_period, last_day
 from medlive.evidence.corpora.parsing.files import (
     begins_with,
     files_below,
@@ -341,21 +341,21 @@ def publication_day(root: Element) -> date | None:
             "Book/PubDate",
             "Book/BeginningDate",
         )
-        days = filter(None, [element_period(book.find(place)) for place in places])
-        return max((day.last for day in days), default=None)
-    electronic = element_period(root.find("MedlineCitation/Article/ArticleDate"))
+        days = map(last_day, map(book.find, places))
+        return max(filter(None, days), default=None)
+    electronic = last_day(root.find("MedlineCitation/Article/ArticleDate"))
     if electronic is not None:
-        return electronic.last
+        return electronic
     issue = element_period(
         root.find("MedlineCitation/Article/Journal/JournalIssue/PubDate")
     )
-    listed = element_period(root.find("PubmedData/History/*[@PubStatus='pubmed']"))
+    listed = last_day(root.find("PubmedData/History/*[@PubStatus='pubmed']"))
     if issue is None:
-        revised = element_period(root.find("MedlineCitation/DateRevised")) or listed
-        return None if revised is None else revised.last
-    if listed is not None and listed.last.year >= 2000 and listed.last != issue.first:
-        return min(issue.last, listed.last)
-    return issue.last
+        return last_day(root.find("MedlineCitation/DateRevised")) or listed
+    first, last = issue
+    if listed is not None and listed.year >= 2000 and listed != first:
+        return min(last, listed)
+    return last
 
 
 _LANGUAGES = {

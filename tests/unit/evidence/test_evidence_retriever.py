@@ -19,6 +19,7 @@ from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated, Usa
 from medlive.evidence import index as module
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.encoders.model import Reranker
 from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.index import open_index
 from medlive.evidence.manifest import read_manifest
@@ -348,24 +349,17 @@ async def test_calls_at_once_give_what_one_gives(index: Path) -> None:
     assert together == alone[::2]
 
 
-class BackwardsReranker:
+class BackwardsReranker(Reranker):
     """Likes what stands last in the alphabet."""
 
-    name = "backwards"
-    digest = "sha256:" + "b" * 64
-
     def __init__(self) -> None:
+        super().__init__("backwards", "sha256:" + "b" * 64, self.rate)
         self.asked: list[tuple[str, int]] = []
 
-    def score(
-        self, query: str, pairs: Sequence[tuple[str, str]]
-    ) -> NDArray[np.float32]:
+    def rate(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         self.asked.append((query, len(pairs)))
         order = sorted(text for _, text in pairs)
         return np.array([order.index(text) for _, text in pairs], dtype=np.float32)
-
-    def close(self) -> None:
-        """Holds nothing."""
 
 
 @pytest.mark.parametrize(("place", "byte"), [(8, 1), (21, 44), (26, 98), (200, 255)])
@@ -411,12 +405,11 @@ def test_a_cross_encoder_orders_the_best_anew(
 class KnowingReranker(BackwardsReranker):
     """Puts the passages whose title is the query first."""
 
-    name = "knowing"
-    digest = "sha256:" + "c" * 64
+    def __init__(self) -> None:
+        super().__init__()
+        self.name, self.digest = "knowing", "sha256:" + "c" * 64
 
-    def score(
-        self, query: str, pairs: Sequence[tuple[str, str]]
-    ) -> NDArray[np.float32]:
+    def rate(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         return np.array([query in title for title, _ in pairs], dtype=np.float32)
 
 
