@@ -24,7 +24,7 @@ from typing import cast
 
 from medlive.clock import now
 from medlive.errors import BadInput, UsageError
-from medlive.evidence.client import Client, FetchFailed, NotPublished
+from medlive.evidence.client import Client, FetchFailed
 from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.corpora.parsing.frames import Frame, frames
 from medlive.evidence.corpora.parsing.xml import UnsafeXml
@@ -177,7 +177,7 @@ async def run_plan(
                 try:
                     await _fetch(file, client, fetch, tick)
                 except FetchFailed as exc:
-                    if isinstance(exc, NotPublished) and source.may_be_absent:
+                    if exc.absent and source.may_be_absent:
                         fetch.absent += (file.name,)
                     else:
                         fetch.failures += (exc.whole,)
