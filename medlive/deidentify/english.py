@@ -339,17 +339,6 @@ def _signatures(view: View) -> Candidates:
             yield "name", *match.span("who")
 
 
-def _dashed(view: View) -> Candidates:
-    lower, text = view.lower, view.text
-    for match in _DASHED.finditer(lower):
-        at = match.end()
-        end = _name_end(view, at, known=not text[at].isupper())
-        if end > at and _END.match(text, end):
-            at_the_end = end >= len(text.rstrip()) - 2
-            if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
-                yield "name", at, end
-
-
 def _greetings(view: View) -> Candidates:
     lower, text = view.lower, view.text
     for match in _GREETING.finditer(lower):
@@ -369,24 +358,31 @@ def _greetings(view: View) -> Candidates:
 
 def english_names(view: View) -> Candidates:
     """Find names after titles, labels, introductions, greetings and relatives, and in signatures."""
+    lower, text = view.lower, view.text
     yield from _after_titles(view)
     yield from _after_labels(view)
     yield from _introductions(view)
     yield from _relatives(view)
     yield from _several_relatives(view)
     # Whom a number or an address belongs to: "contact Yevgenia at …"
-    for match in _REACHED.finditer(view.lower):
+    for match in _REACHED.finditer(lower):
         end = _name_end(view, match.end())
-        if end > match.end() and _REACHED_AT.match(view.lower, end):
+        if end > match.end() and _REACHED_AT.match(lower, end):
             yield "name", match.end(), end
     yield from _signatures(view)
-    yield from _dashed(view)
+    for match in _DASHED.finditer(lower):
+        at = match.end()
+        end = _name_end(view, at, known=not text[at].isupper())
+        if end > at and _END.match(text, end):
+            at_the_end = end >= len(text.rstrip()) - 2
+            if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
+                yield "name", at, end
     yield from _greetings(view)
     # A listed given name before a listed surname
-    for match in _CAPITAL.finditer(view.text):
+    for match in _CAPITAL.finditer(text):
         if match[0].lower() in _GIVEN:
             at, end = match.start(), _name_end(view, match.start())
-            words = view.lower[at:end].split()
-            after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
+            words = lower[at:end].split()
+            after = lower[end : end + 16].lstrip("'s ").split(" ")[0]
             if len(words) > 1 and words[-1] in _SURNAMES and after not in _AFTER_NAME:
                 yield "name", at, end

@@ -90,20 +90,16 @@ def terms(text: str) -> list[str]:
     text = unicodedata.normalize("NFKC", _SURROGATE.sub(" ", text))
     cut: list[str] = []
     for number, run in enumerate(_HAN_RUN.split(text)):
-        is_chinese = number % 2 == 1
-        cut += _chinese_terms(run) if is_chinese else _latin().analyze(run)
-    return cut
-
-
-def _chinese_terms(run: str) -> list[str]:
-    """The terms of a run of Chinese characters: its words, and the dictionary words inside long ones."""
-    names, stop = _terms_of_names(), stop_words()
-    cut: list[str] = []
-    for word in rjieba.cut(run):
-        if word in names:
-            cut += names[word]
-        elif word not in stop:
-            cut += rjieba.cut_for_search(word) if len(word) > 2 else [word]
+        if number % 2 == 0:
+            cut += _latin().analyze(run)
+            continue
+        # Of Chinese characters: the words, and the dictionary words inside long ones.
+        names, stop = _terms_of_names(), stop_words()
+        for word in rjieba.cut(run):
+            if word in names:
+                cut += names[word]
+            elif word not in stop:
+                cut += rjieba.cut_for_search(word) if len(word) > 2 else [word]
     return cut
 
 

@@ -98,27 +98,17 @@ class DenseSide:
         return orders
 
 
+@dataclass(eq=False, slots=True)
 class IndexRetriever:
     """The `Retriever` over an index on disk; one instance may serve any number of tasks at once."""
 
-    def __init__(
-        self,
-        store: PassageStore,
-        identity: IndexIdentity,
-        *,
-        lexical: LexicalIndex | None,
-        dense: Sequence[DenseSide] = (),
-        reranker: Reranker | None = None,
-        verified: Future[None] | None = None,
-    ) -> None:
-        """At least one of `lexical` and `dense`; a search waits for `verified`, and raises what it does."""
-        self._store = store
-        self.identity = identity
-        self._lexical = lexical
-        self.dense = tuple(dense)
-        """None of them for a search of words alone."""
-        self._reranker = reranker
-        self._verified = verified
+    store: PassageStore
+    identity: IndexIdentity
+    lexical: LexicalIndex | None  # None without a search by words
+    dense: Sequence[DenseSide]  # None of them for a search of words alone
+    reranker: Reranker | None
+    verified: Future[None] | None
+    """A search waits for it, and raises what it does."""
 
     async def search(
         self,
@@ -137,8 +127,8 @@ class IndexRetriever:
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
-        if self._verified is not None:
-            await asyncio.shield(asyncio.wrap_future(self._verified))
+        if self.verified is not None:
+            await asyncio.shield(asyncio.wrap_future(self.verified))
         return await asyncio.to_thread(self.search_now, queries, k, not_after)
 
     def search_now(
@@ -149,21 +139,21 @@ class IndexRetriever:
     ) -> list[list[Hit]]:
         """As `search`, blocking, without its checks."""
         depth = max(k, DEPTH)
-        allowed = self._store.allowed(not_after) if self.dense else None
+        allowed = self.store.allowed(not_after) if self.dense else None
         phrases = dict.fromkeys(p for query in queries for p in query.phrases)
         nearest: dict[str, Order] = {}
         for side in self.dense:
             own = [phrase for phrase in phrases if self._reader_of(phrase) is side]
             orders_of_side = side.nearest(own, depth + _SPARE, allowed) if own else []
             for phrase, order in zip(own, orders_of_side, strict=True):
-                nearest[phrase] = self._store.ordered(order, depth)
+                nearest[phrase] = self.store.ordered(order, depth)
         results = []
         for query in queries:
             orders: dict[Place, Order] = {}
             weights: dict[Place, float] = {}
             for place, text, weight in _searched(query):
-                if self._lexical is not None:
-                    orders[place] = self._lexical.search(text, depth, not_after)
+                if self.lexical is not None:
+                    orders[place] = self.lexical.search(text, depth, not_after)
                     weights[place] = weight
             for number, phrase in enumerate(query.phrases):
                 if reader := self._reader_of(phrase):
@@ -189,17 +179,17 @@ class IndexRetriever:
         k: int,
     ) -> list[Hit]:
         """The k best of a query's orders, which come in the order of `Side` and of the phrases."""
-        wanted = max(k, RERANKED) if self._reranker else k
+        wanted = max(k, RERANKED) if self.reranker else k
         if self.identity.retriever == "hybrid" or len(query.phrases) > 1:
-            best: Order = self._store.ordered(fused(orders, weights), wanted)
+            best: Order = self.store.ordered(fused(orders, weights), wanted)
         else:
             best = next(iter(orders.values()), ())[:wanted]
-        passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
-        if self._reranker is not None:
+        passages = {ordinal: self.store.get(ordinal) for ordinal, _ in best}
+        if self.reranker is not None:
             pairs = [passage.title_and_text for passage in passages.values()]
-            scores = self._reranker.score(query.phrases[0][:_QUERY_CHARS], pairs)
+            scores = self.reranker.score(query.phrases[0][:_QUERY_CHARS], pairs)
             reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
-            best = orders["rerank", 0] = self._store.ordered(list(reread), wanted)
+            best = orders["rerank", 0] = self.store.ordered(list(reread), wanted)
         places: dict[int, list[SideHit]] = defaultdict(list)
         for (side, phrase), order in orders.items():
             for rank, (ordinal, score) in enumerate(order, start=1):

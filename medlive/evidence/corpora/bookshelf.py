@@ -132,7 +132,10 @@ def _address(
 ) -> tuple[str, str]:
     """The chapter's identifier and its page: by its own accession number, else by its place in its book."""
     kinds = _identifiers(meta, "book-part-id", "article-id", "object-id")
-    if accession := kinds.get(_ACCESSION) or _own_link(meta):
+    # The chapter's link to itself, without a number of its own.
+    links = "\n".join(link.get(_XLINK, "") for link in meta.iter("self-uri"))
+    own = _NBK.search(links)
+    if accession := kinds.get(_ACCESSION) or (own and own[0]):
         return accession, f"https://www.ncbi.nlm.nih.gov/books/{accession}/"
     if "pmc" in kinds or kinds.get("pmcid", "").upper().startswith("PMC"):
         number = (kinds.get("pmc") or kinds["pmcid"]).upper().removeprefix("PMC")
@@ -148,14 +151,6 @@ def _address(
     if shelf is not None:
         return f"{shelf}/{stem}", f"https://www.ncbi.nlm.nih.gov/books/{shelf}/"
     return stem, ""
-
-
-def _own_link(meta: Element) -> str | None:
-    """The chapter's own number in the Bookshelf, in its link to itself."""
-    for link in meta.iter("self-uri"):
-        if number := _NBK.search(link.get(_XLINK, "")):
-            return number[0]
-    return None
 
 
 def _identifiers(meta: Element, *names: str) -> dict[str, str]:

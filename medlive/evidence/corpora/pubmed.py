@@ -270,7 +270,12 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
     seen = ""
     others = root.findall("MedlineCitation/OtherAbstract")
     for abstract in [*holder.findall("Abstract"), *others]:
-        sections = tuple(_sections(abstract))
+        sections: list[Section] = []
+        for part in abstract.findall("AbstractText"):
+            if words := flat(part):
+                label = part.get("Label", "").strip()
+                label = "" if label.upper() == "UNLABELLED" else label
+                sections.append(Section(label, words))
         if not sections:
             continue
         text = " ".join(section.text for section in sections)
@@ -282,7 +287,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
         yield Document(
             id=article if not seen else f"{article}-{language}",
             title=title,
-            sections=sections,
+            sections=tuple(sections),
             language=language,
             published=published,
             url=url,
@@ -290,13 +295,6 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
             continuous=True,
         )
         seen = seen or language
-
-
-def _sections(abstract: Element) -> Iterator[Section]:
-    for part in abstract.findall("AbstractText"):
-        if text := flat(part):
-            label = (part.get("Label") or "").strip()
-            yield Section("" if label.upper() == "UNLABELLED" else label, text)
 
 
 def _title(holder: Element) -> str:

@@ -50,7 +50,7 @@ class EndpointEncoder:
         name: str,
         model: EncoderModel,
         settings: EncoderSettings,
-        known: EncoderIdentity | None = None,
+        known: EncoderIdentity | None,
     ) -> None:
         """Ask for the probe.
 
