@@ -19,15 +19,16 @@ from medlive.deidentify.identifiers import (
 Span = tuple[int, int]
 
 _any = partial(one_of, "chinese")
+_words = partial(word_list, "chinese")
 _SURNAMES = characters("surnames")
 _AMBIGUOUS_SURNAMES = characters("ambiguous surnames")
-_COMPOUND_SURNAMES = word_list("chinese", "compound surnames")
+_COMPOUND_SURNAMES = _words("compound surnames")
 _NOT_GIVEN = characters("not given")
 _SPELLED = characters("spelled names")
 _NOT_BEFORE_TITLE = characters("not before title")
-_CITIES = word_list("chinese", "cities")
+_CITIES = _words("cities")
 _AMBIGUOUS_CITIES = _any("ambiguous cities")
-_SURE_CITIES = alternatives(_CITIES - word_list("chinese", "ambiguous cities"))
+_SURE_CITIES = alternatives(_CITIES - _words("ambiguous cities"))
 _PROVINCES = _any("provinces")
 _TITLE = re.compile(_any("titles"))
 _REGION = re.compile(rf"{alternatives(_CITIES)}|{_PROVINCES}|中国")
@@ -147,14 +148,14 @@ _GREETING_BEFORE = re.compile(
 )
 
 
-_NOT_NAMES = word_list("chinese", "not names")
+_NOT_NAMES = _words("not names")
 _NOT_IN_NAMES = characters("particles") | characters("body and illness")
 _ILLNESS_ENDS = frozenset("斑疣癣疸疹疮症病炎癌瘤虑郁")
 _NOT_AFTER_RARE = (_NOT_GIVEN - frozenset("小明晨")) | _NOT_IN_NAMES
 _PET_NAME = re.compile(
     r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)"
 )
-_NOT_PET_NAMES = word_list("chinese", "not pet names")
+_NOT_PET_NAMES = _words("not pet names")
 
 
 def _name_before(text: str, title_at: int) -> int | None:
@@ -299,10 +300,10 @@ _CHAIN = re.compile(
     rf"(?:(?!{_FUNCTION})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|(?<!地)区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区"
     r"|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
 )
-_FINE = word_list("chinese", "fine units")
+_FINE = _words("fine units")
 _DOOR = (
     r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])"
-    + one_of("chinese", "doors")
+    + _any("doors")
 )
 _ADDRESS = re.compile(
     rf"{_any('estates')}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路)"
@@ -320,7 +321,7 @@ _PROVINCE_BEFORE = re.compile(
     rf"(?:{_PROVINCES})(?:省|市|自治区|壮族自治区|回族自治区|维吾尔自治区)?[ ，,]?$"
 )
 _ADDRESS_STOP = re.compile(rf"(?:{_FUNCTION}|[住家址：:，,。\s\n是为于叫至])")
-_NOT_ESTATE = word_list("chinese", "not estates")
+_NOT_ESTATE = _words("not estates")
 
 
 _GENERIC_PLACE = re.compile(

@@ -14,14 +14,15 @@ from medlive.deidentify.identifiers import (
 )
 
 _any = partial(one_of, "english")
-_GIVEN = word_list("english", "given names")
-_GIVEN_WORDS = word_list("english", "given words")
-_SURNAMES = word_list("english", "surnames")
-_NOT_NAMES = word_list("english", "not names")
-_NOT_AFTER_TITLE = word_list("english", "not after title")
+_words = partial(word_list, "english")
+_GIVEN = _words("given names")
+_GIVEN_WORDS = _words("given words")
+_SURNAMES = _words("surnames")
+_NOT_NAMES = _words("not names")
+_NOT_AFTER_TITLE = _words("not after title")
 _KNOWN = _GIVEN | _SURNAMES
 _LISTED = _KNOWN | _GIVEN_WORDS
-_SMALL_NAMES = _KNOWN - word_list("english", "surname words")
+_SMALL_NAMES = _KNOWN - _words("surname words")
 _CAP = "[A-ZÀ-ÖØ-Þ]"
 _LOW = "[a-zß-öø-ÿāăąćčďđēėęěğīıłńňőřśşšţťūůűźżž]"
 _WORD = re.compile(
@@ -31,7 +32,7 @@ _WORD = re.compile(
 _SMALL_WORD = re.compile(rf"{_LOW}+(?:['-]{_LOW}+)?")
 _GAP = re.compile(r"[ \t]{1,2}")
 _POSSESSIVE = re.compile(r"'s?$")
-_AFTER_NAME = word_list("english", "after eponyms")
+_AFTER_NAME = _words("after eponyms")
 
 _TITLE = re.compile(
     r"(?:(?<![a-z])|(?<=[a-z])(?=D))(?:dr|drs|doctor|prof|professor|mr|mrs|ms|miss|nurse|np|sister|pastor|rev|sir"
@@ -39,14 +40,14 @@ _TITLE = re.compile(
 )
 _CAPITAL = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?=.[A-Z])")
 _GLUED_TITLE = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
-_SURE_TITLES = word_list("english", "sure titles")
+_SURE_TITLES = _words("sure titles")
 _MY_NAME = re.compile(
     r"(?:names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
     rf"|\s?(?:[:：=]|-\s)\s?)(?:mr |mrs |ms |dr )?|{_any('person labels')}\s?[:：]\s?)"
 )
 _I_AM = re.compile(rf"(?<![a-z']){_any('before a name')}\s")
-_INTRODUCING = word_list("english", "introducing")
-_NAMING = word_list("english", "naming")
+_INTRODUCING = _words("introducing")
+_NAMING = _words("naming")
 _AFTER_I_AM = re.compile(
     r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living"
     r"|working|an? [a-z-]+ (?:by|from))"
@@ -58,7 +59,7 @@ _WHOSE = re.compile(
 _BEFORE_RELATIVE = re.compile(
     r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$"
 )
-_RELATIVES = word_list("english", "relatives")
+_RELATIVES = _words("relatives")
 _NEVER_IN_NAME = _NOT_NAMES | _RELATIVES
 _NOT_SURNAME = _NEVER_IN_NAME | _NOT_AFTER_TITLE
 _SIGN_OFF = re.compile(
@@ -71,7 +72,7 @@ _END = re.compile(
     r"[ \t]*+(?:\([^)\n]{1,20}\))?[ \t]*+[.!,)]{0,2}(?:\s?[xX]{1,3})?"
     r"(?:[^\S\n]*+\n|\s*+(?:$|[\U0001f300-\U0001faff\u2600-\u27bf❤\[]))"
 )
-_SMALL_SIGNERS = tuple(word_list("english", "small closings"))
+_SMALL_SIGNERS = tuple(_words("small closings"))
 _GREETING = re.compile(
     r"(?<![a-z])(?:hi|hello|dear|hey|hiya|thanks|thank you|good (?:morning|evening|afternoon|day)"
     r"|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
@@ -182,8 +183,8 @@ def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
     return not (view.text[at].islower() and (on_street or title in _CAPITAL_AFTER))
 
 
-_CAPITAL_AFTER = word_list("english", "titles before a capital")
-_ALSO_WORDS = word_list("english", "titles that are words")
+_CAPITAL_AFTER = _words("titles before a capital")
+_ALSO_WORDS = _words("titles that are words")
 _STREET_END = re.compile(r"(?<![\d.])\d{1,5} [a-z]+ $")
 
 
@@ -304,7 +305,7 @@ def _several_relatives(view: View) -> Candidates:
                 yield "name", start, end
 
 
-_KIN_TITLES = word_list("english", "kin titles")
+_KIN_TITLES = _words("kin titles")
 _AFTER_RELATIVE = re.compile(
     r"[\s,]{1,2}(?:is|was|has|had|who|and|\d|aged?|will|got|started|takes|says|needs|just|also|does|did"
     r"|can|keeps|\()|[.!?]|'s\b|$|,"

@@ -19,8 +19,9 @@ from medlive.deidentify.identifiers import (
 from medlive.deidentify.spelling import is_part_of_name, surroundings
 
 _any = partial(one_of, "english")
-_CITIES = word_list("english", "cities")
-_NOT_NAMES = word_list("english", "not names")
+_words = partial(word_list, "english")
+_CITIES = _words("cities")
+_NOT_NAMES = _words("not names")
 _STATE_NAMES = _any("states")
 _STATES = (
     "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|"
@@ -34,12 +35,12 @@ _CITY = re.compile(rf"(?<![A-Za-z]){alternatives(_CITIES)}(?![^\W\d_])")
 _NOT_CITY_AFTER = re.compile(rf"[- ]{_any('not after a city')}")
 
 _SMALL_CITIES = frozenset(map(str.lower, _CITIES))
-_SURE_SMALL_CITIES = _SMALL_CITIES - word_list("english", "ambiguous cities")
+_SURE_SMALL_CITIES = _SMALL_CITIES - _words("ambiguous cities")
 _SMALL_CITY = re.compile(
     rf"(?<![a-z])(?:in|from|near|at|to)\s(?P<city>{alternatives(_SURE_SMALL_CITIES)})(?![a-z])"
 )
 
-_SURE_SUFFIX = word_list("english", "sure street suffixes")
+_SURE_SUFFIX = _words("sure street suffixes")
 _SUFFIX = _any("street suffixes")
 _STREET = re.compile(
     r"(?<![\d.,/a-z-])(?P<no>\d{1,5}[a-d]?(?:[/-]\d{1,4})?),? (?P<name>(?:(?:n|s|e|w|ne|nw|se|sw|north"
@@ -48,7 +49,7 @@ _STREET = re.compile(
     r"?#? ?\d{1,3}(?= ?,))?"
 )
 _DIGIT = re.compile("[0-9]")
-_NOT_STREET = word_list("english", "not streets")
+_NOT_STREET = _words("not streets")
 _UNIT = re.compile(
     r"(?<![a-z])(?:apt|apartment|unit|suite|ste|flat|room|rm|floor|house|plot|door|h\.?|building|bldg|lot"
     r"|block|p\.?\s?o\.? ?box|box)\.? ?(?:no\.? ?|number |#)? "
@@ -145,14 +146,12 @@ def english_places(view: View) -> Candidates:
         yield from _streets(view)
 
 
-_GENERIC = word_list("english", "generic facility words")
-_COMMON = word_list("english", "common words before a hospital")
+_GENERIC = _words("generic facility words")
+_COMMON = _words("common words before a hospital")
 _KNOWN_WORDS = _GENERIC | _COMMON | _NOT_NAMES
-_PEOPLE = word_list("english", "given names") | word_list("english", "surnames")
-_MAY_BE_WORDS = word_list("english", "surname words") | word_list(
-    "english", "given words"
-)
-_SURE_NAMES = (_PEOPLE - _MAY_BE_WORDS) | word_list("english", "hospital names")
+_PEOPLE = _words("given names") | _words("surnames")
+_MAY_BE_WORDS = _words("surname words") | _words("given words")
+_SURE_NAMES = (_PEOPLE - _MAY_BE_WORDS) | _words("hospital names")
 
 _FACILITY = re.compile(rf"(?<![a-z]){_any('facilities')}(?![a-z])")
 _SMALL_FACILITY = re.compile(
@@ -169,7 +168,7 @@ _AT = re.compile(
     r"|(?:go|goes|going|went|gone|came|taken|took|brought|rushed|sent|shifted"
     r"|admitted|referred|moved|transferred|drove|returned|back|(?:took|take|sent|brought) [a-z]+) (?:in)?to) $"
 )
-_NEVER_IN_NAME = word_list("english", "never in a hospital's name")
+_NEVER_IN_NAME = _words("never in a hospital's name")
 _SOURCE_BEFORE = re.compile(
     r"(?:according to|says?|website|article|study|guidelines?|reviewed?|published|protocol|diet)[ "
     r",]*(?:the |from |by |at |of )*$"
@@ -252,7 +251,7 @@ def _may_be_name(plain: str) -> bool:
 
 
 _MEDICAL_NAMES = surroundings(
-    word_list("english", "names with a place"),
+    _words("names with a place"),
     _SMALL_CITIES,
     longest_exact=5,
 )

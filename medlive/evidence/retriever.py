@@ -52,9 +52,6 @@ _QUERY_CHARS = 8000  # An endpoint refuses more than it reads
 _SPARE = 16
 """Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
 
-Orders = Mapping[Place, Order]
-"""What each side finds for each phrase, best first."""
-
 
 @dataclass(frozen=True, slots=True)
 class DenseSide:
@@ -220,7 +217,7 @@ def _searched(query: Query) -> Iterator[tuple[Place, str, float]]:
         yield ("joint", number), " ".join(phrases), share * count
 
 
-def fused(orders: Orders, weights: Mapping[Place, float]) -> Order:
+def fused(orders: Mapping[Place, Order], weights: Mapping[Place, float]) -> Order:
     """(ordinal, fused score) of everything that is in any order, in no order."""
     total: dict[int, float] = {}
     for place, order in orders.items():
