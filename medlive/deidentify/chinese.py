@@ -398,8 +398,8 @@ def _named_places(lower: str) -> Iterator[Span]:
     hospitals = list(_hospitals(lower))
     yield from hospitals
     own = {lower[start:end] for start, end in hospitals}
-    general: list[re.Match[str]] = []
-    nobodys: list[Span] = []
+    general = []
+    nobodys = []
     for match in _CITY.finditer(lower):
         if is_in_medical_name(lower, *match.span("city")):
             nobodys.append(match.span())

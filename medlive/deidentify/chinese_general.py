@@ -108,7 +108,7 @@ def is_in_medical_name(text: str, start: int, end: int) -> bool:
         return True
     lived_in = _LIVED_BEFORE.search(text, max(0, start - 1), start) is not None
     followed = _LIVED_AFTER.match(text, end) is not None
-    fitting: list[Surroundings] = []
+    fitting = []
     for before, after, exact in _MISSPELT_NAMES.get(city, ()):
         if (before or not lived_in) and (after or not followed):
             fitting.append((before, after, exact))

@@ -139,7 +139,7 @@ def _others_data(view: View) -> Candidates:
 def _merge_places(candidates: list[Candidate]) -> list[Candidate]:
     """Merge places that overlap, into an address if one of them is."""
     places: list[Candidate] = []
-    others: list[Candidate] = []
+    others = []
     for kind, start, end in sorted(candidates, key=itemgetter(1)):
         if kind not in ("place", "address"):
             others.append((kind, start, end))
@@ -178,7 +178,7 @@ def _join_addresses(candidates: list[Candidate], text: str) -> list[Candidate]:
             joined[-1] = ("address", first, end)
         else:
             joined.append((kind, start, end))
-    with_postcodes: list[Candidate] = []
+    with_postcodes = []
     for kind, start, end in joined:
         postcode = _CODE.match(text, end) if kind == "address" else None
         with_postcodes.append((kind, start, postcode.end() if postcode else end))

@@ -292,7 +292,7 @@ def _several_relatives(view: View) -> Candidates:
     """Find names in a list of them: "my sisters Ifeoma and Chidinma"."""
     for match in _WHOSE_MANY.finditer(view.lower):
         at = match.end()
-        names: list[tuple[int, int]] = []
+        names = []
         while (end := _name_end(view, at)) > at:
             names.append((at, end))
             joint = _AND.match(view.lower, end)

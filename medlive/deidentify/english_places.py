@@ -78,7 +78,7 @@ def _cities(view: View) -> Candidates:
     lower = view.lower
     spans = [match.span() for match in _CITY.finditer(view.text)]
     spans += [match.span("city") for match in _SMALL_CITY.finditer(lower)]
-    general: list[tuple[int, int]] = []
+    general = []
     own: set[str] = set()
     for start, end in spans:
         if _NOT_CITY_AFTER.match(lower, end) or is_in_medical_name(lower, start, end):

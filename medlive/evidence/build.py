@@ -222,7 +222,7 @@ def _build(
         languages.add(passage.language)
         if ordinal % _EVERY == 0:
             report(Progress("indexing", passage.corpus, ordinal))
-    dense: list[DenseEntry] = []
+    dense = []
     reused = embedded = 0
     for number in range(len(plan.sides)):
         built = _build_side(out, data, number, plan, report)

@@ -88,7 +88,7 @@ def terms(text: str) -> list[str]:
     may share it.
     """
     text = unicodedata.normalize("NFKC", _SURROGATE.sub(" ", text))
-    cut: list[str] = []
+    cut = []
     for number, run in enumerate(_HAN_RUN.split(text)):
         if number % 2 == 0:
             cut += _latin().analyze(run)
@@ -270,7 +270,7 @@ class LexicalIndex:
 
     def _query(self, text: str, not_after: date | None) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""
-        known: list[tuple[int, str]] = []
+        known = []
         for term in set(terms(text[:MAX_QUERY_CHARS])):
             count = sum(self._searcher.doc_freq(field, term) for field in _BOOSTS)
             if count:

@@ -81,7 +81,7 @@ def plan_index(
 
 def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
     """Why the index gets these encoders, and how one is had for a language without."""
-    parts: list[str] = []
+    parts = []
     for where, languages in routes.items():
         parts.append(f"{where} for {', '.join(languages)}: {why}")
     for language in LANGUAGES:

@@ -121,7 +121,7 @@ class _Valid:
     def take(self, records: Iterator[Frame]) -> None:
         """Take note of a file's records; of none of them when the file turns out to be unreadable."""
         articles, versions = array("I"), array("H")
-        deleted: list[tuple[int, int]] = []
+        deleted = []
         retracted, concerns = set[int](), set[int]()
         for frame in records:
             article, version = 0, 1
@@ -270,7 +270,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
     seen = ""
     others = root.findall("MedlineCitation/OtherAbstract")
     for abstract in [*holder.findall("Abstract"), *others]:
-        sections: list[Section] = []
+        sections = []
         for part in abstract.findall("AbstractText"):
             if words := flat(part):
                 label = part.get("Label", "").strip()

@@ -128,7 +128,7 @@ class EndpointEncoder:
         texts: Sequence[str],
         prompt: str | None,
     ) -> Matrix:
-        rows: list[list[float]] = []
+        rows = []
         for start in range(0, len(texts), self._batch):
             batch = []
             for text in texts[start : start + self._batch]:

@@ -83,7 +83,7 @@ class OnlineRetriever:
         local: list[list[Hit]] = [[] for _ in queries]
         if self._local is not None:
             local = await self._local.search(queries, k=k, not_after=not_after)
-        results: list[list[Hit]] = []
+        results = []
         for query, own in zip(queries, local, strict=True):
             orders = await self._ask(query, not_after)
             results.append(fuse(own, orders, k))

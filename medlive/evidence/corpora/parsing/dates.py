@@ -91,7 +91,7 @@ def written(text: str) -> Period | None:
 def _last_day(text: str, year: int) -> date:
     """The last day that a free date may mean, by the months and days that follow its last year."""
     _, year_found, rest = text.rpartition(str(year))
-    named: list[_Months] = []
+    named = []
     days_at = 0
     for word in _WORD.finditer(rest):
         if months := _month_by_name(word[0]):
