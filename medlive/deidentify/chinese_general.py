@@ -8,7 +8,6 @@ import re
 
 from medlive.deidentify.identifiers import alternatives, one_of, word_list
 from medlive.deidentify.spelling import (
-    Surroundings,
     is_part_of_name,
     misspelt_as,
     surroundings,
