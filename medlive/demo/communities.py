@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from markupsafe import Markup
 from starlette.applications import Starlette
@@ -165,7 +165,7 @@ def _dialog(message: SampleMessage, thread: SampleThread) -> Markup:
     return Markup(parts.paragraphs(message.text) + parts.images(message, thread))
 
 
-_TEMPLATES: Final = environment("medlive.demo", keep_trailing_newline=True)
+_TEMPLATES = environment("medlive.demo", keep_trailing_newline=True)
 _TEMPLATES.filters |= {
     "breaks": lambda text, mark="<br>": Markup(mark).join(text.split("\n")),
     "dialog": _dialog,
@@ -370,8 +370,8 @@ async def whole_thread(
     return respond(request, text, charset=thread.charset, modified=thread.last_post)
 
 
-ROUTES: Final[
-    Mapping[Site, Mapping[str, Callable[[Community, Request], Awaitable[Response]]]]
+ROUTES: Mapping[
+    Site, Mapping[str, Callable[[Community, Request], Awaitable[Response]]]
 ] = {
     "icliniq": {
         "/qa": icliniq_list,

@@ -106,9 +106,7 @@ class IndexIdentity:
 class Retriever(Protocol):
     """Finds the passages nearest to each query."""
 
-    @property
-    def identity(self) -> IndexIdentity:
-        """Which index this is."""
+    identity: IndexIdentity  # Which index this is
 
     async def search(
         self,

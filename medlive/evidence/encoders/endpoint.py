@@ -6,7 +6,6 @@ to each other, so that a model that changed under its name is noticed.
 
 import os
 from collections.abc import Sequence
-from typing import Final
 
 import httpx2
 import numpy as np
@@ -24,7 +23,7 @@ from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.guard.trust import tls_context
 from medlive.integrity.digest import digest_json
 
-PROBE: Final = (
+PROBE = (
     "fever and cough in a child",
     "小儿发热咳嗽",
     "amoxicillin dose by weight",
@@ -36,10 +35,10 @@ PROBE: Final = (
     "a randomized trial of aspirin in pregnancy",
     "Where is the railway station?",
 )
-TOLERANCE: Final = 0.005
+TOLERANCE = 0.005
 """By how much the cosines of two probes may differ: servers round, and other models differ by far more."""
 
-_RETRIES: Final = 3
+_RETRIES = 3
 
 
 class EndpointEncoder:

@@ -53,9 +53,7 @@ class Encoder(Protocol):
     megabytes long (of which the beginning counts).
     """
 
-    @property
-    def identity(self) -> EncoderIdentity:
-        """Which encoder this is."""
+    identity: EncoderIdentity  # Which encoder this is
 
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639; "und": no words of one)."""
