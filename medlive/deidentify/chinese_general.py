@@ -6,11 +6,13 @@ needs a cue of its own, and a word that could make the place the patient's undoe
 
 import re
 
-from medlive.deidentify.identifiers import alternatives, one_of, word_list
-from medlive.deidentify.spelling import (
+from medlive.deidentify.identifiers import (
+    alternatives,
     is_part_of_name,
     misspelt_as,
+    one_of,
     surroundings,
+    word_list,
 )
 
 _CITIES = word_list("chinese", "cities")

@@ -12,11 +12,12 @@ from medlive.deidentify.identifiers import (
     Candidates,
     View,
     alternatives,
+    is_part_of_name,
     matches,
     one_of,
+    surroundings,
     word_list,
 )
-from medlive.deidentify.spelling import is_part_of_name, surroundings
 
 _any = partial(one_of, "english")
 _words = partial(word_list, "english")

@@ -209,7 +209,7 @@ def _build(
     """Build the index in `work`, and let it replace the old one."""
     data = work / "data"
     data.mkdir()
-    corpora: dict[str, CorpusEntry] = {}
+    corpora = {}
     for entry in old.manifest.corpora if old else ():
         corpora[entry.name] = entry
     for corpus, _, _ in readings:

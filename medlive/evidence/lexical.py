@@ -120,7 +120,7 @@ def _terms_of_names() -> dict[str, list[str]]:
     # The library makes one segmenter on import: another would hold its dictionary twice (27 MB).
     for name in names:
         rjieba.add_word(name, None, None)
-    terms_of: dict[str, list[str]] = {}
+    terms_of = {}
     for name in names:
         spans = combinations(range(len(name) + 1), 2)
         inside = [name[start:end] for start, end in spans if end - start > 1]

@@ -373,7 +373,6 @@ DECIDING_MODULES: Final = (
     "deidentify/english_places.py",
     "deidentify/identifiers.py",
     "deidentify/numbers.py",
-    "deidentify/spelling.py",
     "rubric/lint.py",
     "rubric/model.py",
     "snapshot/gates.py",

@@ -303,7 +303,7 @@ def _widened(
         return chosen
     gaps = [set(range(left + 1, right)) for left, right in pairwise(ends)]
     gaps.sort(key=lambda gap: _cost(sentences, gap))
-    distance: dict[int, tuple[int, bool]] = {}
+    distance = {}
     for number in range(len(sentences)):
         if number not in left_out:
             distance[number] = min((abs(number - end), number < end) for end in ends)

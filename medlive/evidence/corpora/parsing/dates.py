@@ -39,7 +39,7 @@ def element_period(element: Element | None) -> Period | None:
     """Return the days that a date element means: its year, month, season and day, its ISO value, or its text."""
     if element is None:
         return None
-    parts: dict[str, str] = {}
+    parts = {}
     for child in element:
         parts[child.tag.lower()] = (child.text or "").strip()
     month = parts.get("month") or parts.get("season")
