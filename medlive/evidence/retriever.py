@@ -95,7 +95,7 @@ class DenseSide:
         return orders
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class IndexRetriever:
     """The `Retriever` over an index on disk; one instance may serve any number of tasks at once."""
 

@@ -65,7 +65,7 @@ class Encoder(Protocol):
         """(n, dimension) of (title, text), in the order of the pairs."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Reranker:
     """A cross-encoder: reads a query and a passage together and says how well the passage answers."""
 
