@@ -101,7 +101,8 @@ class IndexRetriever:
 
     store: PassageStore
     identity: IndexIdentity
-    lexical: LexicalIndex | None  # None without a search by words
+    lexical: LexicalIndex | None
+    """None without a search by words; then there is a dense side."""
     dense: Sequence[DenseSide]  # None of them for a search of words alone
     reranker: Reranker | None
     verified: Future[None] | None

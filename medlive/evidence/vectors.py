@@ -158,6 +158,7 @@ class VectorStore:
             )
             with whole_file(place.with_suffix(".json")) as handle:
                 handle.write(entry.model_dump_json().encode() + b"\n")
+            del data  # Tens of megabytes
             made += len(shard)
         self._read_shards()
         return present, made

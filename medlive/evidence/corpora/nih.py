@@ -5,7 +5,7 @@ DailyMed: the full releases (zips of zips of SPL XML), or a folder of them or of
 Read are the sections that say what a drug is for, how much, when not, and what to look out for; sections within
 them belong to them.
 
-MedlinePlus: the daily XML file, packed or not, or a folder with one.
+MedlinePlus: the daily XML file, packed or not, or a folder with one; its topics in English.
 
 A topic's summary is HTML within the XML; its headings are sections. It is dated by the day of the file, because
 the file says when a topic was made and not when its words were last changed.
