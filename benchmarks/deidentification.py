@@ -75,6 +75,8 @@ def read_sentences(path: Path = LABELLED) -> list[Sentence]:
     for line in path.read_text(encoding="utf-8").splitlines():
         row: dict[str, Any] = json.loads(line)
         spans = tuple((s["kind"], s["start"], s["end"]) for s in row["spans"])
+        if unknown := {kind for kind, _, _ in spans} - {*get_args(IdentifierKind)}:
+            raise ValueError(f"{row['id']} has unknown kinds: {unknown}")
         if any(not 0 <= start < end <= len(row["text"]) for _, start, end in spans):
             raise ValueError(f"{row['id']}: a span lies outside the text")
         sentences.append(
