@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 
-from medlive.deidentify.detect import IdentifierKind, find_identifiers
+from medlive.deidentify.detect import find_identifiers
 from medlive.filters.codebooks import Codebook
 from medlive.filters.lexicon import unsafe_phrase
 from medlive.filters.model import (
@@ -321,14 +321,14 @@ def unsafe_content(subject: Subject) -> Outcome:
 
 _PERSONAL = frozenset(
     (
-        IdentifierKind.NAME,
-        IdentifierKind.PHONE,
-        IdentifierKind.EMAIL,
-        IdentifierKind.ID_NUMBER,
-        IdentifierKind.DATE_OF_BIRTH,
-        IdentifierKind.RECORD_NUMBER,
-        IdentifierKind.MESSENGER,
-        IdentifierKind.ADDRESS,
+        "name",
+        "phone",
+        "email",
+        "id number",
+        "date of birth",
+        "record number",
+        "wechat/qq",
+        "address",
     )
 )
 _PERSONAL_HINTS = (
@@ -373,14 +373,14 @@ def reidentification_risk(subject: Subject) -> Outcome:
     kinds: set[str] = set()
     places = False
     for identifier in find_identifiers(text, plans):
-        if identifier.kind is IdentifierKind.PLACE:
+        if identifier.kind == "place":
             places = True
-        elif identifier.kind is not IdentifierKind.NAME:
-            kinds |= {identifier.kind.value} if identifier.kind in _PERSONAL else set()
+        elif identifier.kind != "name":
+            kinds |= {identifier.kind} if identifier.kind in _PERSONAL else set()
         elif _INTRODUCED.search(text[max(0, identifier.start - 16) : identifier.start]):
-            kinds.add(identifier.kind.value)
+            kinds.add(identifier.kind)
     if kinds and places:
-        kinds.add(IdentifierKind.PLACE.value)
+        kinds.add("place")
     if len(kinds) < subject.settings.identifier_kinds:
         return None, {"kinds": len(kinds)}
     return "reidentification_risk", {

@@ -10,7 +10,7 @@ import pytest
 
 from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
-from medlive.evidence.online import pubmed, service
+from medlive.evidence.online import service
 from medlive.instance.loading import read_settings
 from medlive.llm import circuit
 from medlive.service.work import jobs, taken
@@ -35,7 +35,6 @@ UNJUDGED = """
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried again soon."""
     monkeypatch.setattr(service, "BACKOFF_S", 0.0)
-    monkeypatch.setattr(pubmed, "INTERVAL_S", 0.0)
     monkeypatch.setattr(service, "INTERVAL_S", 0.0)
     monkeypatch.setattr(circuit, "FAILING_S", 0.0)
     monkeypatch.setattr(circuit, "FRESH_S", 0.1)

@@ -35,7 +35,6 @@ from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database, Session
 from medlive.db.threads import threads
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
-from medlive.evidence.passage import Side as EvidenceSide
 from medlive.integrity.digest import digest_text
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
@@ -91,7 +90,7 @@ PASSAGES = [
     for n in range(3)
 ]
 """Equal texts under different ids: neither may stand for the other."""
-SIDES = (SideHit(EvidenceSide.LEXICAL, 1, 3.5), SideHit(EvidenceSide.DENSE, 2, 0.25))
+SIDES = (SideHit("lexical", 1, 3.5), SideHit("dense", 2, 0.25))
 PROMPT = Prompt("screener.extract", "Find the question.")
 ENGINE = EngineIdentity("openai", "m-1", {"temperature": 0})
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
 
-from medlive.demo import pages
+from medlive.demo import communities
 from medlive.demo.samples import Expectation, SampleMessage, SampleThread
 from medlive.integrity.digest import digest_bytes
 
@@ -134,11 +134,11 @@ class Forum:
                 reverse=True,
             )
             size, last = (
-                pages.ROWS_PER_PAGE,
-                max(1, -(-len(ranked) // pages.ROWS_PER_PAGE)),
+                communities.ROWS_PER_PAGE,
+                max(1, -(-len(ranked) // communities.ROWS_PER_PAGE)),
             )
             rows = ranked[(number - 1) * size : number * size]
-            return pages.sdn_list(
+            return communities.sdn_list_page(
                 BOARD, rows, number, last, f"?{query}" if query else ""
             )
         found = next(
@@ -151,8 +151,8 @@ class Forum:
         )
         if found is None:
             return None
-        return pages.sdn_thread(
-            found, number, max(1, -(-len(found.messages) // pages.POSTS_PER_PAGE))
+        return communities.sdn_thread_page(
+            found, number, max(1, -(-len(found.messages) // communities.POSTS_PER_PAGE))
         )
 
 

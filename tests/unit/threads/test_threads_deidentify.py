@@ -169,8 +169,7 @@ MESSY = [
 @pytest.mark.parametrize("row", MESSY, ids=lambda row: row["id"])
 def test_the_messy_sentences_are_read_as_labelled(row: dict[str, Any]) -> None:
     found = [
-        (i.kind.value, i.start, i.end)
-        for i in find_identifiers(row["text"], row["language"])
+        (i.kind, i.start, i.end) for i in find_identifiers(row["text"], row["language"])
     ]
     assert found == [(s["kind"], s["start"], s["end"]) for s in row["spans"]]
 
