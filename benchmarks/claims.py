@@ -44,12 +44,13 @@ from reply_file import FileReplyStore
 from medlive.config import Settings
 from medlive.curation import validator
 from medlive.curation.agent import Agent, AgentFailure
-from medlive.curation.model import Alignment, ClaimVerdict, Element, Kind, Side
+from medlive.curation.elements import Brief
+from medlive.curation.model import Alignment, ClaimVerdict, Element, Side
 from medlive.curation.tasks import ClaimItem
 from medlive.errors import BadInput, MedliveError
 from medlive.evidence.excerpts.selection import FRAME, WIDTH
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import build_engine
 from medlive.llm.budget import Budget
 from medlive.llm.prompts import load_prompt
@@ -187,7 +188,7 @@ class Judge:
         query = Element(
             id="q",
             side=Side.QUERY,
-            kind=Kind.QUESTION,
+            kind="question",
             message_id="title",
             quote=asked,
             statement=asked,
@@ -206,7 +207,7 @@ class Judge:
         stated = ClaimItem.model_construct(
             id="a1", statement=statement, queries=(asked, statement)
         )
-        brief = validator.Brief(query, (), ())
+        brief = Brief(query, (), ())
         library = validator.Library(OnePassage(passage), 1, self._tokens, None)
         agent = Agent(self.engine, [], claim.language)
         async with self._at_once:
@@ -397,7 +398,7 @@ def judged_by_setup(
     verdicts = asyncio.run(
         run_judge(
             claims,
-            load_settings().settings,
+            read_settings(),
             whole=whole,
             out=options.out,
             replies=options.replies,

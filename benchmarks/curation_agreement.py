@@ -36,14 +36,13 @@ from medlive.curation.model import (
     Outcome,
     Reason,
     Side,
-    Stage,
     Thresholds,
 )
 from medlive.errors import BadInput, IndexMissing, MedliveError
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.passage import Retriever
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import build_engine, open_retriever
 from medlive.instance.paths import index_path
 from medlive.llm.budget import Budget
@@ -182,7 +181,7 @@ class Made:
         c = self.curation
         if c is None or c.outcome is Outcome.FAILED:
             return {"filters pass": c is not None, "keep": None if c else False}
-        screened = not (c.stage is Stage.SCREENER and c.outcome is Outcome.REJECTED)
+        screened = not (c.stage == "screener" and c.outcome is Outcome.REJECTED)
         vetoed = c.reason is Reason.CONTRADICTED or any(
             "harm" in GROUNDS.get(h.reason, ()) for h in c.holds
         )
@@ -605,7 +604,7 @@ def main() -> int:
     try:
         threads, readers = labelled() if arguments.labelled else yardstick()
         made, about = asyncio.run(
-            run_engines(threads, load_settings().settings, arguments.replies)
+            run_engines(threads, read_settings(), arguments.replies)
         )
     except MedliveError as error:
         print(

@@ -38,7 +38,7 @@ from medlive.filters.model import FilterSettings
 from medlive.filters.rules import FilterChain
 from medlive.integrity.digest import digest_text
 from medlive.service.curation.filtering import BATCH, filter_pending
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from medlive.threads.near_duplicates import (
     BANDS,
     DuplicateIndex,
@@ -81,7 +81,7 @@ def with_copies(
     for number in range(count):
         thread = rng.choice(threads)
         messages = tuple(
-            replace(m, text=edited(m.text, rng)) if m.role is Role.PATIENT else m
+            replace(m, text=edited(m.text, rng)) if m.role == "patient" else m
             for m in thread.messages
         )
         copies.append(
@@ -105,7 +105,7 @@ def templated(count: int, rng: random.Random) -> list[Thread]:
 
 
 def _asked(text: str) -> Message:
-    return Message("m0", "asker", Role.PATIENT, False, text)
+    return Message("m0", "asker", "patient", False, text)
 
 
 def drawn(threads: Sequence[Thread]) -> list[Sketch]:

@@ -31,7 +31,7 @@ from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import Finish, Prompt, Reply, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.reading import read_object
-from medlive.llm.wire import JsonMode
+from medlive.llm.wire import JSON_MODES, JsonMode
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "builders" / "measurements" / "endpoints.md"
@@ -302,7 +302,7 @@ async def idle(server: Server, url: str) -> str:
 async def row(server: Server, url: str) -> list[str]:
     """All that one server answered."""
     cells = [f"{server.name}, {server.packages[0].partition('==')[2]}"]
-    for mode in JsonMode:
+    for mode in JSON_MODES:
         cells.append(await asked_for_json(server, url, mode))
     cells.append(await streamed(server, url))
     long = engine(server, url)

@@ -19,7 +19,7 @@ from medlive.filters.codebooks import load_codebook, shipped_terms
 from medlive.filters.model import FilterSettings
 from medlive.filters.rules import FilterChain
 from medlive.sources.files import ImportedThread, read_threads
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from medlive.threads.near_duplicates import DuplicateIndex, patient_text, sketches
 
 TARGET = 2_000
@@ -71,8 +71,8 @@ def made_threads(count: int) -> list[Thread]:
                 for _ in range(6)
             )
         messages = (
-            Message("m0", "asker", Role.PATIENT, False, ask),
-            Message("m1", "doctor", Role.PHYSICIAN, True, reply),
+            Message("m0", "asker", "patient", False, ask),
+            Message("m1", "doctor", "physician", True, reply),
         )
         moment = datetime(2025, 1, 1, tzinfo=UTC)
         made.append(

@@ -79,10 +79,8 @@ def cases(
 
 def words_of(messages: Sequence[tuple[Role, str]]) -> tuple[str, str, str] | None:
     """Language, patient's words and physician's words; None where one of them is missing."""
-    asked = "\n".join(text for role, text in messages if role is Role.PATIENT)[:LONGEST]
-    said = "\n".join(text for role, text in messages if role is Role.PHYSICIAN)[
-        :LONGEST
-    ]
+    asked = "\n".join(text for role, text in messages if role == "patient")[:LONGEST]
+    said = "\n".join(text for role, text in messages if role == "physician")[:LONGEST]
     language = dominant_language(asked)
     return (
         (language, asked, said)

@@ -220,7 +220,7 @@ def bodies(mode: Mode = Mode.CRITERION) -> list[bytes]:
         Work(c, answer, part) for c in found.cases for part in judge.parts(c.criteria)
     )
     return [
-        canonical_json(engine.body(judge.request(work.call))).encode() for work in works
+        canonical_json(engine.body(work.call(judge).request)).encode() for work in works
     ]
 
 

@@ -20,7 +20,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -30,13 +30,13 @@ from scipy.stats import binomtest, pearsonr
 from medlive.config import RoleSettings
 from medlive.evaluation.grading.harm import HarmItem, ask_judges, read_results
 from medlive.evidence.passage import Passage
-from medlive.harm.controls import same_statement
 from medlive.harm.model import (
     HarmReading,
     Material,
     Severity,
     safe_score,
 )
+from medlive.harm.read import same_statement
 from medlive.instance.opening import open_endpoint
 from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Engine, EngineIdentity
@@ -393,7 +393,7 @@ def show_misses(rows: Iterable[Row], readings: Mapping[str, HarmReading]) -> Non
         elif (row.kind == "slip") is not row.hit(reading):
             print(f"{row.kind.upper()} {row.fields['case']} {row.fields.get('quote')}")
             for harm in reading.harms:
-                print(f"   {json.dumps(harm.as_json(), ensure_ascii=False)}")
+                print(f"   {json.dumps(asdict(harm), ensure_ascii=False)}")
 
 
 def main() -> int:

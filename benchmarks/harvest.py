@@ -25,14 +25,13 @@ from pathlib import Path
 import psycopg
 from aiohttp import web
 
-from medlive.demo import pages
+from medlive.demo import communities
 from medlive.demo.samples import (
     Expectation,
     SampleMessage,
     SampleThread,
     load_sample_threads,
 )
-from medlive.threads.model import Role
 
 BOARD = "internal-medicine-and-im-subspecialties.41"
 POSTS = 20
@@ -42,8 +41,8 @@ TARGET = 1.0
 
 def forum(threads: int) -> dict[str, bytes]:
     """Path → page of a forum of that many threads, a page each."""
-    pages.POSTS_PER_PAGE = POSTS
-    pages.ROWS_PER_PAGE = 50
+    communities.POSTS_PER_PAGE = POSTS
+    communities.ROWS_PER_PAGE = 50
     words = [
         w
         for t in load_sample_threads()
@@ -71,7 +70,7 @@ def forum(threads: int) -> dict[str, bytes]:
             messages=tuple(
                 SampleMessage(
                     author=f"user{chance.randrange(5000)}",
-                    role=Role.OTHER,
+                    role="other",
                     verified=False,
                     posted_at=opened + timedelta(minutes=place),
                     status="Attending Physician" if place % 3 else None,
@@ -82,13 +81,15 @@ def forum(threads: int) -> dict[str, bytes]:
             expect=Expectation(outcome="kept", why="it is not curated"),
         )
         made.append(first)
-        site[first.path] = pages.sdn_thread(first, 1, 1).encode()
+        site[first.path] = communities.sdn_thread_page(first, 1, 1).encode()
     made.reverse()
-    last = -(-threads // pages.ROWS_PER_PAGE)
+    last = -(-threads // communities.ROWS_PER_PAGE)
     for page in range(1, last + 1):
-        rows = made[(page - 1) * pages.ROWS_PER_PAGE : page * pages.ROWS_PER_PAGE]
+        rows = made[
+            (page - 1) * communities.ROWS_PER_PAGE : page * communities.ROWS_PER_PAGE
+        ]
         path = f"/forums/{BOARD}/" + (f"page-{page}" if page > 1 else "")
-        site[path] = pages.sdn_list(BOARD, rows, page, last, "").encode()
+        site[path] = communities.sdn_list_page(BOARD, rows, page, last, "").encode()
     return site
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 from aiohttp import web
@@ -27,7 +27,7 @@ from openai import AsyncOpenAI
 from medlive.errors import EndpointUnavailable
 from medlive.grader.reply import GradeReply
 from medlive.llm.engine import Request
-from medlive.llm.limiter import EndpointState, Limiter, Limiters
+from medlive.llm.limiter import Limiter, Limiters
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.wire import Ended
@@ -222,7 +222,7 @@ class OneLimiter(Limiters):
         return self.only
 
 
-async def press(url: str, limiter: Limiter) -> tuple[float, int, EndpointState]:
+async def press(url: str, limiter: Limiter) -> tuple[float, int, dict[str, Any]]:
     """All calls at one endpoint at once: the seconds, the calls that were given up, what was learnt."""
     engine = OpenAIEngine("m", url, concurrency=64, limiters=OneLimiter(limiter))
     started = time.perf_counter()
@@ -259,7 +259,7 @@ async def under_pressure(url: str) -> bool:
             seconds, lost, state = await press(f"{url}/{path}/v1", limiter)
             print(
                 f"  {name:9} {seconds:5.1f} s, {seconds / ideal:4.2f} of ideal; {lost} given up; limit at the end "
-                f"{state.limit}; {state.limited} times 429"
+                f"{state['limit']}; {state['limited']} times 429"
             )
             reached = reached and (
                 name == "fixed" or (seconds / ideal <= TARGET and not lost)

@@ -30,7 +30,7 @@ from medlive.llm.engine import Reply, Request
 from medlive.llm.prompts import CLOSE, OPEN, TASK_LINE, fenced
 from medlive.llm.rules.engine import RulesEngine
 from medlive.service.curation.complete import complete_case
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 Layout = Callable[[Request], str]
@@ -181,7 +181,7 @@ def imported(path: Path, most: int) -> list[Thread]:
                 Message(
                     f"m{i}",
                     m["author"],
-                    Role(m["role"]),
+                    m["role"],
                     m["verified"],
                     m["text"],
                     None,

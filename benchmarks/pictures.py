@@ -28,7 +28,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Element, Side
 from medlive.curation.screener import screen
 from medlive.curation.second_reading import read_case
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import build_engine
 from medlive.llm.budget import Budget
 from medlive.llm.replay import ReplayEngine
@@ -118,7 +118,8 @@ class Bench:
                 if not all(_statements(elements, side) for side in Side):
                     return Finding(by_rule=False, by_reader=None)
                 text = CaseText(*(_statements(elements, side) for side in Side))
-                reading = await read_case(clean, text, elements, agents["reader"])
+                advice = [e for e in elements if e.side is Side.ADVICE]
+                reading = await read_case(clean, text, advice, agents["reader"])
         except AgentFailure as failure:
             print(f"{thread.thread_id}: {failure}", file=sys.stderr)
             return Finding(by_rule=None, by_reader=None)
@@ -182,7 +183,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="medlive-bench-") as work:
         folder = args.replies or Path(work)
-        show(threads, asyncio.run(judge_all(threads, load_settings().settings, folder)))
+        show(threads, asyncio.run(judge_all(threads, read_settings(), folder)))
     return 0
 
 

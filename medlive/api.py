@@ -22,7 +22,7 @@ from medlive.evaluation.grading.questions import (
     ask_questions,
     read_findings,
 )
-from medlive.evaluation.model import CaseSet, cluster_numbers
+from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.runs.templates import default_template
 from medlive.evaluation.scoring.ability import AbilityTable, abilities_of
@@ -36,7 +36,6 @@ from medlive.evaluation.scoring.refusals import Allow, Objection
 from medlive.evaluation.scoring.score import (
     ScoreTable,
     labelled,
-    score_matrix,
     score_runs,
 )
 from medlive.grader.judge import Mode
@@ -48,7 +47,7 @@ from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.registry import Registry, load_registry, read_registry
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.statistics.bootstrap import Comparison
-from medlive.statistics.planning import (
+from medlive.statistics.items import (
     Spread,
     cases_for_drop,
     cases_for_pair,
@@ -309,8 +308,8 @@ def power(
     if graded := load_runs(runs) if runs else []:
         table = score(graded, draws=1, allow=allow)
         overridden = table.overridden
-        cases, values = score_matrix(table)
-        observed = spread_of(values, cluster_numbers(cases))
+        grid = table.grid
+        observed = spread_of(grid.score, grid.how.get("clusters"))
         if observed is None or observed.score == 0:
             raise UsageError(
                 "the scores of these runs show no spread", hint="give a spread"

@@ -44,17 +44,14 @@ def _checked_out(git: Path) -> str | None:
         if not revision.startswith("ref:"):
             break
         name = revision.removeprefix("ref:").strip()
-        loose = _text(own / name) or _text(common / name)
-        revision = loose or _packed(common, name)
+        revision = _text(own / name) or _text(common / name)
+        packed = "" if revision else _text(common / "packed-refs")
+        for line in packed.splitlines():
+            commit, _, ref = line.partition(" ")
+            if ref == name:
+                revision = commit
+                break
     return _hash(revision)
-
-
-def _packed(common: Path, name: str) -> str:
-    for line in _text(common / "packed-refs").splitlines():
-        commit, _, ref = line.partition(" ")
-        if ref == name:
-            return commit
-    return ""
 
 
 def _hash(text: str) -> str | None:

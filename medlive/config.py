@@ -51,11 +51,11 @@ class RoleSettings(_Section):
     """Seconds after which a request is given up."""
     max_retries: Annotated[int, Field(ge=0, le=20)] = 5
     """How often a request that failed is sent again."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = {}
     """Fields of every request, such as `temperature`."""
-    query: dict[str, str] = Field(default_factory=dict)
+    query: dict[str, str] = {}
     """Query parameters of every request, as Azure's `api-version`."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, str] = {}
     """Headers of every request; the key belongs in a variable."""
     key_header: str | None = None
     """The header that carries the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
@@ -129,9 +129,9 @@ class EvidenceSection(_Section):
 
     models: Path | None = None
     """A folder with one folder per model, searched before MEDLIVE_HOME/models."""
-    encoders: dict[Literal["en", "zh", "all"], str] = Field(default_factory=dict)
+    encoders: dict[Literal["en", "zh", "all"], str] = {}
     """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
-    own_encoders: dict[str, EncoderModel] = Field(default_factory=dict)
+    own_encoders: dict[str, EncoderModel] = {}
     """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
     # None for what the index was built for
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
@@ -156,9 +156,9 @@ class EvidenceSection(_Section):
     online_days: Positive = 30.0
     online_addresses: dict[
         Literal["pubmed", "europepmc"], Annotated[str, Field(pattern=r"^https?://")]
-    ] = Field(default_factory=dict)
+    ] = {}
     """Service → its address where it is not the public one, as of a mirror."""
-    mirrors: dict[str, str] = Field(default_factory=dict)
+    mirrors: dict[str, str] = {}
     """Corpus of `evidence fetch` → the address of a copy that is arranged as the publisher's."""
 
     @model_validator(mode="after")
@@ -184,7 +184,7 @@ class BudgetSection(_Section):
     stage_week_usd: dict[
         Literal["screener", "validator", "controller", "rubric", "reader", "grader"],
         Positive,
-    ] = Field(default_factory=dict)
+    ] = {}
     """Stage → the same for its replies alone."""
 
 
@@ -200,9 +200,7 @@ class ReleaseSection(_Section):
 
     minimum_cases: Natural = 1
     """A release with fewer cases is refused."""
-    minimum_by_language: dict[Literal["en", "zh"], Natural] = Field(
-        default_factory=dict
-    )
+    minimum_by_language: dict[Literal["en", "zh"], Natural] = {}
     """Language → a release with fewer cases in it is refused."""
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
@@ -314,7 +312,7 @@ class ScheduleSection(_Section):
     """When the scheduler runs each weekly step."""
 
     harvest: WeeklyTime = WeeklyTime(weekday="mon", hour=3)
-    harvest_sources: dict[str, WeeklyTime] = Field(default_factory=dict)
+    harvest_sources: dict[str, WeeklyTime] = {}
     """Source → its own time instead of `harvest`."""
     queue: WeeklyTime = WeeklyTime(weekday="tue", hour=3)
     """Filters new threads, queues them with earlier failures, and curates the queue unless workers do."""
@@ -341,9 +339,7 @@ class OidcSection(_Section):
     """The claim that holds the account's name."""
     # A claim's name, or a path into it, as `realm_access.roles`
     role_claim: str = "roles"
-    roles: dict[str, Literal["viewer", "reviewer", "publisher", "admin"]] = Field(
-        default_factory=dict
-    )
+    roles: dict[str, Literal["viewer", "reviewer", "publisher", "admin"]] = {}
     """Value of the claim → the role it gives; nobody without one gets in."""
 
     @model_validator(mode="after")
@@ -387,7 +383,7 @@ class Settings(_Section):
     # None for the embedded PostgreSQL under `home`
     database_url: SecretStr | None = None
     # Fields of `medlive.filters.FilterSettings`
-    filters: dict[str, Any] = Field(default_factory=dict)
+    filters: dict[str, Any] = {}
     curation: CurationSection = CurationSection()
     rubric: RubricSection = RubricSection()
     evidence: EvidenceSection = EvidenceSection()
@@ -400,14 +396,14 @@ class Settings(_Section):
     watch: WatchSection = WatchSection()
     archive: ArchiveSection = ArchiveSection()
     backup: BackupSection = BackupSection()
-    harvest: dict[str, Any] = Field(default_factory=dict)
+    harvest: dict[str, Any] = {}
     """Fields of `medlive.sources.fetching.policy.FetchSettings`."""
-    sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    sources: dict[str, dict[str, Any]] = {}
     """Community → fields of `medlive.sources.source.SourceSettings` that override its adapter's."""
     roles: Roles = Roles()
     # Model id → its price, for every role with that model
-    prices: dict[str, Price] = Field(default_factory=dict)
-    candidates: dict[str, Candidate] = Field(default_factory=dict)
+    prices: dict[str, Price] = {}
+    candidates: dict[str, Candidate] = {}
     """Name → a model under evaluation: its endpoint and training cutoff (docs/evaluating.md)."""
     schedule: ScheduleSection = ScheduleSection()
     web: WebSection = WebSection()

@@ -62,8 +62,6 @@ def first_fault(exc: "ValidationError", whole: str = "the whole") -> str:
 class CheckFailed(MedliveError):
     """A check found a problem."""
 
-    exit_status = 1
-
 
 class UsageError(MedliveError):
     """The command or the configuration is wrong."""

@@ -151,7 +151,7 @@ def for_people() -> bool:
     return REMARKS.isEnabledFor(logging.INFO)
 
 
-def report_error(message: str, hint: str | None = None) -> None:
+def report_error(message: str, hint: str | None) -> None:
     """Log why the command ends."""
     with bound(hint=hint):
         REMARKS.error(message)

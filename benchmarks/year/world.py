@@ -58,9 +58,7 @@ class Writer:
     def _learn(self, language: str, message: SampleMessage) -> None:
         for sentence in filter(None, map(str.strip, _SENTENCES.split(message.text))):
             asks = sentence[-1] in "?？"
-            self._said.setdefault((language, message.role.value, asks), []).append(
-                sentence
-            )
+            self._said.setdefault((language, message.role, asks), []).append(sentence)
 
     def write(self, site: Site, posted: datetime) -> SampleThread:
         """A new thread of a site."""

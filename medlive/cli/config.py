@@ -9,7 +9,7 @@ from medlive.instance.loading import describe, load_settings
 
 def show() -> Result:
     """Print every setting with its origin; a database's password is masked, keys are only named."""
-    rows = describe(load_settings())
+    rows = describe(*load_settings())
     title = f"Settings (your own go into {own_folder(os.environ)})"
     value = {}
     for key, setting, origin in rows:

@@ -141,11 +141,12 @@ def _remarks(done: CurationRun) -> Iterator[str]:
     if spent["calls"]:
         yield _describe_spending(done)
     for state in done.endpoints:
-        if state.limited or state.overloaded or state.lowest < state.most:
+        if state["limited"] or state["overloaded"] or state["lowest"] < state["most"]:
+            calls = counted(state["limit"], "call")
             yield (
-                f"{state.endpoint}: {counted(state.limit, 'call')} at once at last, {state.lowest} at the least, "
-                f"{state.most} allowed; {state.limited} times 429, {state.overloaded} times overloaded"
-            )
+                "{endpoint}: {calls} at once at last, {lowest} at the least, {most} allowed; {limited} times 429, "
+                "{overloaded} times overloaded"
+            ).format(**state, calls=calls)
 
 
 def _describe_spending(done: CurationRun) -> str:

@@ -13,7 +13,7 @@ from medlive.demo.loop import LIVE_CALLS, LIVE_TIMEOUT_S, DemoResult, run_demo
 from medlive.demo.samples import sample_replies_path
 from medlive.errors import UsageError
 from medlive.home import default_home
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.report.tables import scores_json
 
 
@@ -58,7 +58,7 @@ def demo(
     home = os.environ.get("MEDLIVE_HOME") or str(
         default_home().with_name("medlive-demo")
     )
-    settings = load_settings({**os.environ, "MEDLIVE_HOME": home}).settings
+    settings = read_settings({**os.environ, "MEDLIVE_HOME": home})
     say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint, record))

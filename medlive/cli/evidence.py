@@ -33,7 +33,6 @@ from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.index import list_indexes, open_index, verify_index
 from medlive.evidence.manifest import (
     CorpusEntry,
-    DenseEntry,
     IndexManifest,
     RerankerEntry,
     read_manifest,
@@ -141,24 +140,21 @@ def build_corpora(
 
 
 def described(manifest: IndexManifest, retriever: str | None = None) -> str:
-    """What searches the index, in a line: the retriever, its encoder and recall, or why it has none."""
+    """What searches the index, in a line: the retriever, what each encoder reads, its kind and recall, or why none."""
     if not manifest.dense:
         return f"bm25 only: {manifest.reason}"
     if retriever == "bm25":
         return "bm25 only, as asked for"
-    sides = "; ".join(map(describe_side, manifest.dense))
-    return f"{retriever or manifest.retriever}: {sides}"
-
-
-def describe_side(entry: DenseEntry) -> str:
-    """Return an encoder's side in a line: what it reads and counts there, its kind and recall."""
-    recall = entry.part.recall
-    exact = f"{recall.queries} queries" if recall.queries else "exact"
-    counts = [f"{part.language} counts {part.weight:g}" for part in entry.weights]
-    return (
-        f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({exact});"
-        f" {', '.join(counts)}"
-    )
+    sides = []
+    for entry in manifest.dense:
+        recall = entry.part.recall
+        exact = f"{recall.queries} queries" if recall.queries else "exact"
+        counts = [f"{part.language} counts {part.weight:g}" for part in entry.weights]
+        sides.append(
+            f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({exact});"
+            f" {', '.join(counts)}"
+        )
+    return f"{retriever or manifest.retriever}: {'; '.join(sides)}"
 
 
 def describe_reranker(entry: RerankerEntry) -> str:

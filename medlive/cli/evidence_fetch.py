@@ -94,9 +94,23 @@ def fetch(
         return Result(rows, [table_of(rows, _SOURCE)])
     tasks = _tasks(names or [], recommended, types, to)
     contact = contact or read_settings().harvest.get("contact") or None
+    fetches = [wait_for(_fetch(task, contact, dry_run)) for task in tasks]
     if dry_run:
-        return wait_for(_describe_plans(tasks, contact))
-    fetches = [wait_for(_fetch(task, contact)) for task in tasks]
+        rows = []
+        for plan in fetches:
+            shown = ("name", "address", "licence", "checksums")
+            row = fields_of(plan.source, shown) | {
+                "selection": plan.ledger.selection,
+                "listed": plan.listed,
+                "to_fetch": len(plan.wanted),
+                "no_longer_listed": len(plan.gone),
+                "bytes": plan.download_bytes,
+                "folder": plan.folder,
+            }
+            rows.append(row)
+        download = sum(plan.download_bytes for plan in fetches)
+        title = f"{download / 1e6:,.1f} MB to download"
+        return Result(rows, [table_of(rows, _PLAN, title)])
     fetched = []
     failures: list[str] = []
     for done in fetches:
@@ -151,14 +165,16 @@ def _tasks(
     return tasks
 
 
-def _client(source: Source, contact: str | None) -> Client:
-    return Client(contact, source.hosts, source.pause_s, named=source.mirrored)
-
-
-async def _fetch(task: Task, contact: str | None) -> Fetch:
-    name = task[0].name
-    async with _client(task[0], contact) as client:
+async def _fetch(task: Task, contact: str | None, dry_run: bool) -> Fetch:
+    """Fetch a corpus, or with `dry_run` only see what that would do."""
+    source = task[0]
+    name = source.name
+    async with Client(
+        contact, source.hosts, source.pause_s, named=source.mirrored
+    ) as client:
         plan = await make_plan(*task, client)
+        if dry_run:
+            return plan
         files = f"{len(plan.wanted)} of {counted(plan.listed, 'file')}"
         say(f"{name}: {files}, {plan.download_bytes / 1e6:,.1f} MB")
         with progress(f"{name}, bytes") as tick:
@@ -195,23 +211,3 @@ def _new_corpora(fetches: list[Fetch], out: Path) -> list[Corpus]:
             corpus = open_corpus(path, source.reader, name)
             corpora.append(replace(corpus, licence=source.licence, fetched=fetched))
     return corpora
-
-
-async def _describe_plans(tasks: list[Task], contact: str | None) -> Result:
-    rows = []
-    download = 0
-    for task in tasks:
-        async with _client(task[0], contact) as client:
-            plan = await make_plan(*task, client)
-        download += plan.download_bytes
-        row = fields_of(plan.source, ("name", "address", "licence", "checksums")) | {
-            "selection": plan.ledger.selection,
-            "listed": plan.listed,
-            "to_fetch": len(plan.wanted),
-            "no_longer_listed": len(plan.gone),
-            "bytes": plan.download_bytes,
-            "folder": plan.folder,
-        }
-        rows.append(row)
-    title = f"{download / 1e6:,.1f} MB to download"
-    return Result(rows, [table_of(rows, _PLAN, title)])

@@ -41,7 +41,6 @@ from medlive.service.harvest.harvest import (
 from medlive.service.harvest.raw_files import apply_retention, prune_by_hand
 from medlive.service.harvest.reparse import ReparseResult, reparse_sources
 from medlive.service.harvest.sources import (
-    SourceHealth,
     check_page,
     fetch_settings,
     select_sources,
@@ -171,7 +170,7 @@ async def _harvest(
 def _notes(done: HarvestResult) -> Iterator[str]:
     problems = []
     for problem in done.problems:
-        problems.append(f"{problem.kind.value}: {problem.message} ({problem.url})")
+        problems.append(f"{problem.kind}: {problem.message} ({problem.url})")
     for text in first_of(problems, SHOWN_PROBLEMS):
         yield f"{done.source}: {text}"
     if done.already_done:
@@ -259,29 +258,29 @@ def check(
     names = select_sources(read_settings(), [source] if source else [])
     checked, faults = [], []
     for health in with_database(source_health, source):
-        if names.pop(health.info.name, None):
+        name = health["info"].name
+        if names.pop(name, None):
             checked.append(health)
-            faults += [f"{health.info.name}: {fault}" for fault in health.faults]
+            faults += [f"{name}: {fault}" for fault in health["faults"]]
     notes = [f"never harvested: {name}" for name in sorted(names)]
     hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
-    value = []
-    for health in checked:
-        value.append(fields_of(health) | {"faults": health.faults})
-    return Result(value, _health_tables(checked), notes, failed(faults, hint))
+    return Result(checked, _health_tables(checked), notes, failed(faults, hint))
 
 
-def _health_tables(sources: list[SourceHealth]) -> Iterator[Grid]:
+def _health_tables(sources: list[dict[str, Any]]) -> Iterator[Grid]:
     rows = []
     for source in sources:
-        info = source.info
-        read_at = source.last_done_at or "never"
-        faults = len(source.faults)
+        info = source["info"]
+        read_at = source["last_done_at"] or "never"
+        faults = len(source["faults"])
         rows.append([info.name, info.last_run, info.last_outcome, read_at, faults])
     columns = ["source", "last week", "outcome", "read to its end", "faults"]
     yield Grid(columns, rows)
     for source in sources:
         names = ("name", "value", "median", "n", "collapsed")
-        yield table_of(source.figures, names, f"{source.info.name}, {source.week}")
+        yield table_of(
+            source["figures"], names, f"{source['info'].name}, {source['week']}"
+        )
 
 
 def lift(

@@ -11,9 +11,9 @@ from medlive.cli.output import Result, counted, with_session
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import index_path, snapshots_path
 from medlive.site.live import write_site
+from medlive.site.model import HARD, fix_hard
 from medlive.site.pages import site_files
 from medlive.site.read import BUNDLES, Inputs, read_content
-from medlive.site.scale import HARD, fix_hard
 
 # A mistyped folder would make an empty site, which replaces the one that is there.
 ExistingFolder = Annotated[Path | None, Option(exists=True, file_okay=False)]

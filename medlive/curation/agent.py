@@ -9,7 +9,6 @@ from medlive.curation.model import Call, Reason
 from medlive.llm.ask import (
     Asked,
     Asker,
-    Attempt,
     CallOutcome,
     EachItem,
     ReplyModel,
@@ -151,25 +150,26 @@ class Agent:
                 asked = await self._asker.ask(request, read)
             except BudgetSpent as exc:
                 spent = Unusable(exc.message, CallOutcome.OVER_BUDGET)
-                asked = Asked(attempts=[Attempt(request, None, spent)])
-            for number, attempt in enumerate(asked.attempts, start=1):
-                fault = attempt.fault
+                asked = Asked(attempts=[(request, None, spent)])
+            calls = []
+            for number, (sent, reply, fault) in enumerate(asked.attempts, start=1):
                 call = Call(
                     task=task,
-                    prompt_digest=attempt.request.prompt.digest,
+                    prompt_digest=sent.prompt.digest,
                     engine=self.identity.engine,
                     model=self.identity.model,
-                    request_digest=attempt.request.digest(self.identity),
+                    request_digest=sent.digest(self.identity),
                     attempt=number,
                     outcome=fault.outcome if fault else CallOutcome.OK,
                     problem=str(fault or ""),
-                    replayed=attempt.reply is not None and attempt.reply.replayed,
+                    replayed=reply is not None and reply.replayed,
                 )
-                self._journal.append(call)
+                calls.append(call)
+            self._journal += calls
             if asked.value is not None:
                 return asked.value
-            last = asked.attempts[-1].fault
-            if last and not all(a.reply and a.reply.replayed for a in asked.attempts):
+            _, _, last = asked.attempts[-1]
+            if last and not all(call.replayed for call in calls):
                 reason = _REASONS[last.outcome]
                 if last.by_another_model:
                     # The endpoint's fault: tried again within the day

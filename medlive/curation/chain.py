@@ -10,6 +10,7 @@ from medlive.curation import controller, screener, validator
 from medlive.curation.agent import Agent, AgentFailure, by_id, ids_of
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine
+from medlive.curation.elements import Brief
 from medlive.curation.holds import (
     claims_with,
     describe_alignment,
@@ -29,7 +30,6 @@ from medlive.curation.model import (
     Reason,
     SecondReading,
     Side,
-    Stage,
 )
 from medlive.curation.model import Thresholds as Thresholds
 from medlive.curation.second_reading import hear_voice, read_case, reading_holds, settle
@@ -99,8 +99,8 @@ async def curate(
         engines=engines,
         overruled=tuple(sorted(overruled)),
     )
-    chain = _Chain(thread, language, respondents, settings, state, retriever, run_date)
-    return await chain.finish(chain.run())
+    chain = _Chain(thread, language, respondents, settings, state)
+    return await chain.finish(chain.run(retriever, run_date))
 
 
 async def curate_without_element(
@@ -170,8 +170,6 @@ class _Chain:
     respondents: Mapping[str, Engine]
     settings: CurationSettings
     state: Curation
-    retriever: Retriever | None = None
-    run_date: date | None = None
     calls: list[Call] = field(default_factory=list)
     consult: str = ""
 
@@ -192,7 +190,7 @@ class _Chain:
     def _end(self, outcome: Outcome, reason: Reason, detail: str) -> Curation:
         return replace(self.state, outcome=outcome, reason=reason, detail=detail[:2000])
 
-    async def run(self) -> Curation:
+    async def run(self, retriever: Retriever, run_date: date) -> Curation:
         """Run the steps; each but the last returns a rejection or a parked case, which ends the chain, or None."""
         agent = self._agent("screener")
         self._set(elements=await screener.screen(self.thread, agent))
@@ -208,13 +206,13 @@ class _Chain:
             or await self._check_elements(control, judged=False)
             or await self._judge_question()
             or await self._check_elements(control, judged=True)
-            or await self._judge_alignment()
+            or await self._judge_alignment(retriever, run_date)
         )
         # Where all of V is computed, what would have ended the chain before still decides.
         if self.settings.exhaustive:
-            earlier = self._reject_question_or_history()
+            earlier = self._reject_question_or_history(at_last=True)
             if earlier is not None:
-                return replace(earlier, stage=Stage.VALIDATOR)
+                return replace(earlier, stage="validator")
         return rejection or await self.write()
 
     def _set(self, **known: Any) -> None:
@@ -227,48 +225,39 @@ class _Chain:
         return self._end(Outcome.REJECTED, reason, detail)
 
     @property
-    def _case(self) -> validator.Brief:
-        """The case as the Validator sees it: the elements that were not dropped."""
-        (query,) = self.state.side(Side.QUERY)
-        return validator.Brief(
-            query,
-            self.state.side(Side.NARRATIVE),
-            self.state.side(Side.ADVICE),
-            self._month,
-        )
-
-    @property
-    def _month(self) -> str:
-        """When it was asked, YYYY-MM, where the medicine of that time matters; else empty."""
+    def _case(self) -> Brief:
+        """The case as it is judged and written: the elements that were not dropped."""
         posted = self.thread.posted_at
-        return f"{posted:%Y-%m}" if self.state.of_its_time and posted else ""
+        month = f"{posted:%Y-%m}" if self.state.of_its_time and posted else ""
+        (query,) = self.state.side(Side.QUERY)
+        narrative, advice = map(self.state.side, (Side.NARRATIVE, Side.ADVICE))
+        return Brief(query, narrative, advice, month)
 
     async def _check_elements(
         self, control: ElementControl, *, judged: bool
     ) -> Curation | None:
         """Check the elements; an unsupported one rejects the case under the strict rule, else it holds it later."""
-        self._set(stage=Stage.CONTROLLER)
+        self._set(stage="controller")
         try:
             await control.run(judged=judged)
         finally:
             self._set(elements=control.elements, checks=tuple(control.checks))
+        rejection = None
+        if self.settings.strict:
+            elements = by_id(self.state.elements)
+            failed = []
+            for check in self.state.checks:
+                is_kept = elements[check.subject].status is ElementStatus.KEPT
+                if not (check.passed or is_kept):
+                    failed.append(f"{check.subject}: {check.detail}")
+            if failed:
+                why = "; ".join(failed)
+                rejection = self._reject(Reason.UNSUPPORTED_ELEMENT, why)
         return (
-            self._reject_unsupported()
+            rejection
             or self._reject_empty_side()
             or (self._reject_insufficient() if judged else None)
         )
-
-    def _reject_unsupported(self) -> Curation | None:
-        """The rejection for what failed a check, under the strict rule."""
-        elements = by_id(self.state.elements)
-        failed = []
-        for check in self.state.checks:
-            is_kept = elements[check.subject].status is ElementStatus.KEPT
-            if not (check.passed or is_kept):
-                failed.append(f"{check.subject}: {check.detail}")
-        if failed and self.settings.strict:
-            return self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(failed))
-        return None
 
     def _reject_empty_side(self) -> Curation | None:
         for side, (reason, detail) in _EMPTY_SIDES.items():
@@ -278,7 +267,7 @@ class _Chain:
 
     async def _judge_question(self) -> Curation | None:
         """Judge the question, then whether the history is enough for it."""
-        self._set(stage=Stage.VALIDATOR)
+        self._set(stage="validator")
         agent = self._agent("validator")
         query = self._case.query.statement
         reply = await agent.ask(ComplaintReply, {"query": query})
@@ -288,7 +277,7 @@ class _Chain:
             query_category=reply.category,
             of_its_time=reply.of_its_time,
         )
-        if rejection := self._reject_unless_exhaustive():
+        if rejection := self._reject_question_or_history():
             return rejection
         requirements, judged = await validator.judge_sufficiency(self._case, agent)
         self.consult = judged.consult
@@ -300,13 +289,12 @@ class _Chain:
         requirements = self.state.requirements
         narrative = self.state.side(Side.NARRATIVE)
         self._set(s_inf=validator.sufficiency(requirements, narrative))
-        return self._reject_unless_exhaustive()
+        return self._reject_question_or_history()
 
-    def _reject_unless_exhaustive(self) -> Curation | None:
-        return None if self.settings.exhaustive else self._reject_question_or_history()
-
-    def _reject_question_or_history(self) -> Curation | None:
-        """The rejection for S_cc or S_inf, as far as they are known."""
+    def _reject_question_or_history(self, *, at_last: bool = False) -> Curation | None:
+        """The rejection for S_cc or S_inf, as far as they are known; where all of V is computed, `at_last` alone."""
+        if self.settings.exhaustive and not at_last:
+            return None
         if self.state.s_cc == 0:
             query = by_id(self.state.elements)[validator.QUERY_ID]
             category = self.state.query_category
@@ -334,25 +322,25 @@ class _Chain:
         limit = f"limit {self.settings.thresholds.sufficiency}"
         return f"{score} ({limit}); missing: {'; '.join(absent)}; {self.consult}"
 
-    async def _judge_alignment(self) -> Curation | None:
-        self._set(stage=Stage.VALIDATOR)
-        assert self.retriever is not None
-        assert self.run_date is not None
+    async def _judge_alignment(
+        self, retriever: Retriever, run_date: date
+    ) -> Curation | None:
+        self._set(stage="validator")
         agent = self._agent("validator")
         stated, flags = await validator.state_claims(self._case, agent)
         if Reason.NO_SOUND_ADVICE not in self.state.overruled:
             offers = [claim.id for claim in stated if claim.advertising]
-            self._leave_out(dict.fromkeys(offers, LeftOut.ADVERTISING))
+            self._leave_out(dict.fromkeys(offers, "advertising"))
             stated = [claim for claim in stated if not claim.advertising]
         if not stated:
             return self._reject(
                 Reason.NO_SOUND_ADVICE, "every advice offers a service or a product"
             )
         library = validator.Library(
-            retriever=self.retriever,
+            retriever=retriever,
             passages=self.settings.top_k,
             tokens=self.settings.evidence_tokens,
-            not_after=cited_until(self.state, self.thread, self.run_date),
+            not_after=cited_until(self.state, self.thread, run_date),
         )
         verdicts = await validator.judge_alignment(
             self._case,
@@ -363,7 +351,7 @@ class _Chain:
         )
         claims = tuple(replace(v, flag=flags.get(v.element_id, "")) for v in verdicts)
         s_align = validator.mean_alignment(claims)
-        self._set(s_align=s_align, claims=claims, index=self.retriever.identity)
+        self._set(s_align=s_align, claims=claims, index=retriever.identity)
         against = self._reasons_of(Alignment.CONTRADICTED)
         if against and (
             rejection := self._reject(Reason.CONTRADICTED, join_details(against))
@@ -375,8 +363,8 @@ class _Chain:
         # Where a supported advice remains to carry the case, what no clinician would sign leaves A.
         if self._reasons_of(Alignment.SUPPORTED):
             unsound = self._reasons_of(Alignment.NOT_STANDARD)
-            self._leave_out(dict.fromkeys(unsound, LeftOut.NOT_STANDARD))
-            self._leave_out(dict.fromkeys(against, LeftOut.REFUTED))
+            self._leave_out(dict.fromkeys(unsound, "not_standard"))
+            self._leave_out(dict.fromkeys(against, "refuted"))
         return None
 
     def _reasons_of(self, verdict: Alignment) -> dict[str, str]:
@@ -408,17 +396,17 @@ class _Chain:
 
     async def write(self) -> Curation:
         """Write N and A, read them a second time, and cross-examine what is left."""
-        self._set(stage=Stage.CONTROLLER)
-        elements = [element for side in Side for element in self.state.side(side)]
+        self._set(stage="controller")
+        case = self._case
         writer, reader, voice = map(self._agent, ("controller", "reader", "validator"))
         text, checks, problem = await controller.write(
-            elements, writer=writer, judge=reader
+            case, writer=writer, judge=reader
         )
-        if self._month:
-            text = controller.dated(text, self._month, self.language)
+        if case.month:
+            text = controller.dated(text, case.month, self.language)
         self._set(checks=self.state.checks + checks, text=text)
         reading = await read_case(
-            self.thread, text, elements, reader, month=self._month
+            self.thread, text, case.advice, reader, month=case.month
         )
         self._set(second_reading=reading)
         if rejection := self._reject_as_read(reading):
@@ -431,9 +419,7 @@ class _Chain:
             passages=validator.cited_passages(self.state.claims),
         )
         passages = shown_passages(material.passages)
-        reading = await hear_voice(
-            reading, self._case, self.state.claims, passages, voice
-        )
+        reading = await hear_voice(reading, case, self.state.claims, passages, voice)
         self._set(second_reading=reading)
         rejected, why, holds = settle(reading)
         for reason in rejected:
@@ -449,7 +435,7 @@ class _Chain:
         if count := self.settings.cross_questions:
             examined = await cross_examine(self.thread, text, writer, count=count)
             self._set(cross_examination=examined)
-        kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
+        kept = replace(self.state, outcome=Outcome.KEPT, stage="rubric")
         holds = [*self._dispute_holds(), *holds, *reading_holds(reading)]
         holds += hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
         holds += hold_on(Reason.UNSUPPORTED_ELEMENT, self._doubted())

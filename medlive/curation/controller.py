@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from medlive.curation.agent import Agent, by_id, check_known, ids_of
 from medlive.curation.elements import (
+    Brief,
+    check_message_ids,
     element_inputs,
     message_text,
-    revise,
     thread_inputs,
     visible_texts,
 )
@@ -26,11 +27,13 @@ from medlive.curation.model import (
     ElementStatus,
     Side,
 )
-from medlive.curation.tasks import SupportItem, TextReply, WriteReply
+from medlive.curation.tasks import RevisedItem, SupportItem, TextReply, WriteReply
 from medlive.text.normalise import contains_quote
 from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
 
+_SHOWN: Final = ("message_id", "quote", "statement")
+"""What an engine sees of an element, and may change."""
 # How often an element or text is revised before a finding is final
 MAX_REVISIONS: Final = 2
 
@@ -72,7 +75,15 @@ class ElementControl:
             findings = self._check_exactly(open_)
             rest = [element for element in open_ if element.id not in findings]
             if judged and rest:
-                findings |= await self._check_by_judgement(rest)
+                # The engine says whether it finds them supported, and why not.
+                inputs = thread_inputs(self._thread)
+                inputs["elements"] = element_inputs(rest, *_SHOWN)
+                verdicts = await self._judge.ask_each(SupportItem, inputs, ids_of(rest))
+                for name in ids_of(rest):
+                    found = verdicts[name]
+                    self._note(Check.SUPPORTED, name, found.supported, found.reason)
+                    if not found.supported:
+                        findings[name] = found.reason
             for identity in list(findings):
                 if self._revisions[identity] < MAX_REVISIONS:
                     continue
@@ -112,34 +123,32 @@ class ElementControl:
                 findings[element.id] = "; ".join(filter(None, (absent, unstated)))
         return findings
 
-    async def _check_by_judgement(self, elements: Sequence[Element]) -> dict[str, str]:
-        """Element → why the engine finds it unsupported."""
-        inputs = thread_inputs(self._thread)
-        inputs["elements"] = element_inputs(
-            elements, "message_id", "quote", "statement"
-        )
-        verdicts = await self._judge.ask_each(SupportItem, inputs, ids_of(elements))
-        findings: dict[str, str] = {}
-        for element in elements:
-            verdict = verdicts[element.id]
-            self._note(Check.SUPPORTED, element.id, verdict.supported, verdict.reason)
-            if not verdict.supported:
-                findings[element.id] = verdict.reason
-        return findings
-
     async def _revise(self, findings: Mapping[str, str]) -> list[Element]:
-        """Send the elements back; those that were revised and need checking."""
-        revised = await revise(self._thread, self._elements, findings, self._screener)
+        """Send the elements back to the Screener; those that were revised and need checking."""
+        objected = map(self._elements.__getitem__, findings)
+        asked = element_inputs(objected, "side", *_SHOWN)
+        for shown in asked:
+            shown["finding"] = findings[shown["id"]]
+        inputs = {**thread_inputs(self._thread), "elements": asked}
+
+        def fault_of(item: RevisedItem) -> str | None:
+            side = self._elements[item.id].side
+            fault = check_message_ids(self._thread, side, [item.message_id])
+            return f"{item.id}: {fault}" if item.keep and fault else None
+
+        items = await self._screener.ask_each(RevisedItem, inputs, findings, fault_of)
         changed = []
-        for identity, element in revised.items():
+        for identity, item in items.items():
             self._revisions[identity] += 1
-            if element is None:
+            if not item.keep:
                 self._note(Check.WITHDRAWN, identity, False, findings[identity])
                 self._mark(identity, ElementStatus.DROPPED)
-            else:
-                self._elements[identity] = element
-                self._changed.add(identity)
-                changed.append(element)
+                continue
+            mended = item.model_dump(include=set(_SHOWN))
+            element = replace(self._elements[identity], **mended)
+            self._elements[identity] = element
+            self._changed.add(identity)
+            changed.append(element)
         return changed
 
     def _mark(self, identity: str, status: ElementStatus) -> None:
@@ -152,7 +161,7 @@ class ElementControl:
 
 
 async def write(
-    elements: Sequence[Element], *, writer: Agent, judge: Agent
+    brief: Brief, *, writer: Agent, judge: Agent
 ) -> tuple[CaseText, tuple[ControllerCheck, ...], str]:
     """Write N and A from the elements, with revisions; `judge` reads what `writer` wrote. Raises AgentFailure.
 
@@ -160,14 +169,12 @@ async def write(
         The texts as they were written last, the checks of every version in order, and what is wrong with the last
         one; empty when it is faithful.
     """
-    by_side: dict[Side, list[Element]] = {side: [] for side in Side}
-    for element in elements:
-        by_side[element.side].append(element)
-    (query,) = by_side.pop(Side.QUERY)
+    query = brief.query.statement
+    by_side = {Side.NARRATIVE: brief.narrative, Side.ADVICE: brief.advice}
     inputs: dict[str, Any] = {
-        "query": query.statement,
-        "narrative": element_inputs(by_side[Side.NARRATIVE]),
-        "advice": element_inputs(by_side[Side.ADVICE], "kind", "statement"),
+        "query": query,
+        "narrative": element_inputs(brief.narrative),
+        "advice": element_inputs(brief.advice, "kind", "statement"),
     }
     checks: list[ControllerCheck] = []
 
@@ -186,19 +193,19 @@ async def write(
         written = {Side.NARRATIVE: reply.narrative, Side.ADVICE: reply.advice}
         unstated = {}
         for side, text in written.items():
-            sources = [*(e.statement for e in by_side[side]), query.statement]
+            sources = [*(e.statement for e in by_side[side]), query]
             missing = ", ".join(numbers_missing(text, *sources))[:200]
             unstated[side] = f"no statement holds {missing}" if missing else ""
         faults = note(Check.NUMBERS_AGREE, unstated, round_)
         # Certain errors go back before anything is paid.
         if not faults:
-            read = await _read_texts(query.statement, by_side, written, judge)
+            read = await _read_texts(query, by_side, written, judge)
             faults = note(Check.SUPPORTED, read, round_)
         if not faults:
             break
         earlier = {side.value: text for side, text in written.items()}
         inputs |= {"earlier": earlier, "findings": faults}
-    case = CaseText(reply.narrative, query.statement, reply.advice)
+    case = CaseText(reply.narrative, query, reply.advice)
     return case, tuple(checks), "; ".join(faults)[:2000]
 
 

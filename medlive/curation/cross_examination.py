@@ -102,9 +102,9 @@ def compare(
         identity = asked["id"]
         own = by_document[identity].answer
         its = by_other[identity].answer
-        source = Origin.THREAD
+        source: Origin = "thread"
         if place >= of_document:
-            source, own, its = Origin.CASE, its, own
+            source, own, its = "case", its, own
         questions.append(CrossQuestion(source, asked["question"], own, its))
     return score(
         questions, thread_words=count_words(document), case_words=count_words(other)
@@ -118,7 +118,7 @@ def score(
     of_thread: list[Answer] = []
     of_case: list[Answer] = []
     for question in questions:
-        own = of_thread if question.made_from is Origin.THREAD else of_case
+        own = of_thread if question.made_from == "thread" else of_case
         own.append(question.other)
     coverage = 100.0 - _share(of_thread, Answer.UNKNOWN)
     conformity = 100.0 - _share(of_thread, Answer.NO)

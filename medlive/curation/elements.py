@@ -1,16 +1,15 @@
-"""Elements and their thread as an engine sees them, and the revision of elements that failed a check.
+"""Elements and their thread as an engine sees them.
 
 An engine sees patients and verified physicians only.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from medlive.curation.agent import Agent, Identified, check_known, ids_of
+from medlive.curation.agent import Identified, check_known, ids_of
 from medlive.curation.model import Element, Side
-from medlive.curation.tasks import RevisedItem
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 
 TITLE: Final = "title"  # Stands for a message id where the title is quoted
 
@@ -19,7 +18,7 @@ def visible_messages(thread: Thread) -> tuple[Message, ...]:
     """The messages of patients and verified physicians."""
     visible = []
     for message in thread.messages:
-        if message.role is Role.PATIENT or message.is_advice_source:
+        if message.role == "patient" or message.is_advice_source:
             visible.append(message)
     return tuple(visible)
 
@@ -36,7 +35,7 @@ def thread_inputs(thread: Thread) -> dict[str, Any]:
     """A thread as a task's inputs."""
     messages = []
     for message in visible_messages(thread):
-        shown = {"id": message.id, "role": message.role.value, "text": message.text}
+        shown = {"id": message.id, "role": message.role, "text": message.text}
         messages.append(shown)
     return {"title": thread.title, "messages": messages}
 
@@ -57,44 +56,34 @@ def element_inputs(
     return inputs
 
 
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """The elements of a case that are judged and written."""
+
+    query: Element
+    narrative: Sequence[Element]
+    advice: Sequence[Element]
+    month: str = ""
+    """When it was asked, YYYY-MM; empty where the medicine of that time does not matter."""
+
+    def inputs(self) -> dict[str, Any]:
+        """Month, query and narrative as a task's inputs."""
+        month = {"month": self.month} if self.month else {}
+        return {
+            **month,
+            "query": self.query.statement,
+            "narrative": element_inputs(self.narrative),
+        }
+
+
 def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | None:
     """What is wrong with the message ids that elements of a side cite; None if nothing."""
     if side is Side.ADVICE:
         allowed = ids_of(thread.advice_messages())
         what = "a verified physician's message"
     else:
-        patients = [m for m in thread.messages if m.role is Role.PATIENT]
+        patients = [m for m in thread.messages if m.role == "patient"]
         allowed = [*ids_of(patients), TITLE]
         what = 'a patient\'s message, nor "title"'
     fault = check_known(ids, allowed, what)
     return fault and f"{side.value}: {fault}"
-
-
-async def revise(
-    thread: Thread,
-    elements: Mapping[str, Element],
-    findings: Mapping[str, str],
-    screener: Agent,
-) -> dict[str, Element | None]:
-    """Have the Screener revise the elements with findings; id → the revised element, None where it is withdrawn.
-
-    Raises AgentFailure.
-    """
-    asked = element_inputs(
-        map(elements.__getitem__, findings), "side", "message_id", "quote", "statement"
-    )
-    for element in asked:
-        element["finding"] = findings[element["id"]]
-    inputs = {**thread_inputs(thread), "elements": asked}
-
-    def fault_of(item: RevisedItem) -> str | None:
-        side = elements[item.id].side
-        fault = check_message_ids(thread, side, [item.message_id])
-        return f"{item.id}: {fault}" if item.keep and fault else None
-
-    items = await screener.ask_each(RevisedItem, inputs, findings, fault_of)
-    revised: dict[str, Element | None] = {}
-    for identity, item in items.items():
-        mended = item.model_dump(include={"message_id", "quote", "statement"})
-        revised[identity] = replace(elements[identity], **mended) if item.keep else None
-    return revised

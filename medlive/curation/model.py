@@ -6,7 +6,7 @@ Source: LiveMedBench §3.2; the points the paper leaves open are settled in docs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from medlive.evidence.passage import Hit, IndexIdentity
 from medlive.llm.ask import CallOutcome
@@ -21,14 +21,15 @@ class Side(StrEnum):
     ADVICE = "advice"
 
 
-class Kind(StrEnum):
-    """The SOAP section of an element."""
-
-    SUBJECTIVE = "subjective"
-    OBJECTIVE = "objective"
-    ASSESSMENT = "assessment"
-    PLAN = "plan"
-    QUESTION = "question"
+Kind = Literal["subjective", "objective", "assessment", "plan", "question"]
+"""The SOAP section of an element."""
+LeftOut = Literal["not_standard", "refuted", "advertising"]
+"""Why an advice is in the thread and not in A (docs/method.md §1): it is in no passage, and not standard or not safe;
+contradicted, and a person overruled the veto of the case; or it offers a service or a product."""
+Stage = Literal["screener", "validator", "controller", "rubric"]
+"""Where a thread's curation ended."""
+Origin = Literal["thread", "case"]
+"""The text that a question of the cross-examination was made from."""
 
 
 class ElementStatus(StrEnum):
@@ -37,14 +38,6 @@ class ElementStatus(StrEnum):
     KEPT = "kept"
     DROPPED = "dropped"  # An unsupported narrative element, or one that the Screener withdrew: in no text
     UNSUPPORTED = "unsupported"  # An unsupported advice element or query: in the texts, and the case is held
-
-
-class LeftOut(StrEnum):
-    """Why an advice is in the thread and not in A (docs/method.md §1)."""
-
-    NOT_STANDARD = "not_standard"  # In no passage, and not standard or not safe
-    REFUTED = "refuted"  # Contradicted, and a person overruled the veto of the case
-    ADVERTISING = "advertising"  # It offers a service or a product
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +52,6 @@ class Element:
     statement: str  # The statement that stands alone
     status: ElementStatus = ElementStatus.KEPT
     left_out: LeftOut | None = None  # Why a dropped advice is not in A; else None
-
-
-class Stage(StrEnum):
-    """Where a thread's curation ended."""
-
-    SCREENER = "screener"
-    VALIDATOR = "validator"
-    CONTROLLER = "controller"
-    RUBRIC = "rubric"
 
 
 class Outcome(StrEnum):
@@ -159,11 +143,6 @@ class Lack(StrEnum):
     SITUATION = "situation"  # Another indication or stage
     POPULATION = "population"  # Another age, sex, pregnancy or illness
     STRENGTH = "strength"  # It says less
-
-    @property
-    def bars_support(self) -> bool:
-        """Whether a passage that lacks it supports nothing."""
-        return self in (Lack.DRUG, Lack.SITUATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,13 +328,6 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"  # The text does not say: MEDIC's "I don't know"
 
 
-class Origin(StrEnum):
-    """The text that a question of the cross-examination was made from."""
-
-    THREAD = "thread"
-    CASE = "case"
-
-
 @dataclass(frozen=True, slots=True)
 class CrossQuestion:
     """A question that its own text answers with yes, and both texts' answers."""
@@ -401,7 +373,7 @@ class Curation:
     """Every decision about one thread revision; all of it is stored."""
 
     outcome: Outcome = Outcome.FAILED
-    stage: Stage = Stage.SCREENER  # Where it ended; RUBRIC when kept
+    stage: Stage = "screener"  # Where it ended; "rubric" when kept
     # None only when kept; that of the first hold when held
     reason: Reason | None = None
     detail: str = ""
@@ -434,10 +406,8 @@ class Curation:
     @property
     def publishable(self) -> bool:
         """Whether every agent was a model: neither the rules engine nor a recording."""
-        for engine in self.engines.values():
-            if engine["engine"] in UNPUBLISHABLE_ENGINES:
-                return False
-        return bool(self.engines)
+        engines = [engine["engine"] for engine in self.engines.values()]
+        return bool(engines) and UNPUBLISHABLE_ENGINES.isdisjoint(engines)
 
     def side(self, side: Side) -> tuple[Element, ...]:
         """The elements of one side that were not dropped, in order."""

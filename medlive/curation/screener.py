@@ -28,10 +28,11 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
     for side, items in _sides(reply).items():
         for number, item in enumerate(items, start=1):
             identity = f"{side.value[0]}{number}"
+            kind: Kind = "question"
             if isinstance(item, QueryItem):
-                identity, kind, statement = "q", Kind.QUESTION, item.question
+                identity, statement = "q", item.question
             else:
-                kind, statement = Kind(item.kind), item.statement
+                kind, statement = item.kind, item.statement
             element = Element(
                 identity, side, kind, item.message_id, item.quote, statement
             )

@@ -8,11 +8,11 @@ goes on. Anything else is for a person.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Final, NamedTuple
+from dataclasses import asdict, replace
+from typing import Final
 
 from medlive.curation.agent import Agent, AgentFailure, check_known, ids_of
-from medlive.curation.elements import element_inputs, thread_inputs
+from medlive.curation.elements import Brief, element_inputs, thread_inputs
 from medlive.curation.holds import hold_on
 from medlive.curation.model import (
     AdviceFault,
@@ -24,7 +24,6 @@ from medlive.curation.model import (
     Hold,
     Reason,
     SecondReading,
-    Side,
     Soundness,
     Voice,
 )
@@ -34,7 +33,6 @@ from medlive.curation.tasks import (
     IdentifiersReply,
     SoundnessItem,
 )
-from medlive.curation.validator import Brief
 from medlive.deidentify.detect import redact
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
@@ -48,7 +46,7 @@ _ADVICE: Final = {
 async def read_case(
     thread: Thread,
     text: CaseText,
-    elements: Sequence[Element],
+    advice: Sequence[Element],
     agent: Agent,
     *,
     month: str = "",
@@ -61,11 +59,10 @@ async def read_case(
     Args:
         thread: Its messages.
         text: The case.
-        elements: Of the case.
+        advice: The case's elements.
         agent: The reader.
         month: When it was asked, where the medicine of that time matters; else empty.
     """
-    advice = [e for e in elements if e.side is Side.ADVICE]
     known = set(ids_of(advice))
     inputs = {
         **({"month": month} if month else {}),
@@ -95,17 +92,14 @@ async def read_case(
     for item in reply.wrong:
         values = item.model_dump(exclude={"id"})
         wrong.append(FaultyAdvice(element_id=item.id, **values))
+    same = {"asked", "clinical", "enough", "understandable", "sure"}
     return SecondReading(
-        asked=reply.asked,
-        clinical=reply.clinical,
-        enough=reply.enough,
+        **reply.model_dump(include=same),
         answered=reply.answered and not unanswered,
-        understandable=reply.understandable,
         wrong=tuple(wrong),
         danger=reply.danger.strip(),
         reason=reason[:2000],
         engine=agent.identity.as_json(),
-        sure=reply.sure,
         unseen={item.id: item.quote for item in reply.unseen},
         damaged=tuple(dict.fromkeys(map(str.strip, reply.damaged))),
     )
@@ -122,37 +116,26 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     return tuple(Hold(reason, reading.reason) for reason in doubts)
 
 
-@dataclass(frozen=True, slots=True)
-class Objection:
-    """What the second reading objects to."""
-
-    reason: Reason
-    element_id: str
-    """"" for the case as a whole."""
-    words: str
-    sure: bool
-
-    @property
-    def id(self) -> str:
-        """Under which a voice judges it."""
-        return self.element_id or self.reason.value
+Objection = tuple[Reason, str, str, bool]
+"""What the second reading objects to: why, the element's id ("" for the case as a whole), its words, and whether it is
+sure. A third voice judges it under the element's id, else the reason."""
 
 
-def objections(reading: SecondReading) -> tuple[Objection, ...]:
+def objections(reading: SecondReading) -> list[Objection]:
     """What a third voice is asked about, the gravest first."""
-    objected = []
+    objected: list[Objection] = []
     for fault, reason in _ADVICE.items():
         for wrong in reading.wrong:
             if wrong.kind is fault:
                 words = f"{wrong.reason} {wrong.standard}".strip()
-                objected.append(Objection(reason, wrong.element_id, words, wrong.sure))
+                objected.append((reason, wrong.element_id, words, wrong.sure))
     for reason, objects, words in (
         (Reason.DANGER_UNANSWERED, bool(reading.danger), reading.danger),
         (Reason.QUESTION_UNANSWERED, not reading.answered, reading.reason),
     ):
         if objects:
-            objected.append(Objection(reason, "", words, reading.sure))
-    return tuple(objected)
+            objected.append((reason, "", words, reading.sure))
+    return objected
 
 
 async def hear_voice(
@@ -195,14 +178,14 @@ async def hear_voice(
         if failure.is_outage:
             raise
         return replace(reading, voices_note=f"no third voice: {failure.detail}"[:2000])
-    controls = set(wanted) - {objection.id for objection in objected}
+    controls = set(wanted) - {name or reason for reason, name, _, _ in objected}
     if any(verdicts[name].verdict is Soundness.WRONG for name in controls):
         note = "the third voice does not count: it also rejects an advice that literature supports"
         return replace(reading, voices_note=note)
     voices = []
-    for objection in objected:
-        judged = verdicts[objection.id].model_dump(exclude={"id"})
-        voices.append(Voice(objection.reason, objection.element_id, **judged))
+    for reason, name, _, _ in objected:
+        judged = verdicts[name or reason].model_dump(exclude={"id"})
+        voices.append(Voice(reason, name, **judged))
     is_same = agent.identity.model == reading.engine.get("model")
     note = "the third voice is the second reader's own model" if is_same else ""
     return replace(reading, voices=tuple(voices), voices_note=note)
@@ -214,7 +197,7 @@ def _items(
     claims: Sequence[ClaimVerdict],
 ) -> list[dict[str, str]]:
     """What is judged, in the case's order, with the first supported advice that nobody objects to."""
-    named = {objection.element_id for objection in objected}
+    named = {name for _, name, _, _ in objected}
     for claim in claims:
         if claim.verdict is Alignment.SUPPORTED and claim.element_id not in named:
             named.add(claim.element_id)
@@ -224,10 +207,9 @@ def _items(
         if element.id in named:
             item = {"id": element.id, "kind": "advice", "text": element.statement}
             items.append(item)
-    for objection in objected:
-        if not objection.element_id:
-            item = {"id": objection.id, "kind": "unsaid", "text": objection.words}
-            items.append(item)
+    for reason, name, words, _ in objected:
+        if not name:
+            items.append({"id": reason.value, "kind": "unsaid", "text": words})
     return items
 
 
@@ -240,19 +222,18 @@ def settle(reading: SecondReading) -> tuple[list[Reason], str, list[Hold]]:
     voices = {(voice.reason, voice.element_id): voice for voice in reading.voices}
     rejected, lines = list[Reason](), list[str]()
     open_details: dict[Reason, dict[str, str]] = {}
-    for objection in objections(reading):
-        reason, name, words = objection.reason, objection.element_id, objection.words
+    for reason, name, words, is_sure in objections(reading):
         voice = voices.get((reason, name))
         if voice:
             against = f"{voice.case_against} {voice.standard}".strip()
             is_sound = voice.verdict is Soundness.SOUND
             says = voice.case_for if is_sound else against
-            if voice.sure and voice.verdict is Soundness.WRONG and objection.sure:
+            if voice.sure and voice.verdict is Soundness.WRONG and is_sure:
                 rejected.append(reason)
                 line = f"{words}; third voice: {says}"
                 lines.append(f"{name}: {line}" if name else line)
                 continue
-            if voice.sure and is_sound and not objection.sure:
+            if voice.sure and is_sound and not is_sure:
                 continue
             words += f"; third voice: {voice.verdict.value}: {says}"
         details = open_details.setdefault(reason, {})
@@ -265,21 +246,16 @@ def settle(reading: SecondReading) -> tuple[list[Reason], str, list[Hold]]:
     return rejected, "; ".join(lines), holds
 
 
-class Redacted(NamedTuple):
-    """Texts with identifiers of people removed."""
-
-    # Text id → the text with each identifier replaced by its kind in brackets
-    texts: Mapping[str, str]
-    found: tuple[str, ...]  # Identifiers found, as "<text id>: <kind>", never the words
-    remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
-
-
 async def redact_texts(
     texts: Mapping[str, str], agent: Agent, repeated: Mapping[str, str]
-) -> Redacted:
-    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure.
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """Remove identifiers of people from texts by patterns and by the reader. Raises AgentFailure.
 
     The reader is not shown the `repeated` texts, whose words are those of the others.
+
+    Returns:
+        By text id the text with each identifier replaced by its kind in brackets; what was found, as "<text id>:
+        <kind>", never the words; and what of it code could not replace, likewise.
     """
     own = {**texts, **repeated}
     clean = {identity: redact(text, agent.language) for identity, text in own.items()}
@@ -296,16 +272,8 @@ async def redact_texts(
 
     inputs = {"texts": [{"id": i, "text": clean[i]} for i in texts]}
     reply = await agent.ask(IdentifiersReply, inputs, check)
-    remaining = _replace(reply.found, clean)
-    return Redacted(clean, _places(reply.found), _places(remaining))
-
-
-def _replace(
-    identifiers: Sequence[IdentifierItem], clean: dict[str, str]
-) -> list[IdentifierItem]:
-    """Replace identifiers in every text; those that are still there, spelled otherwise than they were copied."""
     by_words: dict[str, list[IdentifierItem]] = {}
-    for item in identifiers:
+    for item in reply.found:
         by_words.setdefault(item.words.strip(), []).append(item)
     misspelt: list[IdentifierItem] = []
     # The longest first: "Dr Patel" before "Patel".
@@ -313,19 +281,14 @@ def _replace(
         items = by_words[words]
         # The same name is replaced in every text.
         whole = re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
-        for item in items:
-            if not whole.search(clean[item.text_id]):
-                misspelt.append(item)
+        misspelt += [i for i in items if not whole.search(clean[i.text_id])]
         sign = f"[{items[0].kind.replace('_', ' ')}]"
         for identity, text in clean.items():
             clean[identity] = whole.sub(sign, text)
     # "Patel" went with "Dr Patel", but "DR PATEL" did not.
-    remaining = []
-    for item in misspelt:
-        if contains_quote(item.words, clean[item.text_id]):
-            remaining.append(item)
-    return remaining
+    remaining = [i for i in misspelt if contains_quote(i.words, clean[i.text_id])]
+    return clean, _places(reply.found), _places(remaining)
 
 
-def _places(items: Sequence[IdentifierItem]) -> tuple[str, ...]:
-    return tuple(f"{item.text_id}: {item.kind}" for item in items)
+def _places(items: Sequence[IdentifierItem]) -> list[str]:
+    return [f"{item.text_id}: {item.kind}" for item in items]

@@ -9,15 +9,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from medlive.curation.agent import Agent, by_id, ids_of
-from medlive.curation.elements import element_inputs
+from medlive.curation.elements import Brief, element_inputs
 from medlive.curation.model import (
     Alignment,
     Citation,
     ClaimVerdict,
     Element,
+    Lack,
     Requirement,
     SecondCheck,
 )
@@ -35,6 +36,8 @@ from medlive.text.quantities import numbers_missing
 QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states
 SECOND_LOOK: Final = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
 _DECIDED: Final = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
+_BARRING: Final = frozenset((Lack.DRUG, Lack.SITUATION))
+"""A passage that lacks one of them supports nothing."""
 LEAST_QUOTE: Final = 4  # Fewest words (Chinese: characters) in a quote of evidence
 _WORDS: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _NAME: Final = re.compile(
@@ -51,26 +54,6 @@ class Library:
     passages: int  # Of each claim
     tokens: int  # What the passages of all claims may cost together
     not_after: date | None  # Nothing published later is cited
-
-
-@dataclass(frozen=True, slots=True)
-class Brief:
-    """The elements of a case that are judged."""
-
-    query: Element
-    narrative: Sequence[Element]
-    advice: Sequence[Element]
-    month: str = ""
-    """When it was asked, YYYY-MM; empty where the medicine of that time does not matter."""
-
-    def inputs(self) -> dict[str, Any]:
-        """Month, query and narrative as a task's inputs."""
-        month = {"month": self.month} if self.month else {}
-        return {
-            **month,
-            "query": self.query.statement,
-            "narrative": element_inputs(self.narrative),
-        }
 
 
 async def judge_sufficiency(
@@ -190,7 +173,10 @@ async def judge_alignment(
     )
     inputs = brief.inputs()
     inputs["claims"] = element_inputs(claims)
-    inputs["passages"] = list(map(evidence.shown, evidence.passages))
+    shown = []
+    for name, passage in evidence.passages.items():
+        shown.append({"id": name, "title": passage.title, "text": passage.text})
+    inputs["passages"] = shown
 
     def fault_of(item: AlignmentItem) -> str | None:
         needed = item.verdict in _DECIDED
@@ -204,9 +190,12 @@ async def judge_alignment(
     against = [v for v in first.values() if v.verdict is Alignment.CONTRADICTED]
     second: dict[str, VetoItem] = {}
     if against and confirm_veto:
-        second = await _confirm(
-            inputs, evidence.against(against), ids_of(against), agent
-        )
+        # On the passages cited against them and their best hits
+        seen = evidence.against(against)
+        asked = ids_of(against)
+        for name, kept in (("claims", asked), ("passages", seen.passages)):
+            inputs[name] = [each for each in inputs[name] if each["id"] in kept]
+        second = await agent.ask_each(VetoItem, inputs, asked, seen.fault_of_veto)
     verdicts = []
     for claim in claims:
         verdicts.append(evidence.verdict(claim, first[claim.id], second.get(claim.id)))
@@ -242,11 +231,6 @@ class _Evidence:
         passages = {name: p for name, p in self.passages.items() if name in names}
         return replace(self, passages=passages)
 
-    def shown(self, name: str) -> dict[str, str]:
-        """A passage as a task's input."""
-        passage = self.passages[name]
-        return {"id": name, "title": passage.title, "text": passage.text}
-
     def cited(self, evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
         """What a reply cites, by the pieces in which its words stand."""
         words: dict[str, list[str]] = {}
@@ -275,12 +259,18 @@ class _Evidence:
                     return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
         return None
 
+    def fault_of_veto(self, item: VetoItem) -> str | None:
+        """Return the first fault in the evidence of a second look; None without one."""
+        return self.fault_of(
+            item.id, item.evidence, needed=item.false_by_passage
+        ) or self.fault_of(item.id, item.harm_evidence, needed=item.could_hurt)
+
     def verdict(
         self, claim: ClaimItem, first: AlignmentItem, again: VetoItem | None
     ) -> ClaimVerdict:
         """The verdict on a claim by what the engine said of it at first, and where it contradicted it again."""
         verdict: Alignment = first.verdict
-        if verdict is Alignment.SUPPORTED and any(x.bars_support for x in first.lacks):
+        if verdict is Alignment.SUPPORTED and not _BARRING.isdisjoint(first.lacks):
             verdict = Alignment.NEUTRAL
         citations = self.cited(first.evidence)
         named = _passages_of(citations)
@@ -321,22 +311,6 @@ class _Evidence:
             nearest=nearest,
             lacks=first.lacks,
         )
-
-
-async def _confirm(
-    inputs: Mapping[str, Any], seen: _Evidence, wanted: Sequence[str], agent: Agent
-) -> dict[str, VetoItem]:
-    """Check contradicted claims a second time, on the passages cited against them and their best hits."""
-
-    def fault_of(item: VetoItem) -> str | None:
-        return seen.fault_of(
-            item.id, item.evidence, needed=item.false_by_passage
-        ) or seen.fault_of(item.id, item.harm_evidence, needed=item.could_hurt)
-
-    asked = dict(inputs)
-    for name, kept in (("claims", wanted), ("passages", seen.passages)):
-        asked[name] = [each for each in inputs[name] if each["id"] in kept]
-    return await agent.ask_each(VetoItem, asked, wanted, fault_of)
 
 
 def _passages_of(citations: Iterable[Citation | CitationItem]) -> set[str]:

@@ -219,25 +219,28 @@ async def start_session(session: Session, account: Account) -> str:
     return token
 
 
-_TOUCH = """
-    UPDATE account_sessions SET used_at = now() WHERE digest = :digest AND used_at < now() - interval '1 minute'
-"""
-
-
 async def find_session(session: Session, token: str) -> Account | None:
     """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
     digest = digest_text(token)
-    own = """
+    account = await session.first(
+        AccountRow,
+        """
         WHERE disabled_at IS NULL AND id = (
             SELECT account_id FROM account_sessions WHERE digest = :digest
                 AND used_at > now() - CAST(:idle AS interval) AND created_at > now() - CAST(:lasts AS interval)
         )
-    """
-    account = await session.first(
-        AccountRow, own, digest=digest, idle=SESSION_IDLE, lasts=SESSION_LASTS
+        """,
+        digest=digest,
+        idle=SESSION_IDLE,
+        lasts=SESSION_LASTS,
     )
     if account is not None:
-        await session.run(_TOUCH, digest=digest)
+        await session.run(
+            """
+            UPDATE account_sessions SET used_at = now() WHERE digest = :digest AND used_at < now() - interval '1 minute'
+            """,
+            digest=digest,
+        )
     return account
 
 
@@ -255,15 +258,6 @@ async def end_sessions(session: Session, account: Account) -> None:
     )
 
 
-_COUNT_ATTEMPT = """
-    INSERT INTO sign_in_attempts AS known (subject, attempts, until)
-    VALUES (:subject, 1, now() + CAST(:window AS interval))
-    ON CONFLICT (subject) DO UPDATE SET attempts = CASE WHEN known.until < now() THEN 1 ELSE known.attempts + 1 END,
-        until = CASE WHEN known.until < now() THEN excluded.until ELSE known.until END
-    RETURNING attempts, until
-"""
-
-
 async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     """Count an attempt; return how many there were in this window, with it, and when the window ends.
 
@@ -271,7 +265,15 @@ async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     before the password is tried.
     """
     [counted] = await session.records(
-        _COUNT_ATTEMPT, subject=subject, window=ATTEMPTS_WINDOW
+        """
+        INSERT INTO sign_in_attempts AS known (subject, attempts, until)
+        VALUES (:subject, 1, now() + CAST(:window AS interval))
+        ON CONFLICT (subject) DO UPDATE SET attempts = CASE WHEN known.until < now() THEN 1 ELSE known.attempts + 1 END,
+            until = CASE WHEN known.until < now() THEN excluded.until ELSE known.until END
+        RETURNING attempts, until
+        """,
+        subject=subject,
+        window=ATTEMPTS_WINDOW,
     )
     return counted.attempts, counted.until
 

@@ -77,17 +77,6 @@ async def erase_reasons(
     return sorted(await session.column(erased, subjects=subjects))
 
 
-_ENTRIES = """
-    SELECT number, at, left("by", :chars) AS "by", action, left(subject, :chars) AS subject,
-        left(reason, :chars) AS reason, reason_digest, previous, digest, salt,
-        CASE WHEN length(details::text) <= :chars THEN details ELSE '{}' END AS details
-    FROM audit_log
-    WHERE number < coalesce(CAST(:before AS bigint), 9223372036854775807)
-        AND (CAST(:subject AS text) IS NULL OR subject = :subject)
-    ORDER BY number DESC LIMIT :most
-"""
-
-
 async def list_entries(
     session: Session,
     *,
@@ -100,7 +89,19 @@ async def list_entries(
     Texts are cut to LOG_CHARS_SHOWN, and longer details left out: whoever takes over the web can write any.
     """
     entries = await session.records(
-        _ENTRIES, before=before, subject=subject, most=limit, chars=LOG_CHARS_SHOWN
+        """
+        SELECT number, at, left("by", :chars) AS "by", action, left(subject, :chars) AS subject,
+            left(reason, :chars) AS reason, reason_digest, previous, digest, salt,
+            CASE WHEN length(details::text) <= :chars THEN details ELSE '{}' END AS details
+        FROM audit_log
+        WHERE number < coalesce(CAST(:before AS bigint), 9223372036854775807)
+            AND (CAST(:subject AS text) IS NULL OR subject = :subject)
+        ORDER BY number DESC LIMIT :most
+        """,
+        before=before,
+        subject=subject,
+        most=limit,
+        chars=LOG_CHARS_SHOWN,
     )
     for entry in entries:
         entry.action = Act(entry.action)
@@ -111,9 +112,6 @@ async def latest_act(session: Session, action: Act) -> int:
     """The number of the latest entry of an act; 0 before the first."""
     latest = "SELECT max(number) FROM audit_log WHERE action = :action"
     return await session.value(latest, action=action) or 0
-
-
-_DIGESTS = "SELECT number, digest FROM audit_log WHERE number = ANY (:numbers)"
 
 
 async def verify_log(
@@ -157,7 +155,10 @@ async def verify_log(
             f"no entry has the digest {head}: entries were removed at the end, or replaced"
         )
     numbers = [anchor.entries for anchor in anchors.values()]
-    digests = await session.lookup(_DIGESTS, numbers=numbers)
+    digests = await session.lookup(
+        "SELECT number, digest FROM audit_log WHERE number = ANY (:numbers)",
+        numbers=numbers,
+    )
     faults += _anchor_faults(number, digests, anchors)
     faults += [
         f"the reason of entry {n} was erased without a takedown" for n in sorted(erased)

@@ -108,7 +108,16 @@ def start(home: Path) -> str:
                 if not (place.data / "PG_VERSION").exists():
                     _create_cluster(place, binaries)
                 _remove_stale_files(place)
-                _run_server(place, binaries)
+                options = (
+                    f"-c unix_socket_directories='{_socket_folder(place)}'"
+                    f" -c unix_socket_permissions=0700 -p {_PORT}"
+                )
+                pg_ctl = (binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS))
+                files = ("-D", place.data, "-l", place.log, "-o", options)
+                try:
+                    _run(place, "did not start", (*pg_ctl, *files))
+                except DatabaseUnavailable as exc:
+                    raise _start_error(place, exc.message) from exc
                 server = _find_server(place.data)
             # A server that was just killed may still look alive; it is started again.
             if server is not None and _answers(place, server):
@@ -173,13 +182,7 @@ def _find_place(home: Path) -> _Place:
             owner = pwd.getpwuid((candidate / "data").stat().st_uid)
             if owner.pw_uid != 0:
                 return _Place(candidate, owner)
-    user = _server_user()
-    reachable = _can_reach(user, folder) or (_can_reach(user, home) and _is_own(home))
-    return _Place(folder if reachable else elsewhere, user)
-
-
-def _server_user() -> pwd.struct_passwd:
-    """The unprivileged user for root's server, created once, as a distribution's package would."""
+    # The unprivileged user for root's server, created once, as a distribution's package would
     if useradd := shutil.which("useradd"):
         # Where it fails (it exists already, a read-only system) the look-up decides.
         options = ("--system", "--no-create-home", "--shell=/usr/sbin/nologin")
@@ -191,12 +194,16 @@ def _server_user() -> pwd.struct_passwd:
         )
     for name in (SYSTEM_USER, "nobody"):
         with suppress(KeyError):
-            return pwd.getpwnam(name)
-    raise DatabaseUnavailable(
-        "PostgreSQL does not run as root, and there is no other user to run it as",
-        hint=f"add a system user named {SYSTEM_USER}, or run medlive as a normal user, "
-        "or set MEDLIVE_DATABASE_URL",
-    )
+            user = pwd.getpwnam(name)
+            break
+    else:
+        raise DatabaseUnavailable(
+            "PostgreSQL does not run as root, and there is no other user to run it as",
+            hint=f"add a system user named {SYSTEM_USER}, or run medlive as a normal user, "
+            "or set MEDLIVE_DATABASE_URL",
+        )
+    reachable = _can_reach(user, folder) or (_can_reach(user, home) and _is_own(home))
+    return _Place(folder if reachable else elsewhere, user)
 
 
 def _is_own(folder: Path) -> bool:
@@ -415,22 +422,6 @@ def _remove_stale_files(place: _Place) -> None:
     if len(lines) > 4 and lines[4].strip():
         Path(lines[4].strip(), f"{_SOCKET}.lock").unlink(missing_ok=True)
     pid_file.unlink(missing_ok=True)
-
-
-def _run_server(place: _Place, binaries: Path) -> None:
-    options = (
-        f"-c unix_socket_directories='{_socket_folder(place)}'"
-        f" -c unix_socket_permissions=0700 -p {_PORT}"
-    )
-    start = (binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS))
-    try:
-        _run(
-            place,
-            "did not start",
-            (*start, "-D", place.data, "-l", place.log, "-o", options),
-        )
-    except DatabaseUnavailable as exc:
-        raise _start_error(place, exc.message) from exc
 
 
 def _socket_folder(place: _Place) -> Path:

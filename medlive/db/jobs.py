@@ -100,11 +100,13 @@ async def defer_alone(session: Session, lock: str) -> None:
 
 async def hurry(session: Session, queue: str) -> None:
     """Make jobs that wait after a failure ready now."""
-    ready = """
+    await session.run(
+        """
         UPDATE procrastinate_jobs SET scheduled_at = NULL
         WHERE queue_name = :queue AND status = 'todo' AND scheduled_at > now()
-    """
-    await session.run(ready, queue=queue)
+        """,
+        queue=queue,
+    )
 
 
 async def count_jobs(session: Session) -> Sequence[Record]:
@@ -129,7 +131,8 @@ async def list_jobs(
     Each has id, queue, task, args, status, attempts, scheduled_at, heartbeat (the last sign of life of the worker that
     does it) and reason (why it failed; None: it did not, or that was not kept).
     """
-    query = """
+    return await session.records(
+        """
         SELECT job.id, queue_name AS queue, task_name AS task, args, CAST(status AS text) AS status, attempts,
         scheduled_at, last_heartbeat AS heartbeat, CASE WHEN status = 'failed' THEN reason END AS reason
         FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
@@ -138,9 +141,11 @@ async def list_jobs(
         AND CASE WHEN CAST(:status AS text) IS NULL THEN status IN ('todo', 'doing', 'failed')
         ELSE CAST(status AS text) = :status END
         ORDER BY job.id LIMIT :limit
-    """
-    return await session.records(
-        query, queue=queue, status=status, after=after, limit=limit
+        """,
+        queue=queue,
+        status=status,
+        after=after,
+        limit=limit,
     )
 
 
@@ -153,10 +158,6 @@ FORGET_REPLACED = """
     AND status = 'failed' AND coalesce(lock, queueing_lock) = %(name)s
 """
 """Removes failed jobs that were queued under the same name before this one, which has done their work."""
-_FORGET_FAILURES = """
-    DELETE FROM job_failures WHERE failed_at < now() - interval '1 minute'
-    AND NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')
-"""
 
 
 async def find_lost(session: Session) -> list[int]:
@@ -168,46 +169,53 @@ async def find_lost(session: Session) -> list[int]:
 
 async def count_waits(session: Session) -> Sequence[Record]:
     """How many threads wait for what, most first: waits_for (None: for nothing, they are lost), threads."""
-    query = "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
-    return await session.records(query)
+    return await session.records(
+        "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
 
 
 async def count_waiting(session: Session, queue: str) -> Record:
     """How many jobs of a queue are being done or wait (open), and of those that wait, how many could be done now
     (ready) or wait for the time of their next attempt (delayed), the earliest until next_at (None: none is delayed)."""
-    query = """
+    [waiting] = await session.records(
+        """
         SELECT count(*) AS open, count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed,
         count(*) FILTER (WHERE status = 'todo' AND coalesce(scheduled_at <= now(), true)) AS ready,
         min(scheduled_at) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS next_at
         FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')
-    """
-    [waiting] = await session.records(query, queue=queue)
+        """,
+        queue=queue,
+    )
     return waiting
 
 
 async def list_failed_jobs(session: Session) -> Sequence[Record]:
     """The failed jobs of all queues by reason, most first: queue, reason, jobs, last_at (when the last one failed;
     None: not recorded)."""
-    query = """
+    return await session.records("""
         SELECT queue_name AS queue, coalesce(reason, 'not recorded') AS reason, count(*) AS jobs,
         max(failed_at) AS last_at FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id
         WHERE status = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2
-    """
-    return await session.records(query)
+        """)
 
 
 async def find_failed_jobs(session: Session, reason: str = "") -> list[int]:
     """The numbers of failed jobs whose reason contains `reason`, whatever its case, oldest first."""
-    query = """
+    return await session.column(
+        """
         SELECT id FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id
         WHERE status = 'failed' AND (:reason = '' OR strpos(lower(reason), lower(:reason)) > 0) ORDER BY id
-    """
-    return await session.column(query, reason=reason)
+        """,
+        reason=reason,
+    )
 
 
 async def forget_failures(session: Session) -> None:
     """Remove the reasons of jobs that were tried again or are gone; one of a job that is just about to fail stays."""
-    await session.run(_FORGET_FAILURES)
+    await session.run("""
+        DELETE FROM job_failures WHERE failed_at < now() - interval '1 minute'
+        AND NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')
+        """)
 
 
 async def take_turn(session: Session, key: int) -> bool:
@@ -247,13 +255,16 @@ async def report_worker(
         reason: Why it waits; None: it does not.
         paused: The queues of which it takes no jobs.
     """
-    report = """
+    await session.run(
+        """
         UPDATE workers SET heard_at = now(), paused = CAST(:paused AS jsonb), state = :state, reason = :reason,
         since = CASE WHEN (state, reason) IS DISTINCT FROM (:state, :reason) THEN now() ELSE since END
         WHERE id = :number
-    """
-    await session.run(
-        report, number=number, state=state, reason=reason, paused=Json(paused)
+        """,
+        number=number,
+        state=state,
+        reason=reason,
+        paused=Json(paused),
     )
 
 

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func
 
 from medlive import __version__
 from medlive.clock import CLOCK_BOUND, iso_week
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import Record, read, row_of
 from medlive.db.session import Database, Session
 from medlive.db.tables.intake import ImportProblemRow, ImportRunRow, RunOutcome
 from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow
@@ -183,13 +183,9 @@ _FORGET_AHEAD = (
 )
 
 
-class HarvestHistory(NamedTuple):
-    """What is known of one source's harvests."""
-
-    first_at: datetime  # When its first one began
-    latest: Run
-    done_week: str | None  # The latest week whose harvest was read to its end
-    done_at: datetime | None  # When that one ended
+HarvestHistory = Record
+"""What is known of one source's harvests: first_at (when its first one began), latest (a Run), done_week (the latest
+week whose harvest was read to its end; None: none was) and done_at (when that one ended)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +226,6 @@ _HARVESTED = """
     FROM harvest_runs GROUP BY source
 """
 _FAILURES = "SELECT command, iso_week, count(*) FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
-_FROZEN = """
-    SELECT max(version) FILTER (WHERE version <= :week) AS frozen_week,
-        (array_agg(frozen_at ORDER BY version DESC) FILTER (WHERE version <= :week))[1] AS frozen_at,
-        max(version) FILTER (WHERE version > :week) AS frozen_ahead
-    FROM snapshots WHERE state = 'frozen'
-"""
 _WEEKS = """
     SELECT iso_week FROM harvest_runs WHERE iso_week <= :week
     UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week
@@ -260,10 +250,19 @@ async def load_history(session: Session, moment: datetime | None = None) -> Hist
             failures[command] = times
     latest_harvests = await _read_runs(session, _LATEST_HARVESTS, week=week)
     harvests = {}
-    for row in await session.run(_HARVESTED, week=week):
+    for row in await session.records(_HARVESTED, week=week):
         if (last := latest_harvests.get(row.source)) is not None:
-            harvests[row.source] = read(HarvestHistory, row, latest=last)
-    [frozen] = await session.records(_FROZEN, week=week)
+            row.latest = last
+            harvests[row.source] = row
+    [frozen] = await session.records(
+        """
+        SELECT max(version) FILTER (WHERE version <= :week) AS frozen_week,
+            (array_agg(frozen_at ORDER BY version DESC) FILTER (WHERE version <= :week))[1] AS frozen_at,
+            max(version) FILTER (WHERE version > :week) AS frozen_ahead
+        FROM snapshots WHERE state = 'frozen'
+        """,
+        week=week,
+    )
     return History(
         harvests=harvests,
         latest=latest,

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from medlive.curation.model import CaseText
 from medlive.db.mapping import Record, read
@@ -12,23 +11,12 @@ from medlive.db.tables.people import (
     StudyRatingRow,
     StudyRow,
 )
-from medlive.db.tables.release import (
-    CaseRevisionRow,
-    CriterionRow,
-)
+from medlive.db.tables.release import CriterionRow
 from medlive.errors import UsageError
 
 Study = StudyRow
 StudyItem = StudyItemRow
 Rating = StudyRatingRow
-
-
-class RatedCase(NamedTuple):
-    """A revision of a case as raters read it."""
-
-    language: str
-    text: CaseText
-    criteria: dict[str, str]  # By id within the case
 
 
 _BLIND = """FROM study_items WHERE study IN (
@@ -50,11 +38,13 @@ _SHOWN = """
 async def list_candidates(session: Session, version: str | None) -> Sequence[Record]:
     """The cases that a frozen snapshot shows, or the ready ones, by id: case_id, revision, language, specialty,
     theme."""
-    query = f"""
+    return await session.records(
+        f"""
         SELECT case_id, revision, language, specialty, theme
         FROM case_revisions AS r {_READY if version is None else _SHOWN} ORDER BY case_id
-    """
-    return await session.records(query, version=version)
+        """,
+        version=version,
+    )
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:
@@ -124,10 +114,13 @@ async def items_of(session: Session, study: str) -> list[StudyItem]:
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
     """Everybody's ratings in a study, of each item the latest by each rater."""
-    latest = """
+    return await session.rows(
+        StudyRatingRow,
+        """
         WHERE id IN (SELECT max(id) FROM study_ratings WHERE study = :study GROUP BY item, rater) ORDER BY item, rater
-    """
-    return await session.rows(StudyRatingRow, latest, study=study)
+        """,
+        study=study,
+    )
 
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:
@@ -138,8 +131,9 @@ async def save_rating(session: Session, study: str, rating: Rating) -> None:
 
 async def read_revisions(
     session: Session, wanted: Collection[tuple[str, int]]
-) -> dict[tuple[str, int], RatedCase]:
-    """The texts of revisions of cases, by case id and revision."""
+) -> dict[tuple[str, int], Record]:
+    """Revisions of cases as raters read them, by case id and revision: language, text, and criteria by their id within
+    the case."""
     ids, revisions = [key[0] for key in wanted], [key[1] for key in wanted]
     values = {"ids": ids, "revisions": revisions}
     criteria: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
@@ -148,9 +142,11 @@ async def read_revisions(
     ):
         criteria[row.case_id, row.revision][row.criterion_id] = row.criterion
     rated = {}
-    for case in await session.rows(CaseRevisionRow, _WANTED, **values):
+    texts = f"SELECT case_id, revision, language, narrative, query, advice FROM case_revisions {_WANTED}"
+    for case in await session.records(texts, **values):
         key = case.case_id, case.revision
-        rated[key] = RatedCase(case.language, read(CaseText, case), criteria[key])
+        case.text, case.criteria = read(CaseText, case), criteria[key]
+        rated[key] = case
     return rated
 
 

@@ -90,11 +90,15 @@ async def acknowledge(
             hint=f"open problems: {', '.join(sorted(codes)) or 'none'}",
         )
     await session.flush()
-    about = {
-        "subjects": [problem.subject for problem in taken_on],
-        "until": until and until.isoformat(),
-    }
-    await record(session, Act.ACKNOWLEDGE, f"problem:{code}", why, by=by, **about)
+    await record(
+        session,
+        Act.ACKNOWLEDGE,
+        f"problem:{code}",
+        why,
+        by=by,
+        subjects=[problem.subject for problem in taken_on],
+        until=until and until.isoformat(),
+    )
     return taken_on
 
 
@@ -112,17 +116,22 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
 
     What could not be delivered for DROPPED_AFTER is removed.
     """
-    old = "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)"
-    await session.run(old, age=DROPPED_AFTER)
-    due = """
+    await session.run(
+        "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)",
+        age=DROPPED_AFTER,
+    )
+    return await session.rows(
+        OutboxRow,
+        """
         WHERE id IN (
             SELECT id FROM (
                 SELECT id, row_number() OVER (PARTITION BY place ORDER BY id) AS rank
                 FROM outbox WHERE send_at <= now()
             ) AS waiting WHERE rank <= :limit
         ) ORDER BY id FOR UPDATE SKIP LOCKED
-    """
-    return await session.rows(OutboxRow, due, limit=limit)
+        """,
+        limit=limit,
+    )
 
 
 async def remove_message(session: Session, message: OutboxRow) -> None:
@@ -134,11 +143,15 @@ async def note_failure(
     session: Session, message: OutboxRow, error: str, wait: timedelta
 ) -> None:
     """Note why a message was not delivered; it is tried again after `wait`."""
-    later = """
+    await session.run(
+        """
         UPDATE outbox SET attempts = attempts + 1, last_error = :error, send_at = now() + CAST(:wait AS interval)
         WHERE id = :id
-    """
-    await session.run(later, id=message.id, error=error, wait=wait)
+        """,
+        id=message.id,
+        error=error,
+        wait=wait,
+    )
 
 
 async def undelivered(session: Session) -> list[OutboxRow]:

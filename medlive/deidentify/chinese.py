@@ -8,7 +8,6 @@ from functools import partial
 from medlive.deidentify.chinese_general import is_general, is_in_medical_name
 from medlive.deidentify.identifiers import (
     Candidates,
-    IdentifierKind,
     View,
     alternatives,
     characters,
@@ -20,15 +19,16 @@ from medlive.deidentify.identifiers import (
 Span = tuple[int, int]
 
 _any = partial(one_of, "chinese")
+_words = partial(word_list, "chinese")
 _SURNAMES = characters("surnames")
 _AMBIGUOUS_SURNAMES = characters("ambiguous surnames")
-_COMPOUND_SURNAMES = word_list("chinese", "compound surnames")
+_COMPOUND_SURNAMES = _words("compound surnames")
 _NOT_GIVEN = characters("not given")
 _SPELLED = characters("spelled names")
 _NOT_BEFORE_TITLE = characters("not before title")
-_CITIES = word_list("chinese", "cities")
+_CITIES = _words("cities")
 _AMBIGUOUS_CITIES = _any("ambiguous cities")
-_SURE_CITIES = alternatives(_CITIES - word_list("chinese", "ambiguous cities"))
+_SURE_CITIES = alternatives(_CITIES - _words("ambiguous cities"))
 _PROVINCES = _any("provinces")
 _TITLE = re.compile(_any("titles"))
 _REGION = re.compile(rf"{alternatives(_CITIES)}|{_PROVINCES}|中国")
@@ -148,14 +148,14 @@ _GREETING_BEFORE = re.compile(
 )
 
 
-_NOT_NAMES = word_list("chinese", "not names")
+_NOT_NAMES = _words("not names")
 _NOT_IN_NAMES = characters("particles") | characters("body and illness")
 _ILLNESS_ENDS = frozenset("斑疣癣疸疹疮症病炎癌瘤虑郁")
 _NOT_AFTER_RARE = (_NOT_GIVEN - frozenset("小明晨")) | _NOT_IN_NAMES
 _PET_NAME = re.compile(
     r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)"
 )
-_NOT_PET_NAMES = word_list("chinese", "not pet names")
+_NOT_PET_NAMES = _words("not pet names")
 
 
 def _name_before(text: str, title_at: int) -> int | None:
@@ -278,17 +278,17 @@ def chinese_names(view: View) -> Candidates:
             continue
         start = _name_before(text, at)
         if start is not None:
-            yield IdentifierKind.NAME, start, at
+            yield "name", start, at
     for pattern, is_name in _NAME_RULES:
         for match in pattern.finditer(lower):
             if is_name(match):
-                yield IdentifierKind.NAME, *match.span(match.lastgroup or "name")
+                yield "name", *match.span(match.lastgroup or "name")
     # A list of people, unless one entry of it is not a name
     for match in _ASSOCIATE_LIST.finditer(lower):
         entries = list(_LISTED.finditer(lower, *match.span("names")))
         if all(_is_listed_name(entry[0]) for entry in entries):
             for entry in entries:
-                yield IdentifierKind.NAME, *entry.span()
+                yield "name", *entry.span()
 
 
 def _is_listed_name(name: str) -> bool:
@@ -300,10 +300,10 @@ _CHAIN = re.compile(
     rf"(?:(?!{_FUNCTION})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|(?<!地)区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区"
     r"|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
 )
-_FINE = word_list("chinese", "fine units")
+_FINE = _words("fine units")
 _DOOR = (
     r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])"
-    + one_of("chinese", "doors")
+    + _any("doors")
 )
 _ADDRESS = re.compile(
     rf"{_any('estates')}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路)"
@@ -321,7 +321,7 @@ _PROVINCE_BEFORE = re.compile(
     rf"(?:{_PROVINCES})(?:省|市|自治区|壮族自治区|回族自治区|维吾尔自治区)?[ ，,]?$"
 )
 _ADDRESS_STOP = re.compile(rf"(?:{_FUNCTION}|[住家址：:，,。\s\n是为于叫至])")
-_NOT_ESTATE = word_list("chinese", "not estates")
+_NOT_ESTATE = _words("not estates")
 
 
 _GENERIC_PLACE = re.compile(
@@ -340,15 +340,15 @@ def chinese_places(view: View) -> Candidates:
             end, is_fine = _end_of_chain(text, end, chains)
         if is_fine:
             start = _with_province(text, start)
-        yield IdentifierKind.ADDRESS if is_fine else IdentifierKind.PLACE, start, end
+        yield "address" if is_fine else "place", start, end
     yield from _numbered_addresses(view)
     for match in _LIVES.finditer(lower):
         place = match["place"]
         if place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place):
-            yield IdentifierKind.ADDRESS, *match.span("place")
+            yield "address", *match.span("place")
     if "公司" in lower:
-        yield from matches(IdentifierKind.PLACE, _COMPANY, lower)
-    yield from matches(IdentifierKind.ADDRESS, _POSTCODE, lower)
+        yield from matches("place", _COMPANY, lower)
+    yield from matches("address", _POSTCODE, lower)
 
 
 def _end_of_chain(
@@ -384,7 +384,7 @@ def _numbered_addresses(view: View) -> Candidates:
         name = text[start : end + 2]
         if start < end and _NOT_ESTATE.isdisjoint((name[:2], name)):
             written = len(match[0].rstrip(" ，,"))
-            yield IdentifierKind.ADDRESS, _with_province(text, start), end + written
+            yield "address", _with_province(text, start), end + written
 
 
 def _with_province(text: str, start: int) -> int:
@@ -398,8 +398,8 @@ def _named_places(lower: str) -> Iterator[Span]:
     hospitals = list(_hospitals(lower))
     yield from hospitals
     own = {lower[start:end] for start, end in hospitals}
-    general: list[re.Match[str]] = []
-    nobodys: list[Span] = []
+    general = []
+    nobodys = []
     for match in _CITY.finditer(lower):
         if is_in_medical_name(lower, *match.span("city")):
             nobodys.append(match.span())

@@ -6,22 +6,27 @@ needs a cue of its own, and a word that could make the place the patient's undoe
 
 import re
 
-from medlive.deidentify.identifiers import alternatives, one_of, word_list
-from medlive.deidentify.spelling import (
-    Surroundings,
-    containing,
+from medlive.deidentify.identifiers import (
+    alternatives,
     is_part_of_name,
-    near,
+    misspelt_as,
+    one_of,
+    surroundings,
+    word_list,
 )
 
 _CITIES = word_list("chinese", "cities")
-_NAMES = containing(
+_NAMES = surroundings(
     word_list("chinese", "names with a place"),
     _CITIES,
     longest_exact=2,
 )
 """The surroundings of cities in names."""
-_MISSPELT_NAMES = near(word_list("chinese", "drugs near a place"), _CITIES)
+_MISSPELT_NAMES = surroundings(
+    word_list("chinese", "drugs near a place"),
+    _CITIES,
+    starts=misspelt_as,
+)
 """The same in names that one wrong character would give a city."""
 _LIVED_BEFORE = re.compile(r"[在到去从住回来于自我是家]$")
 _LIVED_AFTER = re.compile(r"市|[区县人的这那]|当地|本地|地区|老家|医|[一二三四五六]院")
@@ -104,10 +109,10 @@ def is_in_medical_name(text: str, start: int, end: int) -> bool:
         return True
     lived_in = _LIVED_BEFORE.search(text, max(0, start - 1), start) is not None
     followed = _LIVED_AFTER.match(text, end) is not None
-    fitting: list[Surroundings] = []
-    for name in _MISSPELT_NAMES.get(city, ()):
-        if (name.before or not lived_in) and (name.after or not followed):
-            fitting.append(name)
+    fitting = []
+    for before, after, exact in _MISSPELT_NAMES.get(city, ()):
+        if (before or not lived_in) and (after or not followed):
+            fitting.append((before, after, exact))
     return is_part_of_name(text, start, end, fitting)
 
 

@@ -35,7 +35,6 @@ _FIELD = re.compile(
     r"姓名|性别|年龄|出生|电话|手机|身份证|住址|地址|工号|学号|单位|部门|籍贯|(?<![a-z])(?:name|phone|tel|mobile|e-?mail"
     r"|address|dob|date of birth|id|employee no|department|sex|age)(?![a-z])"
 )
-_PLACE, _ADDRESS = IdentifierKind.PLACE, IdentifierKind.ADDRESS
 _ROUNDS = 64
 """Rounds of replacing; each leaves fewer characters that could be an identifier's."""
 
@@ -102,7 +101,7 @@ def redact_part(
         end = max(end, identifiers[-1].end)
         redacted, copied_to = "", start
         for identifier in identifiers:
-            redacted += f"{text[copied_to : identifier.start]}[{identifier.kind.value}]"
+            redacted += f"{text[copied_to : identifier.start]}[{identifier.kind}]"
             copied_to = identifier.end
         redacted += text[copied_to:end]
         text, end = text[:start] + redacted + text[end:], start + len(redacted)
@@ -134,19 +133,19 @@ def _others_data(view: View) -> Candidates:
                 break
             end += len("\n") + len(line)
         if len(_FIELD.findall(view.lower, start, end)) > 1:
-            yield IdentifierKind.OTHERS, start, end
+            yield "others' data", start, end
 
 
 def _merge_places(candidates: list[Candidate]) -> list[Candidate]:
     """Merge places that overlap, into an address if one of them is."""
     places: list[Candidate] = []
-    others: list[Candidate] = []
+    others = []
     for kind, start, end in sorted(candidates, key=itemgetter(1)):
-        if kind not in (_PLACE, _ADDRESS):
+        if kind not in ("place", "address"):
             others.append((kind, start, end))
         elif places and start < places[-1][2]:
             kind_before, first, last = places[-1]
-            merged = kind_before if kind is _PLACE else _ADDRESS
+            merged = kind_before if kind == "place" else "address"
             places[-1] = (merged, first, max(last, end))
         else:
             places.append((kind, start, end))
@@ -174,13 +173,13 @@ def _join_addresses(candidates: list[Candidate], text: str) -> list[Candidate]:
     joined: list[Candidate] = []
     for kind, start, end in candidates:
         kind_before, first, last = joined[-1] if joined else (kind, start, end)
-        are_parts = _ADDRESS in {kind_before, kind} <= {_ADDRESS, _PLACE}
+        are_parts = "address" in {kind_before, kind} <= {"address", "place"}
         if joined and are_parts and _BETWEEN.fullmatch(text, last, start):
-            joined[-1] = (_ADDRESS, first, end)
+            joined[-1] = ("address", first, end)
         else:
             joined.append((kind, start, end))
-    with_postcodes: list[Candidate] = []
+    with_postcodes = []
     for kind, start, end in joined:
-        postcode = _CODE.match(text, end) if kind is _ADDRESS else None
+        postcode = _CODE.match(text, end) if kind == "address" else None
         with_postcodes.append((kind, start, postcode.end() if postcode else end))
     return with_postcodes

@@ -8,22 +8,21 @@ from functools import partial
 
 from medlive.deidentify.identifiers import (
     Candidates,
-    IdentifierKind,
     View,
     one_of,
     word_list,
 )
 
-_NAME = IdentifierKind.NAME
 _any = partial(one_of, "english")
-_GIVEN = word_list("english", "given names")
-_GIVEN_WORDS = word_list("english", "given words")
-_SURNAMES = word_list("english", "surnames")
-_NOT_NAMES = word_list("english", "not names")
-_NOT_AFTER_TITLE = word_list("english", "not after title")
+_words = partial(word_list, "english")
+_GIVEN = _words("given names")
+_GIVEN_WORDS = _words("given words")
+_SURNAMES = _words("surnames")
+_NOT_NAMES = _words("not names")
+_NOT_AFTER_TITLE = _words("not after title")
 _KNOWN = _GIVEN | _SURNAMES
 _LISTED = _KNOWN | _GIVEN_WORDS
-_SMALL_NAMES = _KNOWN - word_list("english", "surname words")
+_SMALL_NAMES = _KNOWN - _words("surname words")
 _CAP = "[A-ZÀ-ÖØ-Þ]"
 _LOW = "[a-zß-öø-ÿāăąćčďđēėęěğīıłńňőřśşšţťūůűźżž]"
 _WORD = re.compile(
@@ -33,7 +32,7 @@ _WORD = re.compile(
 _SMALL_WORD = re.compile(rf"{_LOW}+(?:['-]{_LOW}+)?")
 _GAP = re.compile(r"[ \t]{1,2}")
 _POSSESSIVE = re.compile(r"'s?$")
-_AFTER_NAME = word_list("english", "after eponyms")
+_AFTER_NAME = _words("after eponyms")
 
 _TITLE = re.compile(
     r"(?:(?<![a-z])|(?<=[a-z])(?=D))(?:dr|drs|doctor|prof|professor|mr|mrs|ms|miss|nurse|np|sister|pastor|rev|sir"
@@ -41,14 +40,14 @@ _TITLE = re.compile(
 )
 _CAPITAL = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?=.[A-Z])")
 _GLUED_TITLE = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
-_SURE_TITLES = word_list("english", "sure titles")
+_SURE_TITLES = _words("sure titles")
 _MY_NAME = re.compile(
     r"(?:names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
     rf"|\s?(?:[:：=]|-\s)\s?)(?:mr |mrs |ms |dr )?|{_any('person labels')}\s?[:：]\s?)"
 )
 _I_AM = re.compile(rf"(?<![a-z']){_any('before a name')}\s")
-_INTRODUCING = word_list("english", "introducing")
-_NAMING = word_list("english", "naming")
+_INTRODUCING = _words("introducing")
+_NAMING = _words("naming")
 _AFTER_I_AM = re.compile(
     r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living"
     r"|working|an? [a-z-]+ (?:by|from))"
@@ -60,7 +59,7 @@ _WHOSE = re.compile(
 _BEFORE_RELATIVE = re.compile(
     r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$"
 )
-_RELATIVES = word_list("english", "relatives")
+_RELATIVES = _words("relatives")
 _NEVER_IN_NAME = _NOT_NAMES | _RELATIVES
 _NOT_SURNAME = _NEVER_IN_NAME | _NOT_AFTER_TITLE
 _SIGN_OFF = re.compile(
@@ -73,7 +72,7 @@ _END = re.compile(
     r"[ \t]*+(?:\([^)\n]{1,20}\))?[ \t]*+[.!,)]{0,2}(?:\s?[xX]{1,3})?"
     r"(?:[^\S\n]*+\n|\s*+(?:$|[\U0001f300-\U0001faff\u2600-\u27bf❤\[]))"
 )
-_SMALL_SIGNERS = tuple(word_list("english", "small closings"))
+_SMALL_SIGNERS = tuple(_words("small closings"))
 _GREETING = re.compile(
     r"(?<![a-z])(?:hi|hello|dear|hey|hiya|thanks|thank you|good (?:morning|evening|afternoon|day)"
     r"|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
@@ -162,9 +161,9 @@ def _after_titles(view: View) -> Candidates:
             end = _with_small_surname(lower, at, end, _LAST_SURNAME)
         also_a_word = title in _ALSO_WORDS or text.startswith("MS", start)
         if end > at and (not also_a_word or lower[at:end].split()[0] in _KNOWN):
-            yield _NAME, at, end
+            yield "name", at, end
     for match in _GLUED_TITLE.finditer(text):
-        yield _NAME, match.end(), _name_end(view, match.end())
+        yield "name", match.end(), _name_end(view, match.end())
 
 
 def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
@@ -184,8 +183,8 @@ def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
     return not (view.text[at].islower() and (on_street or title in _CAPITAL_AFTER))
 
 
-_CAPITAL_AFTER = word_list("english", "titles before a capital")
-_ALSO_WORDS = word_list("english", "titles that are words")
+_CAPITAL_AFTER = _words("titles before a capital")
+_ALSO_WORDS = _words("titles that are words")
 _STREET_END = re.compile(r"(?<![\d.])\d{1,5} [a-z]+ $")
 
 
@@ -204,7 +203,7 @@ def _after_labels(view: View) -> Candidates:
             end = _name_end(view, at, small=not labelled, shouted=labelled)
         if sure:
             end = _with_small_surname(lower, at, end)
-        yield _NAME, at, end if end > at else _name_end(view, at, known=True)
+        yield "name", at, end if end > at else _name_end(view, at, known=True)
 
 
 _MINE = re.compile(
@@ -237,11 +236,11 @@ def _introductions(view: View) -> Candidates:
     for match in _I_AM.finditer(view.lower):
         at, phrase = match.end(), match[0].strip()
         if view.char(at).islower() and phrase in _INTRODUCING | _NAMING:
-            yield _NAME, at, _name_end(view, at, known=True)
+            yield "name", at, _name_end(view, at, known=True)
         elif view.char(at).isupper():
             end = _name_end(view, at)
             if end > at and _is_introduced(view, phrase, at, end):
-                yield _NAME, at, end
+                yield "name", at, end
 
 
 def _is_introduced(
@@ -269,7 +268,7 @@ def _relatives(view: View) -> Candidates:
     for match in _WHOSE.finditer(lower):
         start, at = match.span()
         if not (view.char(at).isupper() and view.char(at + 1).islower()):
-            yield _NAME, at, _name_end(view, at, known=True)
+            yield "name", at, _name_end(view, at, known=True)
         elif (end := _name_end(view, at)) > at:
             words = lower[at:end].split()
             related = match[0].strip() in _KIN_TITLES or _BEFORE_RELATIVE.search(
@@ -279,7 +278,7 @@ def _relatives(view: View) -> Candidates:
             )
             follows = len(words) > 1 or _AFTER_RELATIVE.match(lower, end)
             if words[0] in _LISTED or (related and follows):
-                yield _NAME, at, end
+                yield "name", at, end
 
 
 _WHOSE_MANY = re.compile(
@@ -293,7 +292,7 @@ def _several_relatives(view: View) -> Candidates:
     """Find names in a list of them: "my sisters Ifeoma and Chidinma"."""
     for match in _WHOSE_MANY.finditer(view.lower):
         at = match.end()
-        names: list[tuple[int, int]] = []
+        names = []
         while (end := _name_end(view, at)) > at:
             names.append((at, end))
             joint = _AND.match(view.lower, end)
@@ -303,10 +302,10 @@ def _several_relatives(view: View) -> Candidates:
         firsts = {view.lower[start:end].split()[0] for start, end in names}
         if len(names) > 1 and firsts & _LISTED:
             for start, end in names:
-                yield _NAME, start, end
+                yield "name", start, end
 
 
-_KIN_TITLES = word_list("english", "kin titles")
+_KIN_TITLES = _words("kin titles")
 _AFTER_RELATIVE = re.compile(
     r"[\s,]{1,2}(?:is|was|has|had|who|and|\d|aged?|will|got|started|takes|says|needs|just|also|does|did"
     r"|can|keeps|\()|[.!?]|'s\b|$|,"
@@ -334,22 +333,11 @@ def _signatures(view: View) -> Candidates:
         is_certain = closing and view.char(at).isupper()
         end = _name_end(view, at, known=not is_certain)
         if end > at and _END.match(text, end):
-            yield _NAME, at, end
+            yield "name", at, end
     for match in _HERE.finditer(lower) if " here" in lower else ():
         first, *last = match["who"].split()
         if first in _GIVEN and _NOT_SURNAME.isdisjoint(last):
-            yield _NAME, *match.span("who")
-
-
-def _dashed(view: View) -> Candidates:
-    lower, text = view.lower, view.text
-    for match in _DASHED.finditer(lower):
-        at = match.end()
-        end = _name_end(view, at, known=not text[at].isupper())
-        if end > at and _END.match(text, end):
-            at_the_end = end >= len(text.rstrip()) - 2
-            if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
-                yield _NAME, at, end
+            yield "name", *match.span("who")
 
 
 def _greetings(view: View) -> Candidates:
@@ -366,29 +354,36 @@ def _greetings(view: View) -> Candidates:
         sure = opens_sentence and not is_thanked and text[at + 1].islower()
         listed = lower[at:end].split()[0].strip(".") in _LISTED
         if not capital or listed or sure:
-            yield _NAME, at, end
+            yield "name", at, end
 
 
 def english_names(view: View) -> Candidates:
     """Find names after titles, labels, introductions, greetings and relatives, and in signatures."""
+    lower, text = view.lower, view.text
     yield from _after_titles(view)
     yield from _after_labels(view)
     yield from _introductions(view)
     yield from _relatives(view)
     yield from _several_relatives(view)
     # Whom a number or an address belongs to: "contact Yevgenia at …"
-    for match in _REACHED.finditer(view.lower):
+    for match in _REACHED.finditer(lower):
         end = _name_end(view, match.end())
-        if end > match.end() and _REACHED_AT.match(view.lower, end):
-            yield _NAME, match.end(), end
+        if end > match.end() and _REACHED_AT.match(lower, end):
+            yield "name", match.end(), end
     yield from _signatures(view)
-    yield from _dashed(view)
+    for match in _DASHED.finditer(lower):
+        at = match.end()
+        end = _name_end(view, at, known=not text[at].isupper())
+        if end > at and _END.match(text, end):
+            at_the_end = end >= len(text.rstrip()) - 2
+            if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
+                yield "name", at, end
     yield from _greetings(view)
     # A listed given name before a listed surname
-    for match in _CAPITAL.finditer(view.text):
+    for match in _CAPITAL.finditer(text):
         if match[0].lower() in _GIVEN:
             at, end = match.start(), _name_end(view, match.start())
-            words = view.lower[at:end].split()
-            after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
+            words = lower[at:end].split()
+            after = lower[end : end + 16].lstrip("'s ").split(" ")[0]
             if len(words) > 1 and words[-1] in _SURNAMES and after not in _AFTER_NAME:
-                yield _NAME, at, end
+                yield "name", at, end

@@ -2,36 +2,43 @@
 
 The lists stand in `data/english.txt` and `data/chinese.txt`, a line `[name]` and its words, `_` standing for the
 space inside one. Written for this project from general knowledge.
+
+Names of drugs, diseases and scores hold the names of places, spelt right or wrong by one character.
+`[drugs near a place]` of `chinese.txt` holds the drugs of the evidence room's `drugs_zh.txt` that one wrong
+character would give a listed city, with at least two other characters right; a test derives them again. The names
+in which a city rightly stands were written for this project.
 """
 
 import re
+import sys
 from bisect import bisect_right
-from collections.abc import Iterator
-from enum import StrEnum
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
 from medlive.text.lists import read_lists
 
+IdentifierKind = Literal[
+    "name",
+    "phone",
+    "email",
+    "url",
+    "handle",
+    "id number",
+    "date of birth",
+    "place",
+    "address",
+    "record number",
+    "wechat/qq",
+    "others' data",
+]
+"""The kind of an identifier, which replaces it in redacted text.
 
-class IdentifierKind(StrEnum):
-    """The kind of an identifier; its value replaces the identifier in redacted text."""
-
-    NAME = "name"
-    PHONE = "phone"
-    EMAIL = "email"
-    URL = "url"
-    HANDLE = "handle"
-    ID_NUMBER = "id number"
-    DATE_OF_BIRTH = "date of birth"
-    PLACE = "place"
-    """A town, a district or a named hospital: finer than a province, coarser than a door."""
-    ADDRESS = "address"
-    """A street and number, a housing estate, a village, a postcode."""
-    RECORD_NUMBER = "record number"
-    MESSENGER = "wechat/qq"
-    OTHERS = "others' data"
-    """A block of data on people who are not the patient, pasted whole."""
+"place": a town, a district or a named hospital, finer than a province and coarser than a door; "address": a street and
+number, a housing estate, a village, a postcode; "others' data": a block of data on people who are not the patient,
+pasted whole.
+"""
 
 
 class Identifier(NamedTuple):
@@ -139,3 +146,93 @@ def alternatives(listed: frozenset[str]) -> str:
 def one_of(language: Literal["english", "chinese"], name: str) -> str:
     """A regular expression for any word of a list."""
     return alternatives(word_list(language, name))
+
+
+_MINIMUM_RIGHT = 2
+"""Characters outside the place that must be spelt right: fewer could be any words beside a place."""
+
+
+Surroundings = tuple[str, str, bool]
+"""What stands before and after the place in a name, and whether nothing there may be misspelt."""
+Places = dict[str, list[Surroundings]]
+"""Each place with the names in which it stands."""
+
+
+def misspelt_as(name: str, place: str) -> list[int]:
+    """Return where one wrong character in the name would make the place of it."""
+    if len(name) - len(place) < _MINIMUM_RIGHT:
+        return []
+    starts = []
+    for start in range(len(name) - len(place) + 1):
+        wrong = sum(
+            a != b for a, b in zip(name[start : start + len(place)], place, strict=True)
+        )
+        if wrong == 1:
+            starts.append(start)
+    return starts
+
+
+def standing_in(name: str, place: str) -> list[int]:
+    """Return where the place first stands in the name."""
+    return [name.index(place)] if place in name else []
+
+
+def surroundings(
+    names: Iterable[str],
+    places: Iterable[str],
+    *,
+    starts: Callable[[str, str], list[int]] = standing_in,
+    longest_exact: int = sys.maxsize,
+) -> Places:
+    """Find the names in which a place stands.
+
+    Args:
+        names: Names of drugs, diseases and the like.
+        places: The places to look for.
+        starts: Says where a place stands in a name.
+        longest_exact: How many characters a name may have besides the place and still allow none to be wrong: a
+            short word with a wrong letter is any word.
+    """
+    found: Places = defaultdict(list)
+    listed = tuple(names)
+    for place in places:
+        for name in listed:
+            for start in starts(name, place):
+                before, after = name[:start], name[start + len(place) :]
+                exact = len(before) + len(after) <= longest_exact
+                found[place].append((before, after, exact))
+    return dict(found)
+
+
+def is_part_of_name(
+    text: str,
+    start: int,
+    end: int,
+    names: Iterable[Surroundings],
+) -> bool:
+    """Whether the place at these offsets is a part of one of the names, with at most one character wrong."""
+    for before, after, exact in names:
+        begins = text.endswith(before, 0, start)
+        ends = text.startswith(after, end)
+        if begins and ends:
+            return True
+        if exact or not (begins or ends):
+            continue
+        # One character may be wrong, missing or too many on the other side.
+        expected = before if ends else after
+        for length in range(max(0, len(expected) - 1), len(expected) + 2):
+            written = text[end : end + length]
+            if ends:
+                written = text[max(0, start - length) : start]
+            if is_one_edit(expected, written):
+                return True
+    return False
+
+
+def is_one_edit(first: str, second: str) -> bool:
+    """Whether the words are equal, or one character replaced, added or left out makes one of the other."""
+    same = 0
+    while same < min(len(first), len(second)) and first[same] == second[same]:
+        same += 1
+    rest, other = first[same:], second[same:]
+    return other[1:] in (rest, rest[1:]) or rest[1:] == other

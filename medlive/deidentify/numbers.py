@@ -190,14 +190,14 @@ def number_kind(written: str, language: str | None) -> IdentifierKind | None:
     written = written.translate(_LOOKALIKE)
     digits = re.sub(r"[^\dXx]", "", written).upper()
     if _is_chinese_identity(digits):
-        return IdentifierKind.ID_NUMBER
+        return "id number"
     if "X" in digits:
         return None
     if _SSN.fullmatch(written):
-        return IdentifierKind.ID_NUMBER
+        return "id number"
     for pattern in (_CN_PHONE, _NANP, _SPACED_MOBILE):
         if pattern.fullmatch(written):
-            return IdentifierKind.PHONE
+            return "phone"
     from stdnum import luhn
     from stdnum.gb import nhs
     from stdnum.in_ import aadhaar
@@ -209,10 +209,10 @@ def number_kind(written: str, language: str | None) -> IdentifierKind | None:
     elif re.fullmatch(r"\d{3}([ -])\d{3}\1\d{4}", written):
         is_checked = nhs.is_valid(digits)
     if is_checked:
-        return IdentifierKind.ID_NUMBER
+        return "id number"
     if len(digits) >= 15 and written.isdigit() and not written.startswith("00"):
-        return IdentifierKind.RECORD_NUMBER
-    return IdentifierKind.PHONE if _is_phone(written, digits, language) else None
+        return "record number"
+    return "phone" if _is_phone(written, digits, language) else None
 
 
 def _is_phone(written: str, digits: str, language: str | None) -> bool:
@@ -254,7 +254,7 @@ def _run_kinds(
         and not _NOT_A_PHONE_LABEL.search(before)
         and (_SHORT_PHONE.fullmatch(written) or "+" in written)
     ):
-        yield IdentifierKind.PHONE, start, start + len(written)
+        yield "phone", start, start + len(written)
         return
     # A number run together with its neighbour ("13812345678 13900000000", "age 45 555-867-5309").
     parts = [match.span() for match in re.finditer(r"[^\s.·•]+", written)]
@@ -287,10 +287,10 @@ def _spelled_numbers(view: View) -> Candidates:
                 match.start(),
             )
             if kind or label:
-                yield kind or IdentifierKind.PHONE, *match.span()
+                yield kind or "phone", *match.span()
     for match in _EN_RUN.finditer(view.lower):
         if len(_EN_WORD.findall(match.group())) >= 4:
-            yield IdentifierKind.PHONE, *match.span()
+            yield "phone", *match.span()
 
 
 def _records(view: View) -> Candidates:
@@ -307,18 +307,16 @@ def _records(view: View) -> Candidates:
         before = lower[max(0, match.start() - 40) : match.start()]
         window = _NUMBER_WORD.sub("", before + label.rstrip(" #."))
         if words := _RECORD_LABEL.search(window):
-            kind = IdentifierKind.RECORD_NUMBER
-            if words["id"] and not words["id"].startswith("insurance"):
-                kind = IdentifierKind.ID_NUMBER
-            yield kind, start, end
+            identity = words["id"] and not words["id"].startswith("insurance")
+            yield "id number" if identity else "record number", start, end
     for match in () if view.ascii else _NUMBER_ZH.finditer(lower):
         begins = max(0, match.start() - 8)
         label = text[begins : match.start("id")].rstrip(" \t\n:：.#是为=")
         if label.endswith(_IDENTITY_LABELS):
-            yield IdentifierKind.ID_NUMBER, *match.span("id")
+            yield "id number", *match.span("id")
         elif label.endswith(_RECORD_LABELS):
-            yield IdentifierKind.RECORD_NUMBER, *match.span("id")
-    yield from matches(IdentifierKind.RECORD_NUMBER, _TRIP, lower)
+            yield "record number", *match.span("id")
+    yield from matches("record number", _TRIP, lower)
 
 
 _NOT_ACCOUNTS = word_list("english", "not messenger accounts")
@@ -339,7 +337,7 @@ def _messengers(lower: str) -> Candidates:
             ):
                 continue
         if len(account) >= 4:
-            yield IdentifierKind.MESSENGER, match.start("id"), match.end()
+            yield "wechat/qq", match.start("id"), match.end()
 
 
 _WEB_SIGN = re.compile(r"://|\.[a-z]{2}")
@@ -349,26 +347,26 @@ def net_addresses(view: View) -> Candidates:
     """Find e-mail addresses, web addresses and handles."""
     lower = view.lower
     if "@" in lower:
-        yield from matches(IdentifierKind.EMAIL, _EMAIL, lower)
-        yield from matches(IdentifierKind.HANDLE, _HANDLE, view.text)
+        yield from matches("email", _EMAIL, lower)
+        yield from matches("handle", _HANDLE, view.text)
     if _WEB_SIGN.search(lower):
-        yield from matches(IdentifierKind.URL, _URL, lower)
+        yield from matches("url", _URL, lower)
     if _SPELLED.search(lower):
-        yield from matches(IdentifierKind.EMAIL, _SPELLED_EMAIL, lower)
+        yield from matches("email", _SPELLED_EMAIL, lower)
     for match in _USER.finditer(lower):
         group = match.lastgroup or "user"
         if not _NOT_A_NICK.fullmatch(match[group]):
-            yield IdentifierKind.HANDLE, *match.span(group)
+            yield "handle", *match.span(group)
 
 
 def numeric_identifiers(view: View, language: str | None) -> Candidates:
     """Find telephone, identity and record numbers, dates of birth and messenger ids, also spelled out."""
     yield from _messengers(view.lower)
-    yield from matches(IdentifierKind.DATE_OF_BIRTH, _BIRTH_EN, view.lower)
+    yield from matches("date of birth", _BIRTH_EN, view.lower)
     if _BIRTH_SIGN.search(view.lower):
-        yield from matches(IdentifierKind.DATE_OF_BIRTH, _BIRTH_ZH, view.lower)
+        yield from matches("date of birth", _BIRTH_ZH, view.lower)
     yield from _records(view)
-    yield from matches(IdentifierKind.ID_NUMBER, _MBI, view.lower)
+    yield from matches("id number", _MBI, view.lower)
     text = view.text
     for match in _RUN.finditer(text):
         start, end = match.span()

@@ -1,17 +1,21 @@
 """Four sample communities on loopback, over real HTTP.
 
-Each has its own port, robots.txt, lists in pages of ten, validators (ETag, Last-Modified) and 304.
+Each has its own port, robots.txt, lists in pages of ten, validators (ETag, Last-Modified) and 304. The pages of each
+site are made in its own shapes (docs/builders/sites.md) by `templates/`, escaped.
 """
 
 import hashlib
+import json
 import re
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, TypeVar
 
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -20,9 +24,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from medlive import clock
-from medlive.demo import pages
-from medlive.demo.samples import SITES, SampleThread, Site
+from medlive.demo.samples import SITES, SampleMessage, SampleThread, Site
 from medlive.guard.serving import serve_app
+from medlive.text.html import environment
 
 Row = TypeVar("Row")
 TOKEN = "demo-visitor"
@@ -33,6 +37,11 @@ PIXEL = bytes.fromhex(
 """A transparent GIF of one pixel, the body of every sample image."""
 OLDEST = datetime(1970, 1, 1, tzinfo=UTC)
 """The sort key of an undated thread."""
+
+ROWS_PER_PAGE = 10
+"""Threads on one page of a list."""
+POSTS_PER_PAGE = 4
+"""Posts on one page of an SDN thread: few, so that a sample thread has a second page."""
 
 
 class Community:
@@ -151,16 +160,149 @@ def page_of(rows: Sequence[Row], page: int, size: int) -> tuple[Sequence[Row], i
     return rows[(page - 1) * size : page * size], last
 
 
+def _dialog(message: SampleMessage, thread: SampleThread) -> Markup:
+    parts: Any = _TEMPLATES.get_template("parts.html").module
+    return Markup(parts.paragraphs(message.text) + parts.images(message, thread))
+
+
+_TEMPLATES = environment("medlive.demo", keep_trailing_newline=True)
+_TEMPLATES.filters |= {
+    "breaks": lambda text, mark="<br>": Markup(mark).join(text.split("\n")),
+    "dialog": _dialog,
+    # A stable user number for a handle.
+    "person": lambda handle: zlib.crc32(handle.encode()),
+}
+
+
+def render(name: str, **values: Any) -> str:
+    """The page of a template."""
+    return _TEMPLATES.get_template(name).render(values)
+
+
+def icliniq_thread(thread: SampleThread) -> str:
+    """A question and its answers."""
+    doctor = next((m.author for m in thread.messages if m.verified), "")
+    posted = thread.posted_at
+    day = f"{posted:%b %d, %Y}" if posted else None
+    return render(
+        "icliniq_thread.html", title=thread.title, thread=thread, doctor=doctor, day=day
+    )
+
+
+def sdn_list_page(
+    board: str, threads: Sequence[SampleThread], page: int, last: int, query: str
+) -> str:
+    """A board's list of threads, page `page` (from 1) of `last`; `query` is kept in the paging links."""
+    return render(
+        "sdn_list.html", title=board, threads=threads, page=page, last=last, query=query
+    )
+
+
+def sdn_thread_page(thread: SampleThread, page: int, last: int) -> str:
+    """Page `page` (from 1) of `last` of a thread."""
+    start = (page - 1) * POSTS_PER_PAGE
+    posts = list(enumerate(thread.messages))[start : start + POSTS_PER_PAGE]
+    return render(
+        "sdn_thread.html",
+        title=thread.title,
+        thread=thread,
+        posts=posts,
+        page=page,
+        last=last,
+    )
+
+
+def dxy_thread(thread: SampleThread) -> str:
+    """A question and its dialogue, as script state and as markup."""
+    doctor = next((m for m in thread.messages if m.verified), None)
+    dialog = []
+    for message in thread.messages:
+        row = {
+            "type": int(message.role != "patient"),
+            "content": _dialog(message, thread),
+            "createTime": _second(message.posted_at),
+        }
+        dialog.append(row)
+    state = {
+        "question": {
+            "id": int(thread.thread_id),
+            "title": thread.title,
+            "createTime": _second(thread.posted_at),
+        },
+        "disease": {"title": thread.disease},
+        "doctor": doctor
+        and {
+            "nickname": doctor.author,
+            "jobTitle": doctor.title,
+            "department": doctor.department,
+            "hospital": doctor.hospital,
+        },
+        "questionDialog": dialog,
+    }
+    # "</" would end the script.
+    script = json.dumps(state, ensure_ascii=False).replace("</", "<\\/")
+    return render(
+        "dxy_thread.html",
+        title=thread.title,
+        thread=thread,
+        doctor=doctor,
+        state=Markup(script),
+    )
+
+
+def _second(moment: datetime | None) -> str | None:
+    return f"{moment:%Y-%m-%d %H:%M:%S}" if moment else None
+
+
+def medlive_rows(threads: Sequence[SampleThread]) -> dict[str, Any]:
+    """A response to the list request."""
+    rows = []
+    for thread in threads:
+        posted = thread.posted_at
+        placements = [message.placement for message in thread.messages]
+        row = {
+            "title": thread.title,
+            "url": thread.path,
+            "inputtime": int(posted.timestamp()) if posted else None,
+            "comment_count": placements.count("comment"),
+            "content": thread.messages[0].text[:60] if thread.messages else "",
+        }
+        rows.append(row)
+    return {"code": 200, "data": {"data": rows}}
+
+
+def medlive_thread(thread: SampleThread) -> str:
+    """A case article with its comments, and the comments' replies."""
+    opening, *rest = thread.messages
+    comments: list[tuple[SampleMessage, list[SampleMessage]]] = []
+    for message in rest:
+        if message.placement == "reply":
+            comments[-1][1].append(message)
+        else:
+            comments.append((message, []))
+    page = render(
+        "medlive_thread.html",
+        title=thread.title,
+        thread=thread,
+        opening=opening,
+        comments=comments,
+    )
+    if thread.charset == "utf-8":
+        return page
+    declared = f'<meta http-equiv="Content-Type" content="text/html; charset={thread.charset}">'
+    return page.replace('<meta charset="utf-8">', declared, 1)
+
+
 async def icliniq_list(community: Community, request: Request) -> Response:
     """All questions, or those of a topic."""
     topic = request.path_params.get("topic")
     threads = community.threads if topic is None else community.on_board(topic)
     page = page_number(request.query_params.get("page"))
-    rows, last = page_of(threads, page, pages.ROWS_PER_PAGE)
+    rows, last = page_of(threads, page, ROWS_PER_PAGE)
     title = "Questions and answers"
     return respond(
         request,
-        pages.render(
+        render(
             "icliniq_list.html",
             title=title,
             threads=rows,
@@ -178,17 +320,17 @@ async def sdn_list(community: Community, request: Request) -> Response:
     if request.query_params.get("order") != "post_date":
         threads.sort(key=lambda thread: thread.last_post or OLDEST, reverse=True)
     page = page_number(request.path_params.get("page"))
-    rows, last = page_of(threads, page, pages.ROWS_PER_PAGE)
+    rows, last = page_of(threads, page, ROWS_PER_PAGE)
     query = f"?{request.url.query}" if request.url.query else ""
-    return respond(request, pages.sdn_list(board, rows, page, last, query))
+    return respond(request, sdn_list_page(board, rows, page, last, query))
 
 
 async def sdn_thread(community: Community, request: Request) -> Response:
     """A page of a thread."""
     thread = community.thread_at(f"/threads/{request.path_params['slug']}/")
     page = page_number(request.path_params.get("page"))
-    _, last = page_of(thread.messages, page, pages.POSTS_PER_PAGE)
-    text = pages.sdn_thread(thread, page, last)
+    _, last = page_of(thread.messages, page, POSTS_PER_PAGE)
+    text = sdn_thread_page(thread, page, last)
     return respond(request, text, modified=thread.last_post)
 
 
@@ -196,18 +338,14 @@ async def dxy_list(community: Community, request: Request) -> Response:
     """A section's questions."""
     section = request.path_params["section"]
     page = page_number(request.query_params.get("page_index"))
-    rows, last = page_of(community.on_board(section), page, pages.ROWS_PER_PAGE)
-    text = pages.render(
-        "dxy_list.html", title=section, threads=rows, page=page, last=last
-    )
+    rows, last = page_of(community.on_board(section), page, ROWS_PER_PAGE)
+    text = render("dxy_list.html", title=section, threads=rows, page=page, last=last)
     return respond(request, text)
 
 
 async def medlive_front(community: Community, request: Request) -> Response:
     """The page with the token for the list."""
-    return respond(
-        request, pages.render("medlive_front.html", title="病例", token=TOKEN)
-    )
+    return respond(request, render("medlive_front.html", title="病例", token=TOKEN))
 
 
 async def medlive_list(community: Community, request: Request) -> Response:
@@ -218,7 +356,7 @@ async def medlive_list(community: Community, request: Request) -> Response:
     rows = community.on_board(str(form.get("branch", "")))
     width = page_number(form.get("size", ""))
     start = (page_number(form.get("page", "")) - 1) * width
-    return JSONResponse(pages.medlive_rows(rows[start : start + width]))
+    return JSONResponse(medlive_rows(rows[start : start + width]))
 
 
 async def whole_thread(
@@ -232,13 +370,13 @@ async def whole_thread(
     return respond(request, text, charset=thread.charset, modified=thread.last_post)
 
 
-ROUTES: Final[
-    Mapping[Site, Mapping[str, Callable[[Community, Request], Awaitable[Response]]]]
+ROUTES: Mapping[
+    Site, Mapping[str, Callable[[Community, Request], Awaitable[Response]]]
 ] = {
     "icliniq": {
         "/qa": icliniq_list,
         "/qa/{topic}": icliniq_list,
-        "/qa/{topic}/{slug}": partial(whole_thread, pages.icliniq_thread),
+        "/qa/{topic}/{slug}": partial(whole_thread, icliniq_thread),
     },
     "sdn": {
         "/forums/{board}/": sdn_list,
@@ -248,11 +386,11 @@ ROUTES: Final[
     },
     "dxy": {
         "/questions/{section}": dxy_list,
-        "/question/{id}": partial(whole_thread, pages.dxy_thread),
+        "/question/{id}": partial(whole_thread, dxy_thread),
     },
     "medlive": {
         "/new/": medlive_front,
         "/new/articlelist": medlive_list,
-        "/case/{name}.html": partial(whole_thread, pages.medlive_thread),
+        "/case/{name}.html": partial(whole_thread, medlive_thread),
     },
 }

@@ -20,7 +20,7 @@ from medlive.evaluation.harm import READINGS, choose_readings, read_rows
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import shared_verdicts
-from medlive.harm.controls import same_statement
+from medlive.harm.read import same_statement
 from medlive.llm.ask import Loose, ReplyModel
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint

@@ -209,7 +209,7 @@ def _build(
     """Build the index in `work`, and let it replace the old one."""
     data = work / "data"
     data.mkdir()
-    corpora: dict[str, CorpusEntry] = {}
+    corpora = {}
     for entry in old.manifest.corpora if old else ():
         corpora[entry.name] = entry
     for corpus, _, _ in readings:
@@ -222,7 +222,7 @@ def _build(
         languages.add(passage.language)
         if ordinal % _EVERY == 0:
             report(Progress("indexing", passage.corpus, ordinal))
-    dense: list[DenseEntry] = []
+    dense = []
     reused = embedded = 0
     for number in range(len(plan.sides)):
         built = _build_side(out, data, number, plan, report)
@@ -303,9 +303,8 @@ def _build_side(
         The side, how many of its passages had vectors, and how many were embedded; None where no passage is in the
         encoder's languages.
     """
-    # They need faiss, which an index of words does without.
+    # It needs faiss, which an index of words does without.
     from medlive.evidence import dense
-    from medlive.evidence.known_items import measure_weights
 
     encoder, languages = plan.sides[number]
     store, folder = PassageStore(data), f"{DENSE}/{number}"
@@ -339,7 +338,7 @@ def _build_side(
         reason=plan.reason,
         folder=folder,
         part=part,
-        weights=measure_weights(store, words, side, languages),
+        weights=dense.measure_weights(store, words, side, languages),
     )
     return entry, reused, embedded
 
@@ -353,7 +352,7 @@ def _with_reranker(
     reranker, known = plan.reranker, manifest.reranker
     if reranker is None or (known and known.digest == reranker.digest):
         return manifest
-    from medlive.evidence.known_items import measure_reranker
+    from medlive.evidence.dense import measure_reranker
 
     encoders = {encoder.identity.name: encoder for encoder, _ in plan.sides}
     retriever = open_index(out, encoders=encoders)

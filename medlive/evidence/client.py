@@ -53,9 +53,7 @@ _MOST_REDIRECTS = 5
 class FetchFailed(ServiceUnavailable):
     """A publisher's file could not be fetched."""
 
-
-class NotPublished(FetchFailed):
-    """The publisher does not have this file (404, 410)."""
+    absent = False  # Whether the publisher does not have it (404, 410)
 
 
 class Client(AbstractAsyncContextManager["Client"]):
@@ -232,7 +230,10 @@ class Client(AbstractAsyncContextManager["Client"]):
                         wait_s = max(wait_s, asked_s)
                         raise ConnectionError(f"status {status}")
                     if status in (404, 410):
-                        raise NotPublished(f"{url} does not exist (status {status})")
+                        text = f"{url} does not exist (status {status})"
+                        failure = FetchFailed(text)
+                        failure.absent = True
+                        raise failure
                     if status not in _REDIRECTS:
                         raise FetchFailed(f"{url}: status {status}; expected 200")
                     location = response.headers.get("location", "")

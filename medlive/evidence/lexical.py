@@ -88,22 +88,18 @@ def terms(text: str) -> list[str]:
     may share it.
     """
     text = unicodedata.normalize("NFKC", _SURROGATE.sub(" ", text))
-    cut: list[str] = []
+    cut = []
     for number, run in enumerate(_HAN_RUN.split(text)):
-        is_chinese = number % 2 == 1
-        cut += _chinese_terms(run) if is_chinese else _latin().analyze(run)
-    return cut
-
-
-def _chinese_terms(run: str) -> list[str]:
-    """The terms of a run of Chinese characters: its words, and the dictionary words inside long ones."""
-    names, stop = _terms_of_names(), stop_words()
-    cut: list[str] = []
-    for word in rjieba.cut(run):
-        if word in names:
-            cut += names[word]
-        elif word not in stop:
-            cut += rjieba.cut_for_search(word) if len(word) > 2 else [word]
+        if number % 2 == 0:
+            cut += _latin().analyze(run)
+            continue
+        # Of Chinese characters: the words, and the dictionary words inside long ones.
+        names, stop = _terms_of_names(), stop_words()
+        for word in rjieba.cut(run):
+            if word in names:
+                cut += names[word]
+            elif word not in stop:
+                cut += rjieba.cut_for_search(word) if len(word) > 2 else [word]
     return cut
 
 
@@ -124,7 +120,7 @@ def _terms_of_names() -> dict[str, list[str]]:
     # The library makes one segmenter on import: another would hold its dictionary twice (27 MB).
     for name in names:
         rjieba.add_word(name, None, None)
-    terms_of: dict[str, list[str]] = {}
+    terms_of = {}
     for name in names:
         spans = combinations(range(len(name) + 1), 2)
         inside = [name[start:end] for start, end in spans if end - start > 1]
@@ -274,7 +270,7 @@ class LexicalIndex:
 
     def _query(self, text: str, not_after: date | None) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""
-        known: list[tuple[int, str]] = []
+        known = []
         for term in set(terms(text[:MAX_QUERY_CHARS])):
             count = sum(self._searcher.doc_freq(field, term) for field in _BOOSTS)
             if count:

@@ -95,7 +95,7 @@ class SideWeight(BaseModel, frozen=True, extra="forbid"):
     """
 
     language: str
-    weight: float  # 0 to 1: the encoder's value over the words', nothing below `known_items.LEAST_SHARE`
+    weight: float  # 0 to 1: the encoder's value over the words', nothing below `dense.LEAST_SHARE`
     items: int  # 0: too few titles to measure, and the weight is 1
     words: float | None = None  # Mean reciprocal rank by words
     vectors: float | None = None  # The same by vectors

@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from medlive.integrity.digest import digest_json
 
@@ -49,17 +48,10 @@ class Passage:
         return (f"{self.title}. {self.section}" if named else self.title), self.text
 
 
-class Side(StrEnum):
-    """A way of finding passages; a hybrid search fuses several."""
-
-    LEXICAL = "lexical"  # BM25 over a phrase's words
-    JOINT = "joint"  # BM25 over the words of all phrases of a language
-    DENSE = "dense"  # Nearest vectors to a phrase
-    RERANK = "rerank"  # A cross-encoder's order of the other sides' results
-    PUBMED = "pubmed"  # PubMed's own order of relevance
-    EUROPEPMC = "europepmc"  # Europe PMC's
-
-
+Side = Literal["lexical", "joint", "dense", "rerank", "pubmed", "europepmc"]
+"""A way of finding passages, of which a hybrid search fuses several: BM25 over a phrase's words, or over the words of
+all phrases of a language; nearest vectors to a phrase; a cross-encoder's order of the other sides' results; the own
+order of relevance of PubMed, and of Europe PMC."""
 Place = tuple[Side, int]
 """A side, and the number of the query's phrase, from 0."""
 
@@ -114,9 +106,7 @@ class IndexIdentity:
 class Retriever(Protocol):
     """Finds the passages nearest to each query."""
 
-    @property
-    def identity(self) -> IndexIdentity:
-        """Which index this is."""
+    identity: IndexIdentity  # Which index this is
 
     async def search(
         self,

@@ -18,14 +18,11 @@ Routes = dict[str, tuple[str, ...]]
 """Encoder → the languages (ISO 639) whose phrases it reads."""
 
 
-DensePlan = tuple[Encoder, tuple[str, ...]]
-"""One encoder's side to build, and the languages (ISO 639) whose phrases it reads."""
-
-
 class IndexPlan(NamedTuple):
     """The sides that an index gets beside its words, and the reason."""
 
-    sides: tuple[DensePlan, ...]
+    sides: tuple[tuple[Encoder, tuple[str, ...]], ...]
+    """Each encoder whose side is to be built, and the languages (ISO 639) whose phrases it reads."""
     reason: str
     reranker: Reranker | None = None
 
@@ -84,7 +81,7 @@ def plan_index(
 
 def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
     """Why the index gets these encoders, and how one is had for a language without."""
-    parts: list[str] = []
+    parts = []
     for where, languages in routes.items():
         parts.append(f"{where} for {', '.join(languages)}: {why}")
     for language in LANGUAGES:

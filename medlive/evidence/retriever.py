@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.passage import Hit, IndexIdentity, Place, Query, Side, SideHit
+from medlive.evidence.passage import Hit, IndexIdentity, Place, Query, SideHit
 from medlive.evidence.store import Order, PassageStore
 
 if TYPE_CHECKING:
@@ -51,9 +51,6 @@ _DIGITS = 6
 _QUERY_CHARS = 8000  # An endpoint refuses more than it reads
 _SPARE = 16
 """Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
-
-Orders = Mapping[Place, Order]
-"""What each side finds for each phrase, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +95,18 @@ class DenseSide:
         return orders
 
 
+@dataclass(eq=False)
 class IndexRetriever:
     """The `Retriever` over an index on disk; one instance may serve any number of tasks at once."""
 
-    def __init__(
-        self,
-        store: PassageStore,
-        identity: IndexIdentity,
-        *,
-        lexical: LexicalIndex | None,
-        dense: Sequence[DenseSide] = (),
-        reranker: Reranker | None = None,
-        verified: Future[None] | None = None,
-    ) -> None:
-        """At least one of `lexical` and `dense`; a search waits for `verified`, and raises what it does."""
-        self._store = store
-        self.identity = identity
-        self._lexical = lexical
-        self.dense = tuple(dense)
-        """None of them for a search of words alone."""
-        self._reranker = reranker
-        self._verified = verified
+    store: PassageStore
+    identity: IndexIdentity
+    lexical: LexicalIndex | None
+    """None without a search by words; then there is a dense side."""
+    dense: Sequence[DenseSide]  # None of them for a search of words alone
+    reranker: Reranker | None
+    verified: Future[None] | None
+    """A search waits for it, and raises what it does."""
 
     async def search(
         self,
@@ -137,8 +125,8 @@ class IndexRetriever:
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
-        if self._verified is not None:
-            await asyncio.shield(asyncio.wrap_future(self._verified))
+        if self.verified is not None:
+            await asyncio.shield(asyncio.wrap_future(self.verified))
         return await asyncio.to_thread(self.search_now, queries, k, not_after)
 
     def search_now(
@@ -149,26 +137,26 @@ class IndexRetriever:
     ) -> list[list[Hit]]:
         """As `search`, blocking, without its checks."""
         depth = max(k, DEPTH)
-        allowed = self._store.allowed(not_after) if self.dense else None
+        allowed = self.store.allowed(not_after) if self.dense else None
         phrases = dict.fromkeys(p for query in queries for p in query.phrases)
         nearest: dict[str, Order] = {}
         for side in self.dense:
             own = [phrase for phrase in phrases if self._reader_of(phrase) is side]
             orders_of_side = side.nearest(own, depth + _SPARE, allowed) if own else []
             for phrase, order in zip(own, orders_of_side, strict=True):
-                nearest[phrase] = self._store.ordered(order, depth)
+                nearest[phrase] = self.store.ordered(order, depth)
         results = []
         for query in queries:
             orders: dict[Place, Order] = {}
             weights: dict[Place, float] = {}
             for place, text, weight in _searched(query):
-                if self._lexical is not None:
-                    orders[place] = self._lexical.search(text, depth, not_after)
+                if self.lexical is not None:
+                    orders[place] = self.lexical.search(text, depth, not_after)
                     weights[place] = weight
             for number, phrase in enumerate(query.phrases):
                 if reader := self._reader_of(phrase):
-                    orders[Side.DENSE, number] = nearest[phrase]
-                    weights[Side.DENSE, number] = reader.weight_of(phrase)
+                    orders["dense", number] = nearest[phrase]
+                    weights["dense", number] = reader.weight_of(phrase)
             results.append(self._hits_of(query, orders, weights, k))
         return results
 
@@ -189,17 +177,17 @@ class IndexRetriever:
         k: int,
     ) -> list[Hit]:
         """The k best of a query's orders, which come in the order of `Side` and of the phrases."""
-        wanted = max(k, RERANKED) if self._reranker else k
+        wanted = max(k, RERANKED) if self.reranker else k
         if self.identity.retriever == "hybrid" or len(query.phrases) > 1:
-            best: Order = self._store.ordered(fused(orders, weights), wanted)
+            best: Order = self.store.ordered(fused(orders, weights), wanted)
         else:
             best = next(iter(orders.values()), ())[:wanted]
-        passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
-        if self._reranker is not None:
+        passages = {ordinal: self.store.get(ordinal) for ordinal, _ in best}
+        if self.reranker is not None:
             pairs = [passage.title_and_text for passage in passages.values()]
-            scores = self._reranker.score(query.phrases[0][:_QUERY_CHARS], pairs)
+            scores = self.reranker.score(query.phrases[0][:_QUERY_CHARS], pairs)
             reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
-            best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
+            best = orders["rerank", 0] = self.store.ordered(list(reread), wanted)
         places: dict[int, list[SideHit]] = defaultdict(list)
         for (side, phrase), order in orders.items():
             for rank, (ordinal, score) in enumerate(order, start=1):
@@ -225,12 +213,12 @@ def _searched(query: Query) -> Iterator[tuple[Place, str, float]]:
     words: dict[str, list[str]] = {}
     for number, phrase in enumerate(query.phrases):
         words.setdefault(language_of(phrase), []).append(phrase)
-        yield (Side.LEXICAL, number), phrase, 1 - share
+        yield ("lexical", number), phrase, 1 - share
     for number, phrases in enumerate(words.values() if share else ()):
-        yield (Side.JOINT, number), " ".join(phrases), share * count
+        yield ("joint", number), " ".join(phrases), share * count
 
 
-def fused(orders: Orders, weights: Mapping[Place, float]) -> Order:
+def fused(orders: Mapping[Place, Order], weights: Mapping[Place, float]) -> Order:
     """(ordinal, fused score) of everything that is in any order, in no order."""
     total: dict[int, float] = {}
     for place, order in orders.items():

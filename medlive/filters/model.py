@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -43,23 +42,23 @@ class FilterSettings(BaseModel):
     """Jaccard similarity of near duplicates."""
 
 
-class FilterReason(StrEnum):
-    """Why a thread does not pass a rule."""
-
-    EMPTY_THREAD = "empty_thread"
-    TOO_LONG = "too_long"
-    POSTED_BEFORE = "posted_before"
-    POSTED_UNKNOWN = "posted_unknown"
-    POSTED_IN_FUTURE = "posted_in_future"
-    NOT_CLINICAL = "not_clinical"
-    NOT_TEXT_ONLY = "not_text_only"
-    NON_ALPHANUMERIC = "non_alphanumeric"
-    LANGUAGE = "language"
-    NO_CODEBOOK_TERM = "no_codebook_term"
-    DUPLICATE = "duplicate"
-    NO_VERIFIED_REPLY = "no_verified_reply"
-    UNSAFE_CONTENT = "unsafe_content"
-    REIDENTIFICATION_RISK = "reidentification_risk"
+FilterReason = Literal[
+    "empty_thread",
+    "too_long",
+    "posted_before",
+    "posted_unknown",
+    "posted_in_future",
+    "not_clinical",
+    "not_text_only",
+    "non_alphanumeric",
+    "language",
+    "no_codebook_term",
+    "duplicate",
+    "no_verified_reply",
+    "unsafe_content",
+    "reidentification_risk",
+]
+"""Why a thread does not pass a rule."""
 
 
 @dataclass(frozen=True, slots=True)

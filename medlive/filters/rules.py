@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 
-from medlive.deidentify.detect import IdentifierKind, find_identifiers
+from medlive.deidentify.detect import find_identifiers
 from medlive.filters.codebooks import Codebook
 from medlive.filters.lexicon import unsafe_phrase
 from medlive.filters.model import (
@@ -21,7 +21,7 @@ from medlive.filters.model import (
 )
 from medlive.integrity.digest import digest_json
 from medlive.text.normalise import Language, dominant_language
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Thread
 from medlive.threads.near_duplicates import Match
 
 
@@ -42,7 +42,7 @@ class Subject:
     def patient_text(self) -> str:
         """The patient's messages, at most the longest thread's length."""
         messages = self.thread.messages
-        return self._text(m.text for m in messages if m.role is Role.PATIENT)
+        return self._text(m.text for m in messages if m.role == "patient")
 
     @cached_property
     def advice_text(self) -> str:
@@ -78,7 +78,7 @@ Rule = Callable[[Subject], Outcome]
 def empty_thread(subject: Subject) -> Outcome:
     """The thread has messages, and the patient says something in one."""
     if not re.search(r"\w", subject.patient_text):
-        return FilterReason.EMPTY_THREAD, {"detail": "no text by the patient"}
+        return "empty_thread", {"detail": "no text by the patient"}
     return None, {}
 
 
@@ -89,7 +89,7 @@ def too_long(subject: Subject) -> Outcome:
     )
     limit = subject.settings.max_characters
     if length > limit:
-        return FilterReason.TOO_LONG, {"characters": length, "limit": limit}
+        return "too_long", {"characters": length, "limit": limit}
     return None, {"characters": length}
 
 
@@ -97,13 +97,13 @@ def posted_before(subject: Subject) -> Outcome:
     """The thread is dated, not before the first day and not after now."""
     posted = subject.thread.posted_at
     if posted is None:
-        return FilterReason.POSTED_UNKNOWN, {}
+        return "posted_unknown", {}
     moment = posted.astimezone(UTC)
     evidence = {"posted_at": moment.isoformat()}
     if moment > subject.now + timedelta(hours=subject.settings.future_tolerance_hours):
-        return FilterReason.POSTED_IN_FUTURE, evidence
+        return "posted_in_future", evidence
     if moment.date() < subject.settings.posted_before:
-        return FilterReason.POSTED_BEFORE, evidence
+        return "posted_before", evidence
     return None, evidence
 
 
@@ -148,11 +148,11 @@ def not_clinical(subject: Subject) -> Outcome:
         slug = _slug(name)
         plain = re.sub(r"\s*\[.*?\]\s*", " ", slug).strip()
         if {slug, plain} & sections or any(map(f" {plain} ".__contains__, phrases)):
-            return FilterReason.NOT_CLINICAL, {"section": name[:100]}
+            return "not_clinical", {"section": name[:100]}
     if (item := _EXAM_OPTIONS.search(subject.patient_text)) and _EXAM_WORDS.search(
         subject.lower
     ):
-        return FilterReason.NOT_CLINICAL, {"exam_item": item.group()[:100]}
+        return "not_clinical", {"exam_item": item.group()[:100]}
     return None, {}
 
 
@@ -218,20 +218,20 @@ def not_text_only(subject: Subject) -> Outcome:
     """
     media = {kind for message in subject.thread.messages for kind in message.media}
     if "audio" in media:
-        return FilterReason.NOT_TEXT_ONLY, {"media": "audio"}
+        return "not_text_only", {"media": "audio"}
     is_chinese = subject.language == "zh"
     if is_chinese and (spoken := _SPOKEN_ZH.search(subject.lower)):
-        return FilterReason.NOT_TEXT_ONLY, {"says": spoken.group()[:80]}
+        return "not_text_only", {"says": spoken.group()[:80]}
     seen = (_SEEN_ZH if is_chinese else _SEEN_EN).search(subject.advice_text.lower())
     if seen is None:
         return None, {}
     says = {"seen": seen.group()[:80]}
     if shown_media := sorted(_SHOWN_KINDS & media):
-        return FilterReason.NOT_TEXT_ONLY, {"media": shown_media[0], **says}
+        return "not_text_only", {"media": shown_media[0], **says}
     pattern = _SHOWN_ZH if is_chinese else _SHOWN_EN
     hinted = is_chinese or any(map(subject.lower.__contains__, _SHOWN_HINTS))
     if hinted and (match := pattern.search(subject.lower)):
-        return FilterReason.NOT_TEXT_ONLY, {"says": match.group()[:80], **says}
+        return "not_text_only", {"says": match.group()[:80], **says}
     return None, {}
 
 
@@ -245,18 +245,17 @@ def non_alphanumeric(subject: Subject) -> Outcome:
     visible = sum(map(len, subject.whole_text.split()))
     share = 1 - sum(map(str.isalnum, subject.whole_text)) / visible if visible else 1.0
     is_noise = share >= subject.settings.non_alphanumeric_share
-    reason = FilterReason.NON_ALPHANUMERIC if is_noise else None
-    return reason, {"share": round(share, 4)}
+    return "non_alphanumeric" if is_noise else None, {"share": round(share, 4)}
 
 
 def language(subject: Subject) -> Outcome:
     """The patient writes English or Chinese, and the physician answers in the same language."""
     asked = subject.language
     if asked not in subject.settings.languages:
-        return FilterReason.LANGUAGE, {"asked": asked}
+        return "language", {"asked": asked}
     answered = dominant_language(subject.advice_text)
     if answered not in (asked, "unknown"):
-        return FilterReason.LANGUAGE, {"asked": asked, "answered": answered}
+        return "language", {"asked": asked, "answered": answered}
     return None, {"asked": asked}
 
 
@@ -264,7 +263,7 @@ def no_codebook_term(subject: Subject) -> Outcome:
     """The thread contains a term of the code book."""
     hit = next(subject.codebook.matches(subject.whole_text), None)
     if hit is None:
-        return FilterReason.NO_CODEBOOK_TERM, {}
+        return "no_codebook_term", {}
     return None, {"term": hit.term, "code": hit.code}
 
 
@@ -273,7 +272,7 @@ def duplicate(subject: Subject) -> Outcome:
     match = subject.duplicate_of
     if match is None:
         return None, {}
-    return FilterReason.DUPLICATE, {
+    return "duplicate", {
         "of": match.key,
         "kind": "exact" if match.exact else "near",
         "similarity": round(match.similarity, 4),
@@ -299,9 +298,7 @@ def no_verified_reply(subject: Subject) -> Outcome:
     """A verified physician replies with more than courtesies."""
     replies = list(subject.thread.advice_messages())
     if not replies:
-        return FilterReason.NO_VERIFIED_REPLY, {
-            "detail": "no verified physician replies"
-        }
+        return "no_verified_reply", {"detail": "no verified physician replies"}
     for message in replies:
         text = message.text[: subject.settings.max_characters]
         # More than courtesies: two words, or four Chinese characters
@@ -312,28 +309,26 @@ def no_verified_reply(subject: Subject) -> Outcome:
             has_substance = len(words) >= 2
         if has_substance:
             return None, {"replies": len(replies)}
-    return FilterReason.NO_VERIFIED_REPLY, {
-        "detail": "courtesies or a single word only"
-    }
+    return "no_verified_reply", {"detail": "courtesies or a single word only"}
 
 
 def unsafe_content(subject: Subject) -> Outcome:
     """Nobody is vilified and nothing asks how to do harm."""
     if (phrase := unsafe_phrase(subject.lower)) is not None:
-        return FilterReason.UNSAFE_CONTENT, {"kind": phrase[0], "says": phrase[1][:80]}
+        return "unsafe_content", {"kind": phrase[0], "says": phrase[1][:80]}
     return None, {}
 
 
 _PERSONAL = frozenset(
     (
-        IdentifierKind.NAME,
-        IdentifierKind.PHONE,
-        IdentifierKind.EMAIL,
-        IdentifierKind.ID_NUMBER,
-        IdentifierKind.DATE_OF_BIRTH,
-        IdentifierKind.RECORD_NUMBER,
-        IdentifierKind.MESSENGER,
-        IdentifierKind.ADDRESS,
+        "name",
+        "phone",
+        "email",
+        "id number",
+        "date of birth",
+        "record number",
+        "wechat/qq",
+        "address",
     )
 )
 _PERSONAL_HINTS = (
@@ -378,17 +373,17 @@ def reidentification_risk(subject: Subject) -> Outcome:
     kinds: set[str] = set()
     places = False
     for identifier in find_identifiers(text, plans):
-        if identifier.kind is IdentifierKind.PLACE:
+        if identifier.kind == "place":
             places = True
-        elif identifier.kind is not IdentifierKind.NAME:
-            kinds |= {identifier.kind.value} if identifier.kind in _PERSONAL else set()
+        elif identifier.kind != "name":
+            kinds |= {identifier.kind} if identifier.kind in _PERSONAL else set()
         elif _INTRODUCED.search(text[max(0, identifier.start - 16) : identifier.start]):
-            kinds.add(identifier.kind.value)
+            kinds.add(identifier.kind)
     if kinds and places:
-        kinds.add(IdentifierKind.PLACE.value)
+        kinds.add("place")
     if len(kinds) < subject.settings.identifier_kinds:
         return None, {"kinds": len(kinds)}
-    return FilterReason.REIDENTIFICATION_RISK, {
+    return "reidentification_risk", {
         "kinds": len(kinds),
         "found": ", ".join(sorted(kinds)),
     }

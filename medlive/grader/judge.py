@@ -1,7 +1,7 @@
 """A judge: one engine, mode and prompt; how its requests are made, and what its replies count for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -33,20 +33,8 @@ class Mode(StrEnum):
     RUBRIC = "rubric"
 
 
-@dataclass(frozen=True, slots=True)
-class GradingCall:
-    """What one call asks: whether an answer meets these criteria."""
-
-    language: str
-    question: str
-    answer: str
-    criteria: tuple[GradedCriterion, ...]
-    round: int = 0
-    """How often unusable replies stand on record: a store of replies is asked past them."""
-
-
 class Judge:
-    """Makes requests for verdicts and reads the replies; asks nobody itself."""
+    """Who is asked for verdicts, and how."""
 
     def __init__(
         self,
@@ -54,21 +42,20 @@ class Judge:
         mode: Mode,
     ) -> None:
         self.identity, self.mode = identity, mode
-        self._task = f"grader.{mode}"
-        self.prompt = load_prompt("medlive.grader", self._task)
-        parameters = dict(identity.parameters)
+        self.task = f"grader.{mode}"
+        self.prompt = load_prompt("medlive.grader", self.task)
         self.digest = digest_json(
             [
                 identity.engine,
                 identity.model,
-                parameters,
+                dict(identity.parameters),
                 mode.value,
                 self.prompt.digest,
             ]
         )
         """What makes two graders one: engine, model, parameters, mode and prompt."""
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
-        self._schema = shape.model_json_schema()
+        self.schema = shape.model_json_schema()
 
     def parts(self, criteria: Sequence[Criterion]) -> list[tuple[Criterion, ...]]:
         """Criteria as they are put into calls: one each, or as many as a call holds."""
@@ -76,47 +63,51 @@ class Judge:
         starts = range(0, len(criteria), size)
         return [tuple(criteria[start : start + size]) for start in starts]
 
-    def request(self, call: GradingCall) -> Request:
-        """The request for a call's criteria: first what other calls share, the case and in rubric mode its criteria,
-        which are the same for every answer."""
-        inputs: dict[str, Any] = {"language": call.language, "question": call.question}
-        if self.mode is Mode.CRITERION:
-            inputs["answer"] = call.answer
-            inputs["criterion"] = call.criteria[0].criterion
+
+@dataclass(slots=True)
+class GradingCall:
+    """What one call asks a judge, whether an answer meets these criteria, and what its replies say, attempt after
+    attempt: later verdicts fill earlier gaps."""
+
+    judge: Judge
+    language: str
+    question: str
+    answer: str
+    criteria: tuple[GradedCriterion, ...]
+    round: int = 0
+    """How often unusable replies stand on record: a store of replies is asked past them."""
+    by_criterion: dict[str, tuple[Verdict, Reply]] = field(default_factory=dict)
+    """Criterion id → its verdict, and the reply that gave it."""
+    faults: Mapping[str, str] = field(default_factory=dict)
+    """Criterion id → why the last reply gave it none."""
+    fault: Unusable | None = None
+    """What was raised with these faults."""
+
+    @property
+    def request(self) -> Request:
+        """The request for the criteria: first what other calls share, the case and in rubric mode its criteria, which
+        are the same for every answer."""
+        judge = self.judge
+        inputs: dict[str, Any] = {"language": self.language, "question": self.question}
+        if judge.mode is Mode.CRITERION:
+            inputs["answer"] = self.answer
+            inputs["criterion"] = self.criteria[0].criterion
         else:
             inputs["criteria"] = [
-                {"id": c.id, "criterion": c.criterion} for c in call.criteria
+                {"id": c.id, "criterion": c.criterion} for c in self.criteria
             ]
-            inputs["answer"] = call.answer
-        return Request(self._task, self.prompt, inputs, self._schema, round=call.round)
-
-
-class Verdicts:
-    """Reads the replies about a call's criteria, attempt after attempt: later verdicts fill earlier gaps."""
-
-    def __init__(
-        self,
-        judge: Judge,
-        call: GradingCall,
-    ) -> None:
-        self.judge, self._call = judge, call
-        self.by_criterion: dict[str, tuple[Verdict, Reply]] = {}
-        """Criterion id → its verdict, and the reply that gave it."""
-        self.faults: Mapping[str, str] = {}
-        """Criterion id → why the last reply gave it none."""
-        self.fault: Unusable | None = None
-        """What was raised with these faults."""
+            inputs["answer"] = self.answer
+        return Request(judge.task, judge.prompt, inputs, judge.schema, round=self.round)
 
     def read(self, reply: Reply) -> Mapping[str, tuple[Verdict, Reply]]:
         """All verdicts, when none is missing. Raises Unusable."""
-        call = self._call
-        missing = [c for c in call.criteria if c.id not in self.by_criterion]
-        echoes = {c.id: echo_of(call.question, c) for c in missing}
+        missing = [c for c in self.criteria if c.id not in self.by_criterion]
+        echoes = {c.id: echo_of(self.question, c) for c in missing}
         if self.judge.mode is Mode.RUBRIC:
-            read = read_rubric(reply.text, list(echoes), call.answer, echoes)
+            read = read_rubric(reply.text, list(echoes), self.answer, echoes)
         else:
             ((name, echo),) = echoes.items()
-            read = {name: read_criterion(reply.text, call.answer, echo)}
+            read = {name: read_criterion(reply.text, self.answer, echo)}
         faults: dict[str, str] = {}
         for name, verdict in read.items():
             if isinstance(verdict, Verdict):
@@ -127,11 +118,11 @@ class Verdicts:
             named = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
             if len(faults) > 1 and len(set(faults.values())) == 1:
                 named = next(iter(faults.values()))
-            rest = replace(call, criteria=tuple(c for c in missing if c.id in faults))
+            rest = replace(self, criteria=tuple(c for c in missing if c.id in faults))
             self.faults = faults
             self.fault = Unusable(
                 named[:_MOST_FAULTS],
-                rest=self.judge.request(rest),
+                rest=rest.request,
                 partial=len(faults) < len(read),
             )
             raise self.fault

@@ -8,7 +8,7 @@ from typing import Final
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText
-from medlive.grader.judge import GradingCall, Judge, Mode, Verdicts
+from medlive.grader.judge import GradingCall, Judge, Mode
 from medlive.grader.reply import (
     RubricGradeItem,
     Verdict,
@@ -145,9 +145,8 @@ async def grade_probe(
     judge = Judge(grader.identity, Mode.RUBRIC)
     probe_verdicts: dict[str, ProbeVerdict] = {}
     for part in judge.parts(criteria):
-        call = GradingCall(grader.language, text.question, answer, part)
-        verdicts = Verdicts(judge, call)
-        read = await grader.send(judge.request(call), verdicts.read)
+        call = GradingCall(judge, grader.language, text.question, answer, part)
+        read = await grader.send(call.request, call.read)
         for criterion_id, (verdict, _) in read.items():
             probe_verdicts[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
     return probe_verdicts

@@ -21,15 +21,9 @@ class CheckedVerdict:
     met: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GraderSheet:
-    """The verdicts of a graded run, for people to check."""
-
-    grader: str  # The model
-    against: (
-        str | None
-    )  # The judge who decided every criterion otherwise; None: not chosen by that
-    verdicts: tuple[CheckedVerdict, ...]
+GraderSheet = tuple[str, str | None, tuple[CheckedVerdict, ...]]
+"""The verdicts of a graded run, for people to check: the grader's model; the judge who decided every criterion
+otherwise, None where they are not chosen by that; the verdicts."""
 
 
 def case_parts(

@@ -198,14 +198,20 @@ def _read_verdict(
     """The verdict of an object, with the words before it. Raises Unusable."""
     _check_echo(value, echo)
     fields = _fields(value)
-    concluded = _take_conclusion(fields)
+    # What the reasoning comes to; where the reply does not state it, what its `met` says is put in.
+    conclusion = fields.get("conclusion")
+    if conclusion is None:
+        fields["conclusion"] = "met" if fields.get("met") is True else "not met"
+    elif isinstance(conclusion, str | bool):
+        folded = fold(str(conclusion)).strip().rstrip(".。!")
+        fields["conclusion"] = _CONCLUSIONS.get(folded, conclusion)
     try:
         reply = GradeReply.model_validate(fields)
     except ValidationError as exc:
         raise Unusable(first_fault(exc, "the reply")) from exc
     if before and said_in(before) is (not reply.met):
         raise Unusable("the words before the JSON object say the contrary of it")
-    return _certain(reply, answer, echo, concluded=concluded)
+    return _certain(reply, answer, echo, concluded=conclusion is not None)
 
 
 def read_rubric(
@@ -302,20 +308,6 @@ def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(reasoning, str) and len(reasoning) > MOST_REASONING:
         fields["reasoning"] = reasoning[: MOST_REASONING - 1] + "…"
     return fields
-
-
-def _take_conclusion(fields: dict[str, Any]) -> bool:
-    """Return whether a reply states what its reasoning comes to; where not, put in what its `met` says."""
-    conclusion = fields.get("conclusion")
-    if conclusion is None:
-        fields["conclusion"] = "met" if fields.get("met") is True else "not met"
-        return False
-    if isinstance(conclusion, bool):
-        conclusion = str(conclusion)
-    if isinstance(conclusion, str):
-        folded = fold(conclusion).strip().rstrip(".。!")
-        fields["conclusion"] = _CONCLUSIONS.get(folded, conclusion)
-    return True
 
 
 def _certain(

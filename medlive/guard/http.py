@@ -8,6 +8,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import cycle
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ RETRIED_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """After which the same request may succeed."""
 
 
+_CLIENT: Final = partial(httpx2.AsyncClient, follow_redirects=False, trust_env=False)
 _GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 """Addresses that lead to the IPv4 address in their last 32 bits (RFC 6052)."""
@@ -95,7 +97,9 @@ def guarded_client(
         connections: Most of them at a time.
         timeout: Limits of each step; None for none.
     """
-    return _client(_transport(addresses, connections), headers, timeout)
+    return _CLIENT(
+        transport=_transport(addresses, connections), headers=headers, timeout=timeout
+    )
 
 
 def reply_client(reply_bytes: int, *, proxy: str | None = None) -> httpx2.AsyncClient:
@@ -109,21 +113,7 @@ def reply_client(reply_bytes: int, *, proxy: str | None = None) -> httpx2.AsyncC
         proxy: The address of a proxy, which then makes the connections.
     """
     pools = [_transport(any_address, None, proxy) for _ in range(_POOLS)]
-    return _client(_WholeReplies(pools, reply_bytes), {}, None)
-
-
-def _client(
-    transport: httpx2.AsyncBaseTransport,
-    headers: Mapping[str, str],
-    timeout: httpx2.Timeout | None,
-) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        transport=transport,
-        headers=headers,
-        timeout=timeout,
-        follow_redirects=False,
-        trust_env=False,
-    )
+    return _CLIENT(transport=_WholeReplies(pools, reply_bytes), timeout=None)
 
 
 def _transport(

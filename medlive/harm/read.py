@@ -7,6 +7,7 @@ given passage, the conclusion agrees with the findings, and the judge's own word
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import partial
 from html import unescape
 from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
@@ -39,6 +40,8 @@ _ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
 _NO_LETTER: Final = re.compile(r"[\W_]+")
 _LEAST_OWN: Final = 4
 """Letters and digits of a judge's own words, at least."""
+LEAST_COMMON: Final = 0.3
+"""Share of the shorter quote that two quotes of one statement have in common, in one run of characters."""
 
 Words = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
@@ -146,7 +149,7 @@ async def _ask(
 
     def read(reply: Reply) -> HarmOrCheck:
         value = read_value(reply)
-        if fault := fault_of_words(reply.text, inputs["answer"], value):
+        if fault := fault_of_words(inputs["answer"], reply.text, value):
             raise Unusable(fault)
         return value
 
@@ -207,15 +210,15 @@ def fault_of_check(reply: CheckReply) -> str | None:
 
 
 def fault_of_words(
-    text: str,
     answer: str,
+    text: str,
     reply: HarmReply | CheckReply,
 ) -> str | None:
     """What the words of a reply say against it: words around its object, or words taken from the answer.
 
     Args:
-        text: The whole reply.
         answer: The answer that is judged.
+        text: The whole reply.
         reply: What was read from the text.
     """
     if fault := fault_before(words_before(text)):
@@ -264,3 +267,9 @@ def check_of(reply: CheckReply) -> Check:
         severity=Severity(reply.severity) if is_confirmed else None,
         reason=reply.outcome if is_confirmed else reply.defence,
     )
+
+
+def same_statement(first: str, second: str) -> bool:
+    """Whether two quotes of an answer are of one statement."""
+    match = SequenceMatcher(None, first, second, autojunk=False).find_longest_match()
+    return match.size >= LEAST_COMMON * min(len(first), len(second))

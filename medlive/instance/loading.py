@@ -4,7 +4,6 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
@@ -84,18 +83,12 @@ _PREFIX = "MEDLIVE_"
 Section = TypeVar("Section", bound=BaseModel)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The settings and the origin of each."""
-
-    settings: Settings
-    # Dotted key → a file's name, an environment variable's name, or "default"
-    origins: Mapping[str, str]
-
-
-def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
+def load_settings(
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Settings, Mapping[str, str]]:
     """Load the effective settings; from now on the authorities that they name are believed.
 
+    With them the origins: dotted key → a file's name or an environment variable's, of each that is not a default.
     Raises ConfigError with the file or variable, the key and the fault.
     """
     env = os.environ if environment is None else environment
@@ -132,12 +125,12 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     use_authority(settings.tls.authority)
     use_plugins(settings.plugins)
     home = settings.home.expanduser().absolute()
-    return Loaded(settings.model_copy(update={"home": home}), origins)
+    return settings.model_copy(update={"home": home}), origins
 
 
-def read_settings() -> Settings:
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     """The effective settings. Raises as `load_settings` does."""
-    return load_settings().settings
+    return load_settings(environment)[0]
 
 
 def _nearest_setting(path: list[str], origin: str) -> str:
@@ -193,19 +186,21 @@ def dotted(value: object, name: str = "") -> Iterator[tuple[str, object]]:
         yield from dotted(part, f"{name}.{key}" if name else str(key))
 
 
-def describe(loaded: Loaded) -> list[tuple[str, object, str]]:
+def describe(
+    settings: Settings, origins: Mapping[str, str]
+) -> list[tuple[str, object, str]]:
     """(dotted key, value, origin) of every setting, secrets masked."""
-    settings = loaded.settings.model_dump(mode="json")
-    url = loaded.settings.database_url
-    settings["database_url"] = f"embedded, under {loaded.settings.home}"
+    values = settings.model_dump(mode="json")
+    url = settings.database_url
+    values["database_url"] = f"embedded, under {settings.home}"
     if url is not None:
-        settings["database_url"] = mask_url(url.get_secret_value())
+        values["database_url"] = mask_url(url.get_secret_value())
     rows = []
-    for name, value in sorted(dotted(settings), key=lambda row: row[0]):
+    for name, value in sorted(dotted(values), key=lambda row: row[0]):
         if isinstance(value, str):
             # A header's name may say that its value is a secret.
             value = hide_secrets(f"{name}={value}").removeprefix(f"{name}=")
-        rows.append((name, value, loaded.origins.get(name, "default")))
+        rows.append((name, value, origins.get(name, "default")))
     return rows
 
 
@@ -295,15 +290,6 @@ def _check_names(env: Mapping[str, str]) -> None:
             )
 
 
-def _value_of(path: Sequence[str], text: str) -> Any:
-    """A variable's value, in TOML or a text as it is; of a text's setting it stays a text, as a password of digits."""
-    value: Any = text
-    with suppress(tomllib.TOMLDecodeError):
-        value = tomllib.loads(f"value = {text}")["value"]
-    is_text = _kind_of(path) in (str, SecretStr)
-    return text if is_text and not isinstance(value, str) else value
-
-
 def _merge_environment(
     values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
 ) -> None:
@@ -336,5 +322,11 @@ def _merge_environment(
             table.pop(leaf, None)
             above = ".".join([*path, ""])
             origins[above + leaf] = variable
-            value = _value_of([*path, leaf], text)
+            # In TOML or a text as it is; of a text's setting it stays a text, as a password of digits.
+            value: Any = text
+            with suppress(tomllib.TOMLDecodeError):
+                value = tomllib.loads(f"value = {text}")["value"]
+            is_text = _kind_of([*path, leaf]) in (str, SecretStr)
+            if is_text and not isinstance(value, str):
+                value = text
             _merge(table, {leaf: value}, variable, origins, above)

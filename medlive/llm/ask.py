@@ -123,13 +123,8 @@ class Unusable(Exception):
         self.by_another_model = by_another_model
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One call: its request, its reply where one came, and its fault where it is not usable."""
-
-    request: Request
-    reply: Reply | None
-    fault: Unusable | None
+Attempt = tuple[Request, Reply | None, Unusable | None]
+"""One call: its request, its reply where one came, and its fault where it is not usable."""
 
 
 @dataclass(slots=True)
@@ -142,7 +137,7 @@ class Asked(Generic[T]):
     @property
     def replies(self) -> list[Reply]:
         """Every reply, whether it could be used or not."""
-        return [attempt.reply for attempt in self.attempts if attempt.reply is not None]
+        return [reply for _, reply, _ in self.attempts if reply is not None]
 
     @property
     def last(self) -> Reply | None:
@@ -153,8 +148,7 @@ class Asked(Generic[T]):
     def fault(self) -> Unusable | None:
         """Why there is no value; a budget that ended before a repair leaves the fault that was to be repaired."""
         last = None
-        for attempt in self.attempts:
-            fault = attempt.fault
+        for _, _, fault in self.attempts:
             if fault and fault.outcome is not CallOutcome.OVER_BUDGET:
                 last = fault
         return last if self.value is None else None
@@ -207,7 +201,8 @@ class Caller:
     ) -> Reply | EndpointUnavailable:
         """The reply, or why none came.
 
-        Raises BudgetSpent, EndpointUnavailable when the endpoint seems dead; without `concurrency`, CircuitOpen.
+        Raises BudgetSpent; EndpointUnavailable when failing has become the rule, and at once where nothing was answered
+        yet and the key, the model's name or the account is what is wrong; without `concurrency`, CircuitOpen.
         """
 
         async def made() -> Reply:
@@ -217,34 +212,29 @@ class Caller:
         try:
             reply = await self._budget.pay(estimate, made)
         except EndpointUnavailable as exc:
-            if self._is_watched:
-                self._count_failure(exc)
-            elif isinstance(exc, CircuitOpen):
+            if not self._is_watched:
+                if isinstance(exc, CircuitOpen):
+                    raise
+                return exc
+            self._last = exc
+            is_refused = isinstance(exc, RequestRefused)
+            self._turned_down = self._turned_down or is_refused
+            # An endpoint that has answered and refuses a request, as one that is too long, is not dead.
+            if self._answered and is_refused:
+                return exc
+            # The key, the model's name or the account is what is wrong.
+            if not self._answered and isinstance(exc, CallerRefused):
                 raise
+            self._failures += 1
+            if self._failures >= self._limit:
+                raise EndpointUnavailable(
+                    f"{self._failures} calls in a row failed, the last: {exc.message}",
+                    hint="what was answered is kept; run this again when the endpoint is back",
+                ) from exc
             return exc
         self._failures = 0
         self._answered = self._is_watched
         return reply
-
-    def _count_failure(self, cause: EndpointUnavailable) -> None:
-        """Raises `cause` anew when failing has become the rule, and at once where nothing was answered yet and the key,
-        the model's name or the account is what is wrong.
-
-        An endpoint that has answered and refuses a request, as one that is too long, is not dead.
-        """
-        self._last = cause
-        is_refused = isinstance(cause, RequestRefused)
-        self._turned_down = self._turned_down or is_refused
-        if self._answered and is_refused:
-            return
-        if not self._answered and isinstance(cause, CallerRefused):
-            raise cause
-        self._failures += 1
-        if self._failures >= self._limit:
-            raise EndpointUnavailable(
-                f"{self._failures} calls in a row failed, the last: {cause.message}",
-                hint="what was answered is kept; run this again when the endpoint is back",
-            ) from cause
 
 
 class Asker(Caller):
@@ -304,7 +294,7 @@ class Asker(Caller):
                 if not asked.attempts:
                     raise
                 fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
-            asked.attempts.append(Attempt(request, reply, fault))
+            asked.attempts.append((request, reply, fault))
             if reply is None or not fault or fault.outcome is not CallOutcome.INVALID:
                 break
             if fault.by_another_model:

@@ -8,7 +8,7 @@ the cut; from then on it grows by one a round trip.
 import asyncio
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from medlive.integrity.digest import digest_text
@@ -18,21 +18,6 @@ from medlive.llm.wire import Ended, JsonMode
 START = 16  # The limit at first, where more is allowed
 GROWTH = 3.0  # Added for each answer before the first cut, while somebody waits
 CUT = 0.6  # What is left of the limit after an overload
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointState:
-    """What a limiter has learnt of its endpoint."""
-
-    endpoint: str
-    limit: int  # Calls that may be under way now
-    most: int  # As configured
-    under_way: int
-    waiting: int
-    answered: int
-    limited: int  # Answers with status 429
-    overloaded: int  # Answers 503, 504 or 529, and calls that got none in time
-    lowest: int  # The lowest that the limit was cut to; `most` if it never was
 
 
 class Limiter:
@@ -66,19 +51,24 @@ class Limiter:
         """Begin no call before so many seconds are over, as a Retry-After asks for."""
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
-    def state(self) -> EndpointState:
-        """What has been learnt, for status and logs."""
-        return EndpointState(
-            endpoint=self._endpoint,
-            limit=int(self._limit),
-            most=self._most,
-            under_way=self._under_way,
-            waiting=sum(not turn.done() for turn in self._waiting),
-            answered=self.answered,
-            limited=self._ended["limited"],
-            overloaded=self._ended["overloaded"],
-            lowest=self._most if self._lowest is None else self._lowest,
-        )
+    def state(self) -> dict[str, Any]:
+        """What has been learnt of the endpoint, for status and logs.
+
+        `limit` calls may be under way now, `most` as configured, and `lowest` when it was cut (`most` if it never
+        was); `limited` are answers with status 429, `overloaded` those with 503, 504 or 529, and calls that got none in
+        time.
+        """
+        return {
+            "endpoint": self._endpoint,
+            "limit": int(self._limit),
+            "most": self._most,
+            "under_way": self._under_way,
+            "waiting": sum(not turn.done() for turn in self._waiting),
+            "answered": self.answered,
+            "limited": self._ended["limited"],
+            "overloaded": self._ended["overloaded"],
+            "lowest": self._most if self._lowest is None else self._lowest,
+        }
 
     async def enter(self) -> float:
         """Wait for a turn; return when it began, for `leave`, which must follow."""

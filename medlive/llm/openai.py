@@ -37,9 +37,9 @@ from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import render
 from medlive.llm.registry import Price
 from medlive.llm.wire import (
+    JSON_MODES,
     Ended,
     JsonMode,
-    NotACompletion,
     Refusal,
     Trouble,
     chat_body,
@@ -85,7 +85,7 @@ class OpenAIEngine:
         timeout_s: float = 120.0,
         max_retries: int = 4,
         concurrency: int = 16,
-        json_mode: JsonMode | str = JsonMode.SCHEMA,
+        json_mode: JsonMode = "schema",
         price: Price | None = None,
         key_variable: str | None = None,
         backoff_s: float = 0.5,
@@ -146,7 +146,7 @@ class OpenAIEngine:
         """The model and parameters; the rules engine behind HTTP still counts as the rules engine."""
         self._timeout_s, self._backoff_s = timeout_s, backoff_s
         self._max_retries = max_retries
-        self._mode, self._key_variable = JsonMode(json_mode), key_variable
+        self._mode, self._key_variable = json_mode, key_variable
         limiters = limiters or Limiters()
         self._limiter = limiters.limiter(base_url, self._secret, concurrency)
         self.circuit = limiters.circuit(base_url, self._secret, model)
@@ -159,21 +159,21 @@ class OpenAIEngine:
     def json_mode(self) -> JsonMode:
         """How JSON is asked for now; looser than configured once the endpoint refused the stricter way."""
         learnt = self._limiter.json_modes.get(self._model, self._mode)
-        return max(learnt, self._mode, key=list(JsonMode).index)
+        return max(learnt, self._mode, key=JSON_MODES.index)
 
     async def answer(self, request: Request) -> Reply:
         """The endpoint's reply to a typed request; see Engine for what it raises."""
-        modes = list(JsonMode)[list(JsonMode).index(self.json_mode) :]
+        modes = JSON_MODES[JSON_MODES.index(self.json_mode) :]
         first: Refusal | None = None
         for mode in modes:
             try:
                 content = encoded(self.body(request, mode))
-                reply = await self._ask(content, shaped=mode is not JsonMode.NONE)
+                reply = await self._ask(content, shaped=mode != "none")
             except Refusal as refusal:
                 if first is None or first.of_format:
                     first = refusal
                 if (
-                    mode is modes[-1]
+                    mode == modes[-1]
                     or not refusal.may_be_of_format
                     or refusal.find_parameter(self._parameters)
                 ):
@@ -325,10 +325,11 @@ class OpenAIEngine:
         raw = text.encode("utf-8", "surrogateescape")
         try:
             reply = read_completion(raw, content)
-        except NotACompletion as fault:
-            page = raw.lstrip()[:1] == b"<"
-            lost = fault.usage and self._priced(fault.usage, started)
-            raise Trouble(_PAGE if page else str(fault), usage=lost) from None
+        except Trouble as trouble:
+            if raw.lstrip()[:1] == b"<":
+                trouble.cause = _PAGE
+            trouble.usage = trouble.usage and self._priced(trouble.usage, started)
+            raise
         return replace(reply, usage=self._priced(reply.usage, started))
 
     def _priced(self, usage: Usage, started: float) -> Usage:

@@ -68,26 +68,19 @@ def split_thinking(text: str, *, cut: bool = False) -> tuple[str, str]:
     rest = text
     while (block := _THINKING.match(rest)) is not None:
         rest = rest[block.end() :]
-    if rest == text:
-        rest = _after_lone_end(text)
+    ends = list(_THINKING_ENDS.finditer(text)) if rest == text else []
+    if len(ends) == 1 and not _THINKING_OPENS.search(text):
+        # What follows the end tag of thinking whose opening is missing
+        before, after = text[: ends[0].start()], text[ends[0].end() :]
+        own_line = before.endswith("\n") and after.startswith(("\n", "\r"))
+        answer = after.strip().removeprefix("```json").lstrip()
+        if (own_line and "{" not in before) or answer.startswith("{"):
+            rest = after
     if rest == text and cut and _THINKING_OPENS.match(text.lstrip()):
         rest = ""
     if rest == text:
         return "", text
     return _THINKING_TAG.sub("", text[: len(text) - len(rest)]).strip(), rest.lstrip()
-
-
-def _after_lone_end(text: str) -> str:
-    """What follows the end tag of thinking whose opening is missing; the text where there is no such tag."""
-    ends = list(_THINKING_ENDS.finditer(text))
-    if len(ends) != 1 or _THINKING_OPENS.search(text):
-        return text
-    before, after = text[: ends[0].start()], text[ends[0].end() :]
-    own_line = before.endswith("\n") and after.startswith(("\n", "\r"))
-    if own_line and "{" not in before:
-        return after
-    answer = after.strip().removeprefix("```json").lstrip()
-    return after if answer.startswith("{") else text
 
 
 def without_thinking(text: str) -> str:

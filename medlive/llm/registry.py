@@ -177,19 +177,6 @@ class Candidate(BaseModel):
         named = {name: getattr(self, name) for name in _SENT}
         return {name: value for name, value in named.items() if value is not None}
 
-    def known_cutoff(self) -> Cutoff | None:
-        """The cutoff, or the release date where it is undisclosed; None where neither is known."""
-        if self.cutoff is None:
-            if self.released is None:
-                return None
-            text = self.released.isoformat()
-            return Cutoff(self.released, text, "released", None)
-        last = date.fromisoformat(f"{self.cutoff}-01"[:10])
-        if len(self.cutoff) < 10:
-            last = last.replace(day=monthrange(last.year, last.month)[1])
-        basis = self.confidence or "inferred"
-        return Cutoff(last, self.cutoff, basis, self.cutoff_source)
-
 
 @dataclass(frozen=True, slots=True)
 class Registry:
@@ -213,9 +200,20 @@ class Registry:
         return [name for name, model in own if id(model) not in with_run]
 
     def cutoff(self, model: str) -> Cutoff | None:
-        """The known cutoff of a model; None is unknown."""
-        candidate = self.find(model)
-        return None if candidate is None else candidate.known_cutoff()
+        """The cutoff of a model, its release date where that is undisclosed; None where neither is known."""
+        known = self.find(model)
+        if known is None:
+            return None
+        if known.cutoff is None:
+            if known.released is None:
+                return None
+            text = known.released.isoformat()
+            return Cutoff(known.released, text, "released", None)
+        last = date.fromisoformat(f"{known.cutoff}-01"[:10])
+        if len(known.cutoff) < 10:
+            last = last.replace(day=monthrange(last.year, last.month)[1])
+        basis = known.confidence or "inferred"
+        return Cutoff(last, known.cutoff, basis, known.cutoff_source)
 
 
 EMPTY: Final = Registry({}, "no registry")

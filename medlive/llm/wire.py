@@ -7,8 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from medlive.clock import parse_retry_after
 from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused
@@ -69,26 +68,15 @@ _RETRIED: Final = frozenset({408, 409, 425, 429})
 _OVERLOADED: Final = frozenset({503, 504, 529})
 
 
-class NotACompletion(ValueError):
-    """A body is not a chat completion that can be used; the text says why."""
-
-    def __init__(self, problem: str, usage: Usage | None = None) -> None:
-        """`usage` is what the body says that it took; None: it does not say."""
-        super().__init__(problem)
-        self.usage = usage
-
-
 Ended = Literal["answered", "limited", "overloaded", "other"]
 """How a call ended, as far as it says something about the endpoint's load: status 429 is `limited`; 503, 504, 529 and
 no answer in time are `overloaded`; a refused connection is `other`."""
 
 
-class JsonMode(StrEnum):
-    """How an endpoint is asked for JSON, from the strictest."""
-
-    SCHEMA = "schema"
-    OBJECT = "object"
-    NONE = "none"
+JsonMode = Literal["schema", "object", "none"]
+"""How an endpoint is asked for JSON."""
+JSON_MODES: Final[tuple[JsonMode, ...]] = get_args(JsonMode)
+"""From the strictest."""
 
 
 def chat_body(
@@ -115,9 +103,9 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
     """How a request's reply is asked to be JSON; None where it is not."""
-    if mode is JsonMode.NONE:
+    if mode == "none":
         return None
-    if mode is JsonMode.OBJECT:
+    if mode == "object":
         return {"type": "json_object"}
     shape = {
         "name": request.task.replace(".", "_"),
@@ -143,12 +131,12 @@ def _part(value: object, name: str) -> object:
 def read_completion(raw: bytes, sent: bytes) -> Reply:
     """The reply in a chat completion's body; `sent` is the request's, for an endpoint that reports no usage.
 
-    Raises NotACompletion.
+    Raises Trouble.
     """
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
-        raise NotACompletion(f"the answer is not JSON: {raw[:60]!r}") from None
+        raise Trouble(f"the answer is not JSON: {raw[:60]!r}") from None
     reply = completion(body)
     if reply.usage.input_tokens:
         return reply
@@ -176,17 +164,18 @@ def priced(usage: Usage, price: Price | None, latency_ms: float = 0.0) -> Usage:
 def completion(body: object) -> Reply:
     """The reply in a chat completion: its thinking apart, a refusal by model or filter as one; not `priced` yet.
 
-    What has a wrong type counts as not sent. Raises NotACompletion.
+    What has a wrong type counts as not sent. Raises Trouble.
     """
     if not isinstance(body, dict):
-        raise NotACompletion("the answer is not a JSON object")
+        raise Trouble("the answer is not a JSON object")
     usage = _usage(body.get("usage"))
     choices = body.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else {}
     message = _part(choice, "message")
     if not isinstance(message, dict):
         error = f": {body['error']}" if body.get("error") else ""
-        raise NotACompletion(f"the answer holds no choice with a message{error}", usage)
+        cause = f"the answer holds no choice with a message{error}"
+        raise Trouble(cause, usage=usage)
     finish, text = _read_end(message, _part(choice, "finish_reason"), usage)
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
     # DeepSeek and vLLM; OpenRouter
@@ -204,7 +193,7 @@ def completion(body: object) -> Reply:
 def _read_end(
     message: Mapping[str, Any], reason: object, usage: Usage | None
 ) -> tuple[Finish, str | None]:
-    """How a message ended, and its text. Raises NotACompletion."""
+    """How a message ended, and its text. Raises Trouble."""
     if refusal := _texts(message, "refusal"):
         return Finish.REFUSAL, refusal
     finish = _FINISH.get(str(reason or "stop").casefold())
@@ -214,9 +203,8 @@ def _read_end(
         text = "".join(texts) if texts else None
     if finish is None or (text is None and finish is Finish.STOP):
         fault = "may not be whole" if finish is None else "holds no text"
-        raise NotACompletion(
-            f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
-        )
+        cause = f"the answer's message {fault} (finish_reason {reason!r:.40})"
+        raise Trouble(cause, usage=usage)
     return finish, text
 
 
@@ -274,7 +262,7 @@ def _strict_part(value: Any) -> Any:
 
 @dataclass(eq=False)
 class Trouble(Exception):
-    """An attempt failed in a way that another attempt may mend."""
+    """An attempt failed in a way that another attempt may mend, or what came is no chat completion that can be used."""
 
     cause: str
     ended: Ended = "other"

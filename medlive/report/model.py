@@ -19,12 +19,12 @@ from medlive.evaluation.root_causes import (
     RootCause,
     load_audit,
 )
-from medlive.evaluation.scoring.books import BookArm, score_arms
 from medlive.evaluation.scoring.contamination import (
+    BookArm,
     ContaminationTable,
     contamination,
+    score_arms,
 )
-from medlive.evaluation.scoring.errata import RunErrata
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.overlap import (
     Profiles,
@@ -256,8 +256,22 @@ class Report:
     @property
     def errata_files(self) -> list[str]:
         """Where errata were looked for, and what was found there."""
-        errata = self.table.errata
-        return sorted(set(map(_looked_in, errata.runs))) if errata else []
+        looked_in = set()
+        for run in self.table.errata.runs if self.table.errata else ():
+            if run.path is None:
+                looked_in.add(
+                    f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
+                )
+            elif run.problem:
+                looked_in.add(f"{run.path.name} of {run.version} could not be read")
+            else:
+                checked = f"checked with key {run.key}" if run.key else "not checked"
+                what = "some of what" if run.concerned else "nothing that"
+                looked_in.add(
+                    f"{run.path.name} of {run.version} withdraws {what} these runs hold "
+                    f"({run.digest}; its signature {checked})"
+                )
+        return sorted(looked_in)
 
     def labels(
         self,
@@ -321,19 +335,6 @@ def in_parts(
 def _listed(names: Iterable[str]) -> str:
     """Each name once."""
     return ", ".join(sorted(set(names)))
-
-
-def _looked_in(run: RunErrata) -> str:
-    if run.path is None:
-        return f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
-    if run.problem:
-        return f"{run.path.name} of {run.version} could not be read"
-    checked = f"checked with key {run.key}" if run.key else "not checked"
-    what = "some of what" if run.concerned else "nothing that"
-    return (
-        f"{run.path.name} of {run.version} withdraws {what} these runs hold "
-        f"({run.digest}; its signature {checked})"
-    )
 
 
 def judged(model: ModelScore) -> str:

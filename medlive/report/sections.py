@@ -128,14 +128,13 @@ def by_value(
     values: dict[str, list[ScoreEstimate | None]] = {}
     scored = False
     for place, model in enumerate(report.models):
-        for part in model.slices:
-            if part.kind == kind:
-                row = values.setdefault(
-                    part.value,
-                    [None] * len(report.models),
-                )
-                row[place] = part.estimate
-                scored = scored or part.estimate.n > 0
+        for value, estimate in model.slices.get(kind, {}).items():
+            row = values.setdefault(
+                value,
+                [None] * len(report.models),
+            )
+            row[place] = estimate
+            scored = scored or estimate.n > 0
     if not scored:
         return {}
     return {value: values[value] for value in sorted(values, key=slice_order)}

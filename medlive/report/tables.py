@@ -11,14 +11,13 @@ from typing import Any, Final
 
 from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.ability import abilities_of
-from medlive.evaluation.scoring.books import BookArm
 from medlive.evaluation.scoring.companions import CORE, RATES
 from medlive.evaluation.scoring.contamination import (
+    BookArm,
     ContaminationTable,
     ModelContamination,
 )
-from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice, axis_rows
-from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.estimates import ScoreEstimate, Slices, axis_rows
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
@@ -108,23 +107,18 @@ def _head(
     }
 
 
-def harm_row(model: ModelScore) -> Row:
-    """How often a model's answers hold harm, by what they say and by what they leave out."""
-    row: Row = _row(model.harm)
-    controls = model.harm.controls
-    return row | {"controls": controls and controls.as_json()}
-
-
 def model_row(model: ModelScore) -> Row:
     """One model's figures, with what they rest on."""
     info = model.run.info
+    controls = model.harm.controls
     axis_errors = []
     for row in axis_rows(model.axes):
         axis_errors.append(_row(row) | {"rate": model.axes[row["axis"]].value})
     slices = []
-    for part in model.slices:
-        about = {"kind": part.kind, "value": part.value}
-        slices.append(about | estimate_row(part.estimate))
+    for kind, values in model.slices.items():
+        for value, estimate in values.items():
+            about = {"kind": kind, "value": value}
+            slices.append(about | estimate_row(estimate))
     return {
         "model": model.label,
         "cases": info.cases.model_dump(include={"origin", "name", "digest"}),
@@ -135,8 +129,9 @@ def model_row(model: ModelScore) -> Row:
         "grader": _row(model.run.grader),
         "notes": list(model.run.notes),
         "overall": estimate_row(model.overall),
-        **_row(model.companions),
-        "harm": harm_row(model),
+        **{name: estimate_row(own) for name, own in model.companions.items()},
+        "characters": model.characters,
+        "harm": _row(model.harm) | {"controls": controls and controls.as_json()},
         **_place(model.standing),
         "rates": {**_row(model.rates), "shares": model.rates.shares},
         "axis_errors": axis_errors,
@@ -203,10 +198,10 @@ def fresh_row(table: ScoreTable) -> Row | None:
     if (fresh := table.fresh) is None:
         return None
     models = []
-    for model in fresh.models:
-        row: Row = {"model": model.label, "overall": estimate_row(model.overall)}
-        if model.standing is not None:
-            row |= _place(model.standing)
+    for label, overall in fresh.overall.items():
+        row: Row = {"model": label, "overall": estimate_row(overall)}
+        if (standing := fresh.standings.get(label)) is not None:
+            row |= _place(standing)
         models.append(row)
     return {
         "after": _iso(fresh.after),
@@ -248,10 +243,8 @@ def beside_rows(
     model: ModelScore,
 ) -> list[tuple[str, ScoreEstimate]]:
     """What stands beside a model's headline score: the other of complete and paper where they differ, the core."""
-    own = model.companions
-    by_metric = {Metric.COMPLETE: own.complete, Metric.PAPER: own.paper}
-    rows = [(metric.value, by_metric[metric]) for metric in table.companion_metrics]
-    return [*rows, (CORE, own.core)]
+    names = (*(metric.value for metric in table.companion_metrics), CORE)
+    return [(name, model.companions[name]) for name in names]
 
 
 def score_rows(
@@ -274,17 +267,19 @@ def score_rows(
             "cases": model.run.info.cases.name,
             "grader": model.run.grader.model if model.run.grader else None,
         }
-        slices = [Slice("overall", "", model.overall)]
-        slices += [Slice(name, "", part) for name, part in beside_rows(table, model)]
+        slices: Slices = {"overall": {"": model.overall}}
+        for name, estimate in beside_rows(table, model):
+            slices[name] = {"": estimate}
         for name, title in RATES.items():
             rate = getattr(model.harm, name)
             if rate.n:
-                slices.append(Slice(title, "", rate))
-        slices += model.slices
-        for part in slices:
-            figures = estimate_row(part.estimate)
-            about = head | {"slice": part.kind, "value": part.value}
-            rows.append(about | {name: figures[name] for name in _FIGURES})
+                slices[title] = {"": rate}
+        slices |= model.slices
+        for own_kind, values in slices.items():
+            for value, estimate in values.items():
+                figures = estimate_row(estimate)
+                about = head | {"slice": own_kind, "value": value}
+                rows.append(about | {name: figures[name] for name in _FIGURES})
         for axis, errors in model.axes.items():
             row: Row = head | {"slice": "errors by axis", "value": axis}
             rows.append(row | dict.fromkeys(_FIGURES) | estimate_row(errors))
@@ -369,6 +364,23 @@ def _contamination_row(model: ModelContamination) -> Row:
         row = _row(mix, difference="drop")
         del row["p"]
         adjusted.append({"by": by, **row, "strata": strata})
+    placebo: Row | None = None
+    if model.placebos is not None:
+        drops = []
+        for (day, side), drop in model.placebos.items():
+            row = {
+                "n_before": drop.n_pre,
+                "n_after": drop.n_post,
+                "drop": drop.difference,
+                "last_day_before": date.fromordinal(day).isoformat(),
+                "among": "unseen" if side else "seen",
+            }
+            drops.append(row)
+        placebo = {
+            "dates": len(model.placebos),
+            "at_least_as_large": model.placebos_as_large,
+            "drops": drops,
+        }
     return {
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
@@ -380,29 +392,9 @@ def _contamination_row(model: ModelContamination) -> Row:
         "post_against_full_set_as_in_the_paper": _row(model.paper),
         "difference_in_differences": _row(model.did),
         "held_against": list(model.did_against),
-        "placebo": _placebo_row(model),
+        "placebo": placebo,
         "adjusted": adjusted,
         "notes": list(model.notes),
-    }
-
-
-def _placebo_row(model: ModelContamination) -> Row | None:
-    if model.placebos is None:
-        return None
-    drops = []
-    for drop in model.placebos:
-        row = {
-            "n_before": drop.n_pre,
-            "n_after": drop.n_post,
-            "drop": drop.difference,
-            "last_day_before": date.fromordinal(drop.day).isoformat(),
-            "among": "unseen" if drop.side else "seen",
-        }
-        drops.append(row)
-    return {
-        "dates": len(model.placebos),
-        "at_least_as_large": model.placebos_as_large,
-        "drops": drops,
     }
 
 

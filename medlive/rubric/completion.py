@@ -5,29 +5,24 @@ the path that advice takes, or where both name it. Source: docs/method.md §1, R
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from medlive.curation.agent import Agent, check_known, ids_of
+from medlive.curation.elements import Brief
 from medlive.curation.model import (
     Alignment,
     ClaimVerdict,
     Curation,
     Element,
-    Kind,
     Side,
 )
 from medlive.curation.tasks import Reason, Text
-from medlive.curation.validator import (
-    Brief,
-    Library,
-    judge_alignment,
-    state_claims,
-)
+from medlive.curation.validator import Library, judge_alignment, state_claims
 from medlive.llm.ask import AtMost6, AtMost20, EachItem, Loose, ReplyModel
-from medlive.rubric.lint import MOST_WRITTEN, Fault, lightest
+from medlive.rubric.lint import MOST_WRITTEN, lightest
 from medlive.rubric.model import (
     Axis,
     CompletedPoint,
@@ -36,7 +31,6 @@ from medlive.rubric.model import (
     Origin,
     PointOutcome,
     Rubric,
-    Step,
     numbered,
 )
 from medlive.rubric.review import (
@@ -45,7 +39,7 @@ from medlive.rubric.review import (
     shown_asked,
     shown_omitted,
 )
-from medlive.rubric.write import Drafting, omit
+from medlive.rubric.write import Drafting, Written, omit
 
 MOST_ADDED: Final = 6
 """Points that are added in one round."""
@@ -56,9 +50,7 @@ class PointItem(ReplyModel):
 
     point: Text  # The statement that is searched
     kind: Literal["assessment", "plan"]
-    criterion: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
-    ]
+    criterion: Written
     axis: Loose[Axis]
     points: Annotated[int, Field(ge=2, le=10)]
     asked: str = ""  # The part of the query that it answers directly; empty for none
@@ -97,210 +89,226 @@ class MatchItem(EachItem):
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Completing:
-    """A rubric of a case's advice, to which the criteria are added that the advice lacks."""
+async def complete_rubric(
+    drafting: Drafting,
+    curation: Curation,
+    judge: Agent,
+    library: Library,
+    rubric: Rubric,
+    lacks: Sequence[str] = (),
+) -> Rubric:
+    """A rubric with the criteria that the case's advice lacks, and what became of each point that was named.
 
-    drafting: Drafting
-    """Its reviewer names points; its writer names points without that list, and reviews what is added."""
-    curation: Curation
-    judge: Agent  # Of claims, and of what two lists share
-    library: Library
-    rubric: Rubric
-    lacks: Sequence[str] = ()
-    """What an ordinary answer lacked that the rubric scores too high."""
+    Args:
+        drafting: Its reviewer names points; its writer names points without that list, and reviews what is added. The
+            same model in both roles is no consensus, and is asked once.
+        curation: What the chain made of the thread.
+        judge: Of claims, and of what two lists share.
+        library: Where points are searched.
+        rubric: What is completed.
+        lacks: What an ordinary answer lacked that the rubric scores too high.
 
-    @property
-    def voices(self) -> list[str]:
-        """The models that name points; the same one twice is no consensus, and is asked once."""
-        drafting = self.drafting
-        models = (drafting.reviewer.identity.model, drafting.writer.identity.model)
-        return list(dict.fromkeys(models))
+    Raises:
+        AgentFailure: If an engine gives no usable reply.
+    """
+    reviewer, writer = drafting.reviewer, drafting.writer
+    voices = list(dict.fromkeys((reviewer.identity.model, writer.identity.model)))
+    earlier = rubric.completion or Completion()
+    inputs = _inputs_of(drafting, rubric, earlier, lacks)
+    items = await _points_of(reviewer, "p", inputs, rubric)
+    others = {}
+    if len(voices) > 1:
+        others = await _points_of(writer, "o", inputs, rubric)
+    shared = await _shared(judge, drafting.text.query, items, others)
+    for name, item in others.items():
+        if name not in shared.values():
+            items[name] = item
+    if not items:
+        return replace(rubric, completion=earlier)
+    points: dict[str, CompletedPoint] = {}
+    for verdict in await _judge_points(curation, judge, library, items):
+        name = verdict.element_id
+        other = shared.get(name)
+        words = others[other].point if other else None
+        points[name] = _decide(items[name], verdict, words, voices)
+    # The only answers to what is asked stay, those that both models named, then the heaviest.
+    open_parts = set(ids_of(rubric.unanswered))
 
-    async def run(self) -> Rubric:
-        """The rubric with what was added, and what became of each point that was named.
+    def rank(name: str) -> tuple[bool, bool, int]:
+        item = items[name]
+        return item.asked not in open_parts, name not in shared, -item.points
 
-        Raises:
-            AgentFailure: If an engine gives no usable reply.
-        """
-        earlier = self.rubric.completion or Completion()
-        items = await self._ask(self.drafting.reviewer, "p", earlier)
-        others = {}
-        if len(self.voices) > 1:
-            others = await self._ask(self.drafting.writer, "o", earlier)
-        shared = await self._shared(items, others)
-        for name, item in others.items():
-            if name not in shared.values():
-                items[name] = item
-        if not items:
-            return replace(self.rubric, completion=earlier)
-        points: dict[str, CompletedPoint] = {}
-        for verdict in await self._judge(items):
-            name = verdict.element_id
-            other = shared.get(name)
-            words = others[other].point if other else None
-            points[name] = self._decide(items[name], verdict, words)
-        # The only answers to what is asked stay, those that both models named, then the heaviest.
-        open_parts = set(ids_of(self.rubric.unanswered))
+    kept = [name for name, point in points.items() if point.kept]
+    for name in sorted(kept, key=rank)[MOST_ADDED:]:
+        points[name] = points[name].without("surplus")
+    completed = await _with_criteria(drafting, rubric, items, points)
+    note = earlier.note
+    if any(p.outcome == "one_model" for p in points.values()):
+        note = "one model has both roles, so that no second was asked"
+    completion = Completion((*earlier.points, *points.values()), note)
+    return replace(completed, completion=completion)
 
-        def rank(name: str) -> tuple[bool, bool, int]:
-            item = items[name]
-            return item.asked not in open_parts, name not in shared, -item.points
 
-        kept = [name for name, point in points.items() if point.outcome.kept]
-        for name in sorted(kept, key=rank)[MOST_ADDED:]:
-            points[name] = points[name].without(PointOutcome.SURPLUS)
-        rubric = await self._with_criteria(items, points)
-        note = earlier.note
-        if any(p.outcome is PointOutcome.ONE_MODEL for p in points.values()):
-            note = "one model has both roles, so that no second was asked"
-        completion = Completion((*earlier.points, *points.values()), note)
-        return replace(rubric, completion=completion)
+def _inputs_of(
+    drafting: Drafting, rubric: Rubric, earlier: Completion, lacks: Sequence[str]
+) -> dict[str, Any]:
+    """What a model that names points is shown."""
+    criteria = []
+    for c in rubric.criteria:
+        shown = {"criterion": c.criterion, "points": c.points, "asked": c.asked}
+        criteria.append(shown)
+    left_out = shown_omitted(rubric.omitted)
+    # What one model alone named may be named again where it is what an ordinary answer lacks.
+    alone = ("one_model", "not_named") if lacks else ()
+    for point in earlier.points:
+        if not point.kept and point.outcome not in alone:
+            why = f"completion: {point.outcome}: {point.detail}"
+            left_out.append({"point": point.point, "why": why})
+    inputs = case_inputs(drafting.text, drafting.advice) | {
+        "asked": shown_asked(rubric.asked),
+        "criteria": criteria,
+        "left_out": left_out,
+    }
+    if lacks:
+        inputs["lacks"] = list(lacks)
+    return inputs
 
-    async def _ask(
-        self, agent: Agent, letter: str, earlier: Completion
-    ) -> dict[str, PointItem]:
-        """The points that a model names, by ids with that letter."""
-        rubric = self.rubric
-        criteria = []
-        for c in rubric.criteria:
-            shown = {"criterion": c.criterion, "points": c.points, "asked": c.asked}
-            criteria.append(shown)
-        left_out = shown_omitted(rubric.omitted)
-        # What one model alone named may be named again where it is what an ordinary answer lacks.
-        alone = (PointOutcome.ONE_MODEL, PointOutcome.NOT_NAMED) if self.lacks else ()
-        for point in earlier.points:
-            if not point.outcome.kept and point.outcome not in alone:
-                why = f"{Step.COMPLETION.value}: {point.outcome.value}: {point.detail}"
-                left_out.append({"point": point.point, "why": why})
-        inputs = case_inputs(self.drafting.text, self.drafting.advice) | {
-            "asked": shown_asked(rubric.asked),
-            "criteria": criteria,
-            "left_out": left_out,
-        }
-        if self.lacks:
-            inputs["lacks"] = list(self.lacks)
-        known = ["", *ids_of(rubric.asked)]
 
-        def check(reply: CompleteReply) -> str | None:
-            named = [point.asked for point in reply.points]
-            return check_known(named, known, "a part of what is asked")
+async def _points_of(
+    agent: Agent, letter: str, inputs: Mapping[str, Any], rubric: Rubric
+) -> dict[str, PointItem]:
+    """The points that a model names, by ids with that letter."""
+    known = ["", *ids_of(rubric.asked)]
 
-        reply = await agent.ask(CompleteReply, inputs, check)
-        return {f"{letter}{n}": item for n, item in enumerate(reply.points, start=1)}
+    def check(reply: CompleteReply) -> str | None:
+        named = [point.asked for point in reply.points]
+        return check_known(named, known, "a part of what is asked")
 
-    async def _judge(self, items: Mapping[str, PointItem]) -> Sequence[ClaimVerdict]:
-        """Judge the points as claims, by passages found as for advice."""
-        (query,) = self.curation.side(Side.QUERY)
-        elements = []
-        for name, item in items.items():
-            # Stated and judged as advice is
-            element = Element(
-                id=name,
-                side=Side.ADVICE,
-                kind=Kind(item.kind),
-                message_id="",
-                quote="",
-                statement=item.point,
-            )
-            elements.append(element)
-        brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
-        claims, _ = await state_claims(brief, self.judge)
-        return await judge_alignment(
-            brief, claims, self.library, self.judge, confirm_veto=False
+    reply = await agent.ask(CompleteReply, inputs, check)
+    return {f"{letter}{n}": item for n, item in enumerate(reply.points, start=1)}
+
+
+async def _judge_points(
+    curation: Curation, judge: Agent, library: Library, items: Mapping[str, PointItem]
+) -> Sequence[ClaimVerdict]:
+    """Judge the points as claims, by passages found as for advice."""
+    (query,) = curation.side(Side.QUERY)
+    elements = []
+    for name, item in items.items():
+        # Stated and judged as advice is
+        element = Element(
+            id=name,
+            side=Side.ADVICE,
+            kind=item.kind,
+            message_id="",
+            quote="",
+            statement=item.point,
         )
+        elements.append(element)
+    brief = Brief(query, curation.side(Side.NARRATIVE), elements)
+    claims, _ = await state_claims(brief, judge)
+    return await judge_alignment(brief, claims, library, judge, confirm_veto=False)
 
-    async def _shared(
-        self, named: Mapping[str, PointItem], others: Mapping[str, PointItem]
-    ) -> dict[str, str]:
-        """Return which points of the first list the second names too, each with its id there."""
-        if not named or not others:
-            return {}
-        inputs: dict[str, Any] = {"query": self.drafting.text.query}
-        for side, items in (("points", named), ("others", others)):
-            inputs[side] = [{"id": i, "point": x.point} for i, x in items.items()]
 
-        def fault_of(match: MatchItem) -> str | None:
-            return check_known(
-                [match.other], ["", *others], "a point of the other list"
-            )
+async def _shared(
+    judge: Agent,
+    query: str,
+    named: Mapping[str, PointItem],
+    others: Mapping[str, PointItem],
+) -> dict[str, str]:
+    """Return which points of the first list the second names too, each with its id there."""
+    if not named or not others:
+        return {}
+    inputs: dict[str, Any] = {"query": query}
+    for side, items in (("points", named), ("others", others)):
+        inputs[side] = [{"id": i, "point": x.point} for i, x in items.items()]
 
-        matches = await self.judge.ask_each(MatchItem, inputs, named, fault_of)
-        return {name: match.other for name, match in matches.items() if match.other}
+    def fault_of(match: MatchItem) -> str | None:
+        return check_known([match.other], ["", *others], "a point of the other list")
 
-    def _decide(
-        self, item: PointItem, verdict: ClaimVerdict, shared: str | None
-    ) -> CompletedPoint:
-        """What becomes of a point."""
-        source = ""
-        detail = verdict.reason
-        if verdict.verdict in (Alignment.CONTRADICTED, Alignment.NOT_STANDARD):
-            outcome = PointOutcome(verdict.verdict.value)
-        elif verdict.verdict is Alignment.SUPPORTED:
-            outcome = PointOutcome.EVIDENCE
-            source = verdict.citations[0].passage_id
-            detail = verdict.citations[0].quote
-        elif shared is not None:
-            outcome = PointOutcome.CONSENSUS
-            source = ", ".join(self.voices)
-            detail = shared
-        elif len(self.voices) > 1:
-            outcome = PointOutcome.NOT_NAMED
-        else:
-            outcome = PointOutcome.ONE_MODEL
-        return CompletedPoint(item.point, item.criterion, outcome, source, detail)
+    matches = await judge.ask_each(MatchItem, inputs, named, fault_of)
+    return {name: match.other for name, match in matches.items() if match.other}
 
-    async def _with_criteria(
-        self, items: Mapping[str, PointItem], points: dict[str, CompletedPoint]
-    ) -> Rubric:
-        """The rubric with the criteria of the kept points, reviewed by the second model, also those of its own.
 
-        Points whose criteria are at fault, or find no room, are marked so in `points`.
-        """
-        own = self.rubric.criteria
-        added: dict[str, Criterion] = {}
-        for name, point in points.items():
-            if not point.outcome.kept:
-                continue
-            number = len(own) + len(added) + 1
-            item = items[name]
-            values = item.model_dump(include={"criterion", "axis", "points", "asked"})
-            added[name] = Criterion(
-                id=f"c{number}",
-                position=number,
-                advice_id=None,
-                fact=item.point,
-                origin=Origin(point.outcome.value),
-                source=point.source,
-                **values,
-            )
-        reviewed, conflicts = list(own), list(self.rubric.conflicts)
-        problems: dict[str | None, str] = {}
-        if added:
-            drafting = self.drafting
-            whole = replace(self.rubric, criteria=(*own, *added.values()))
-            findings, weighed, contradictions = await review_rubric(
-                drafting.writer, drafting.text, drafting.advice, whole
-            )
-            for finding in findings:
-                if finding.fault is not Fault.NOT_DIRECT:
-                    problems[finding.criterion] = finding.words
-            # The rubric's own keep their weights.
-            reviewed += [c for c in weighed[len(own) :] if c.id not in problems]
-            conflicts += contradictions
-        # Room is made by the lightest criteria that earn points and answer nothing asked.
-        cut = lightest(reviewed, len(reviewed) - MOST_WRITTEN)
-        gone = ids_of(cut)
-        for name, criterion in added.items():
-            if problem := problems.get(criterion.id):
-                points[name] = points[name].without(PointOutcome.FAULTY, problem)
-            elif criterion.id in gone:
-                points[name] = points[name].without(PointOutcome.SURPLUS)
-        why = "the lightest, made room for what the advice lacks"
-        omitted = [omit(c, why, Step.COMPLETION) for c in cut if c in own]
-        return replace(
-            self.rubric,
-            criteria=numbered(c for c in reviewed if c not in cut),
-            omitted=(*self.rubric.omitted, *omitted),
-            conflicts=tuple(conflicts),
+def _decide(
+    item: PointItem, verdict: ClaimVerdict, shared: str | None, voices: Sequence[str]
+) -> CompletedPoint:
+    """What becomes of a point."""
+    source = ""
+    detail = verdict.reason
+    outcome: PointOutcome
+    if verdict.verdict is Alignment.CONTRADICTED:
+        outcome = "contradicted"
+    elif verdict.verdict is Alignment.NOT_STANDARD:
+        outcome = "not_standard"
+    elif verdict.verdict is Alignment.SUPPORTED:
+        outcome = "evidence"
+        source = verdict.citations[0].passage_id
+        detail = verdict.citations[0].quote
+    elif shared is not None:
+        outcome = "consensus"
+        source = ", ".join(voices)
+        detail = shared
+    elif len(voices) > 1:
+        outcome = "not_named"
+    else:
+        outcome = "one_model"
+    return CompletedPoint(item.point, item.criterion, outcome, source, detail)
+
+
+async def _with_criteria(
+    drafting: Drafting,
+    rubric: Rubric,
+    items: Mapping[str, PointItem],
+    points: dict[str, CompletedPoint],
+) -> Rubric:
+    """The rubric with the criteria of the kept points, reviewed by the second model, also those of its own.
+
+    Points whose criteria are at fault, or find no room, are marked so in `points`.
+    """
+    own = rubric.criteria
+    added: dict[str, Criterion] = {}
+    for name, point in points.items():
+        if not point.kept:
+            continue
+        number = len(own) + len(added) + 1
+        item = items[name]
+        values = item.model_dump(include={"criterion", "axis", "points", "asked"})
+        added[name] = Criterion(
+            id=f"c{number}",
+            position=number,
+            advice_id=None,
+            fact=item.point,
+            origin=Origin(point.outcome),
+            source=point.source,
+            **values,
         )
+    reviewed, conflicts = list(own), list(rubric.conflicts)
+    problems: dict[str | None, str] = {}
+    if added:
+        whole = replace(rubric, criteria=(*own, *added.values()))
+        findings, weighed, contradictions = await review_rubric(
+            drafting.writer, drafting.text, drafting.advice, whole
+        )
+        for finding in findings:
+            if finding.fault != "not_direct":
+                problems[finding.criterion] = finding.words
+        # The rubric's own keep their weights.
+        reviewed += [c for c in weighed[len(own) :] if c.id not in problems]
+        conflicts += contradictions
+    # Room is made by the lightest criteria that earn points and answer nothing asked.
+    cut = lightest(reviewed, len(reviewed) - MOST_WRITTEN)
+    gone = ids_of(cut)
+    for name, criterion in added.items():
+        if problem := problems.get(criterion.id):
+            points[name] = points[name].without("faulty", problem)
+        elif criterion.id in gone:
+            points[name] = points[name].without("surplus")
+    why = "the lightest, made room for what the advice lacks"
+    omitted = [omit(c, why, "completion") for c in cut if c in own]
+    return replace(
+        rubric,
+        criteria=numbered(c for c in reviewed if c not in cut),
+        omitted=(*rubric.omitted, *omitted),
+        conflicts=tuple(conflicts),
+    )

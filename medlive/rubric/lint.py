@@ -7,8 +7,7 @@ none: they are put to the engine that reviews a rubric, whose word decides.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from medlive.rubric.model import (
     LEAST_DECISIVE,
@@ -35,30 +34,35 @@ SIMILAR: Final = 0.7
 """Jaccard similarity of two criteria's words (Chinese: character pairs) from which they may say the same."""
 
 
-class Fault(StrEnum):
-    """What is wrong with a rubric or with one of its criteria."""
-
-    TOO_FEW = "too_few"
-    TOO_MANY = "too_many"
-    TOO_HEAVY = "too_heavy"
-    ONE_SIDED = "one_sided"
-    NO_CORE = "no_core"
-    NO_POSITIVE = "no_positive"
-    NO_NEGATIVE = "no_negative"
-    ZERO_POINTS = "zero_points"
-    LANGUAGE = "language"
-    UNKNOWN_ADVICE = "unknown_advice"
-    NUMBERS = "numbers"
-    UNANSWERED = "unanswered"
-    # By the engine's word alone:
-    DUPLICATE = "duplicate"
-    TWO_FACTS = "two_facts"
-    NOT_STANDALONE = "not_standalone"
-    POLARITY = "polarity"
-    UNGROUNDED = "ungrounded"
-    FALSE = "false"
-    NOT_DIRECT = "not_direct"
-    MINOR = "minor"
+Objection = Literal[
+    "duplicate",
+    "two_facts",
+    "not_standalone",
+    "polarity",
+    "ungrounded",
+    "false",
+    "not_direct",
+    "minor",
+]
+"""What the engine that reviews a rubric may find wrong with a criterion, by its word alone."""
+Fault = (
+    Objection
+    | Literal[
+        "too_few",
+        "too_many",
+        "too_heavy",
+        "one_sided",
+        "no_core",
+        "no_positive",
+        "no_negative",
+        "zero_points",
+        "language",
+        "unknown_advice",
+        "numbers",
+        "unanswered",
+    ]
+)
+"""What is wrong with a rubric or with one of its criteria."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class Finding:
     @property
     def words(self) -> str:
         """Fault and detail in one line."""
-        return f"{self.fault.value}: {self.detail}"
+        return f"{self.fault}: {self.detail}"
 
 
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
@@ -106,10 +110,10 @@ def lint(
     asks for no number that neither states. `no_negative` says why no criterion costs points. `is_written`: it is a
     rubric as it is written today, and not any that may be released.
     """
-    findings = list(_whole_faults(criteria, no_negative, is_written))
+    findings = _whole_faults(criteria, no_negative, is_written)
     for c in criteria:
         if c.points == 0:
-            findings.append(Finding(Fault.ZERO_POINTS, c.id, "points are never 0"))
+            findings.append(Finding("zero_points", c.id, "points are never 0"))
         han = len(_HAN.findall(c.criterion))
         latin = len(_LATIN.findall(c.criterion))
         if language == "zh":
@@ -118,24 +122,24 @@ def lint(
             is_in_language = latin > 0 and han * 4 <= latin
         if not is_in_language:
             detail = f"is not in the case's language ({language})"
-            findings.append(Finding(Fault.LANGUAGE, c.id, detail))
+            findings.append(Finding("language", c.id, detail))
         if c.origin is not Origin.ADVICE or c.advice_id is None:
             continue
         if c.advice_id not in advice:
             detail = f"{c.advice_id!r} is not an advice element of the case"
-            findings.append(Finding(Fault.UNKNOWN_ADVICE, c.id, detail))
+            findings.append(Finding("unknown_advice", c.id, detail))
         # An error may well be a number that nobody stated.
         elif c.points > 0:
             missing = ", ".join(numbers_missing(c.criterion, advice[c.advice_id], case))
             if missing:
                 detail = f"asks for {missing[:80]}, which the case does not state"
-                findings.append(Finding(Fault.NUMBERS, c.id, detail))
+                findings.append(Finding("numbers", c.id, detail))
     return tuple(findings)
 
 
 def _whole_faults(
     criteria: Sequence[Criterion], no_negative: str, is_written: bool
-) -> Iterator[Finding]:
+) -> list[Finding]:
     """What is wrong with the criteria as a whole: their number, their signs, their weights."""
     earned = [c.points for c in criteria if c.points > 0]
     total = sum(earned)
@@ -143,43 +147,44 @@ def _whole_faults(
     count = f"{len(criteria)} criteria"
     most = MOST_WRITTEN if is_written else MOST_RELEASED
     costs = any(c.points < 0 for c in criteria) or bool(no_negative.strip())
-    for fault, is_faulty, detail in (
+    checks: list[tuple[Fault, bool, str]] = [
         (
-            Fault.TOO_FEW,
+            "too_few",
             len(criteria) < MIN_CRITERIA,
             f"{count}, at least {MIN_CRITERIA}",
         ),
         (
-            Fault.TOO_MANY,
+            "too_many",
             len(criteria) > most,
             f"{count}, at most {most}: join the examples of one point, "
             "and leave out what weighs least",
         ),
-        (Fault.NO_POSITIVE, not earned, "no criterion earns points"),
+        ("no_positive", not earned, "no criterion earns points"),
         (
-            Fault.NO_NEGATIVE,
+            "no_negative",
             not costs,
             "no criterion costs points, and `no_negative` does not say why",
         ),
         (
-            Fault.TOO_HEAVY,
+            "too_heavy",
             is_written and total > MOST_POINTS,
             f"{total} points can be earned, at most {MOST_POINTS}: "
             "keep 7 and more for what no good answer may lack",
         ),
         (
-            Fault.ONE_SIDED,
+            "one_sided",
             is_written and len(earned) > 2 and heaviest > HEAVIEST_SHARE * total,
             f"the heaviest criterion has {heaviest} of {total} points, at most {HEAVIEST_SHARE:.0%}",
         ),
         (
-            Fault.NO_CORE,
+            "no_core",
             is_written and bool(earned) and heaviest < LEAST_DECISIVE,
             f"no criterion has {LEAST_DECISIVE} points: which one may no good answer lack?",
         ),
-    ):
-        if is_faulty:
-            yield Finding(fault, None, detail)
+    ]
+    return [
+        Finding(fault, None, words) for fault, is_faulty, words in checks if is_faulty
+    ]
 
 
 def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
@@ -224,8 +229,8 @@ def find_faulty(
     minor: dict[str, Finding] = {}
     for finding in (*findings, *_trivial(criteria)):
         # One that answers nothing asked stays.
-        if finding.criterion and finding.fault is not Fault.NOT_DIRECT:
-            is_minor = finding.fault is Fault.MINOR
+        if finding.criterion and finding.fault != "not_direct":
+            is_minor = finding.fault == "minor"
             (minor if is_minor else faulty).setdefault(finding.criterion, finding)
     spared = {c.id for c in criteria if c.asked}
     penalties = {c.id for c in criteria if c.points < 0}
@@ -236,7 +241,7 @@ def find_faulty(
     kept = [c for c in criteria if c.id not in faulty]
     for criterion in lightest(kept, len(kept) - MOST_WRITTEN):
         detail = "the lightest of too many"
-        faulty[criterion.id] = Finding(Fault.MINOR, criterion.id, detail)
+        faulty[criterion.id] = Finding("minor", criterion.id, detail)
     return faulty
 
 
@@ -244,7 +249,7 @@ def _trivial(criteria: Sequence[Criterion]) -> Iterator[Finding]:
     for criterion in criteria:
         if 0 < criterion.points <= TRIVIAL:
             detail = f"{criterion.points} point: every answer has it"
-            yield Finding(Fault.MINOR, criterion.id, detail)
+            yield Finding("minor", criterion.id, detail)
 
 
 def lightest(criteria: Sequence[Criterion], count: int) -> list[Criterion]:

@@ -7,6 +7,7 @@ nothing else depends.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Annotated, ClassVar, Final
 
 from pydantic import StringConstraints
@@ -20,14 +21,14 @@ from medlive.evidence.passage import Passage
 from medlive.harm.model import Material
 from medlive.harm.read import read_harm, shown_passages
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
-from medlive.rubric.completion import Completing
+from medlive.rubric.completion import complete_rubric
+from medlive.rubric.lint import Finding
 from medlive.rubric.model import (
     Criterion,
     Difficulty,
     Origin,
     Register,
     Rubric,
-    Step,
     numbered,
 )
 from medlive.rubric.probe import write_probes
@@ -38,18 +39,20 @@ from medlive.rubric.proof import (
     Probe,
     ProbeVerdict,
     Proof,
-    ProofFault,
     ProofFinding,
     examine,
 )
 from medlive.rubric.review import case_inputs
-from medlive.rubric.write import Drafting, MadeRubric, omit
+from medlive.rubric.write import Drafting, omit
 
 MOST_PASSAGES: Final = 8
 """Passages that the reviewer of a proof is shown."""
 MOST_REVISIONS: Final = 2
 """How often a rubric goes back to its writer."""
 
+MadeRubric = tuple[Rubric, tuple[Finding, ...], Proof | None]
+"""A rubric, what still speaks against it, which holds its case for a person, and its proof; None where none was
+made."""
 GradeProbes = Callable[
     [CaseText, Sequence[Criterion], Sequence[str], Agent],
     Awaitable[Sequence[Mapping[str, ProbeVerdict]]],
@@ -96,23 +99,23 @@ async def make_rubric(
     drafting = Drafting(text, advice, agents["rubric"], agents["reader"], errors)
 
     rubric = await drafting.write()
-    completing = None
+    complete = None
     if library is not None:
         judge = agents["validator"]
-        completing = Completing(drafting, curation, judge, library, rubric)
-        rubric = await completing.run()
+        complete = partial(complete_rubric, drafting, curation, judge, library)
+        rubric = await complete(rubric)
     if grade is None:
-        return MadeRubric(rubric, drafting.lint(rubric))
+        return rubric, drafting.lint(rubric), None
     proving = Proving(
         drafting=drafting,
         passages=cited_passages(curation.claims)[:MOST_PASSAGES],
-        completing=completing,
+        complete=complete,
         prober=agents["prober"],
         grader=agents["grader"],
         grade=grade,
     )
     rubric, proof = await proving.prove(rubric, probes)
-    return MadeRubric(rubric, drafting.lint(rubric), proof)
+    return rubric, drafting.lint(rubric), proof
 
 
 class RulingItem(ReplyModel):
@@ -147,7 +150,8 @@ class Proving:
 
     drafting: Drafting
     passages: Sequence[Passage]  # Those that the claims' verdicts cite
-    completing: Completing | None  # None: what the advice lacks is not asked for
+    complete: Callable[..., Awaitable[Rubric]] | None
+    """`complete_rubric` of a rubric and what it lacks; None: what the advice lacks is not asked for."""
     prober: Agent
     grader: Agent
     grade: GradeProbes
@@ -212,10 +216,9 @@ class Proving:
         asked for that, and the writer where it is not all, or added nothing.
         """
         failing = examination.failing
-        if Probe.ORDINARY in failing and self.completing is not None:
+        if Probe.ORDINARY in failing and self.complete is not None:
             lacks = [p.note for p in probes if p.probe is Probe.ORDINARY]
-            completing = replace(self.completing, rubric=rubric, lacks=lacks)
-            completed = await completing.run()
+            completed = await self.complete(rubric, lacks)
             is_all = failing == (Probe.ORDINARY,)
             if is_all and completed.criteria != rubric.criteria:
                 return completed
@@ -236,9 +239,9 @@ class Proving:
         findings = []
         for finding in (*examination.failures, *doubts):
             if finding.text in ids:
-                words = _words(finding)
-                findings.append({"criterion": ids[finding.text], "finding": words})
-        return await self.drafting.revise(rubric, findings, answers)
+                name = ids[finding.text]
+                findings.append({"criterion": name, "finding": finding.words})
+        return await self.drafting.write(rubric, findings, answers)
 
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
@@ -285,7 +288,7 @@ class Proving:
         """The ruling on each doubted criterion, by its id."""
         doubted: dict[str, list[str]] = {}
         for doubt in doubts:
-            doubted.setdefault(doubt.criterion or "", []).append(doubt.fault.value)
+            doubted.setdefault(doubt.criterion or "", []).append(doubt.fault)
         bases = {*ids_of(self.drafting.advice), *ids_of(self.passages)}
         inputs = case_inputs(self.drafting.text, self.drafting.advice)
         inputs |= {"passages": shown_passages(self.passages), "criteria": []}
@@ -328,10 +331,10 @@ class Proving:
             if doubt.needed is not False or criterion is None:
                 continue
             kept = numbered(c for c in rubric.criteria if c != criterion)
-            why = f"{doubt.fault.value}: {doubt.reason}"
-            omitted = (*rubric.omitted, omit(criterion, why, Step.PROOF))
+            why = f"{doubt.fault}: {doubt.reason}"
+            omitted = (*rubric.omitted, omit(criterion, why, "proof"))
             smaller = replace(rubric, criteria=kept, omitted=omitted)
-            if all(c.points > 0 for c in kept) and doubt.fault is ProofFault.IDLE:
+            if all(c.points > 0 for c in kept) and doubt.fault == "idle":
                 smaller = replace(smaller, no_negative=doubt.reason)
             if len(lint(smaller)) <= len(lint(rubric)):
                 rubric = smaller
@@ -365,28 +368,6 @@ async def read_for_harm(
             probe = replace(probe, harm=harm)
         read.append(probe)
     return tuple(read)
-
-
-_ADVICE: Final = {
-    ProofFault.LONG_LOW: "points are for what an excellent answer says, and for nothing else",
-    ProofFault.SHORT_LOW: "what is only nice to know must weigh less, or go",
-    ProofFault.ORDINARY_HIGH: "its note says what it lacks: what an excellent answer adds must weigh more",
-    ProofFault.ORDINARY_LOW: "a correct answer that is on track earns points: what decides must not ask for details",
-    ProofFault.SLIP_HIGH: "its note says what is wrong: a penalty must be met by it",
-    ProofFault.VAGUE_HIGH: "what every answer says must go, or be asked more exactly",
-    ProofFault.WRONG_HIGH: "a penalty must be met by what it gets wrong; what is right in it may keep its points",
-}
-
-
-def _words(finding: ProofFinding) -> str:
-    """A finding as the writer reads it."""
-    words = f"{finding.fault.value}: {finding.detail}"
-    if finding.needed is not None:
-        ruling = f"needed by {finding.basis}" if finding.needed else "not needed"
-        words += f"; a reviewer: {ruling}: {finding.reason}"
-    elif advice := _ADVICE.get(finding.fault):
-        words += f"; {advice}"
-    return words
 
 
 class ClassifyReply(ReplyModel):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from medlive.errors import BadInput
 
@@ -47,20 +47,16 @@ class Origin(StrEnum):
     CONSENSUS = "consensus"  # The same, named by two models independently
 
 
-class Tier(StrEnum):
-    """How much an answer lacks that does not meet a criterion (docs/method.md §1, Rubric)."""
-
-    DECISIVE = "decisive"  # Without it an answer does not do for this patient
-    FURTHER = "further"  # An excellent answer adds it, an ordinary one lacks it
-
-
+Tier = Literal["decisive", "further"]
+"""How much an answer lacks that does not meet a criterion: without a decisive one it does not do for this patient, a
+further one an excellent answer adds and an ordinary one lacks (docs/method.md §1, Rubric)."""
 LEAST_DECISIVE: Final = 7
 """Points, above or below 0, from which a criterion is decisive."""
 
 
 def tier_of(points: int) -> Tier:
     """The tier of a criterion of these points."""
-    return Tier.DECISIVE if abs(points) >= LEAST_DECISIVE else Tier.FURTHER
+    return "decisive" if abs(points) >= LEAST_DECISIVE else "further"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +145,8 @@ class Omission(StrEnum):
     DROPPED = "dropped"  # Its criterion was at fault, or ruled out; the detail says why
 
 
-class Step(StrEnum):
-    """A step in which a rubric is made."""
-
-    WRITING = "writing"
-    COMPLETION = "completion"
-    PROOF = "proof"
-    REVISION = "revision"
-    CURATION = "curation"  # A person's
+Step = Literal["writing", "completion", "proof", "revision", "curation"]
+"""A step in which a rubric is made; the last is a person's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,33 +157,28 @@ class OmittedFact:
     advice_id: str  # Empty for what the advice lacks
     reason: Omission
     detail: str = ""
-    step: Step = Step.WRITING
+    step: Step = "writing"
     criterion: str = ""  # The criterion that asked for it; empty where none was written
 
     @property
     def why(self) -> str:
         """The reason in words, as the next steps read it."""
-        words = f"{self.step.value}: {self.reason.value}"
+        words = f"{self.step}: {self.reason.value}"
         return f"{words}: {self.detail}" if self.detail else words
 
 
-class PointOutcome(StrEnum):
-    """What became of a point that the advice lacks."""
-
-    EVIDENCE = "evidence"  # Kept: a passage supports it
-    CONSENSUS = "consensus"  # Kept: a second model named it too
-    CONTRADICTED = "contradicted"
-    NOT_STANDARD = "not_standard"
+PointOutcome = Literal[
+    "evidence",  # Kept: a passage supports it
+    "consensus",  # Kept: a second model named it too
+    "contradicted",
+    "not_standard",
     # No passage decides it, and the other model did not name it
-    NOT_NAMED = "not_named"
-    ONE_MODEL = "one_model"  # No passage decides it, and there is no second model
-    FAULTY = "faulty"  # The reviewer objected to its criterion
-    SURPLUS = "surplus"  # Sound, but there were graver points enough
-
-    @property
-    def kept(self) -> bool:
-        """Whether it is in the rubric."""
-        return self in (PointOutcome.EVIDENCE, PointOutcome.CONSENSUS)
+    "not_named",
+    "one_model",  # No passage decides it, and there is no second model
+    "faulty",  # The reviewer objected to its criterion
+    "surplus",  # Sound, but there were graver points enough
+]
+"""What became of a point that the advice lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +190,11 @@ class CompletedPoint:
     outcome: PointOutcome
     source: str  # As the criterion's; empty where it was not kept
     detail: str  # The passage's words, the second model's point, or why it was not kept
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is in the rubric."""
+        return self.outcome in ("evidence", "consensus")
 
     def without(self, outcome: PointOutcome, detail: str = "") -> "CompletedPoint":
         """The point where its criterion goes after all."""

@@ -143,13 +143,10 @@ def _fault_of(
         return "`note` does not say what the answer lacks or has wrong"
     for earlier in written:
         # A short answer may be all that there is to say.
-        may_agree = {probe, earlier.probe} <= set(GOOD)
-        if not may_agree and _is_alike(words, _WORD.findall(fold(earlier.answer))):
+        if {probe, earlier.probe} <= set(GOOD):
+            continue
+        others = _WORD.findall(fold(earlier.answer))
+        matcher = SequenceMatcher(None, words, others, autojunk=False)
+        if matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE:
             return "the answer is one that was given for another assignment"
     return None
-
-
-def _is_alike(words: list[str], others: list[str]) -> bool:
-    """Whether two answers have nearly the same words in the same order."""
-    matcher = SequenceMatcher(None, words, others, autojunk=False)
-    return matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE

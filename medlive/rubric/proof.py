@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from medlive.harm.model import HarmReading, safe_score
 from medlive.rubric.model import Criterion
@@ -43,24 +43,24 @@ NOTED: Final = (Probe.ORDINARY, *MISTAKEN)
 """Those whose writer names what is lacking or wrong."""
 
 
-class ProofFault(StrEnum):
-    """What a proof finds wrong with a rubric, or with one of its criteria."""
-
-    LONG_LOW = "long_low"  # The long good answer is below 0.80
-    SHORT_LOW = "short_low"  # The short good answer is more than 0.20 below the long
-    ORDINARY_HIGH = "ordinary_high"  # The ordinary answer is less than 0.20 below long
-    ORDINARY_LOW = "ordinary_low"  # It is less than 0.20 above the vague one
-    SLIP_HIGH = "slip_high"  # The slip is less than 0.20 below long, by `safe`
-    VAGUE_HIGH = "vague_high"  # The vague answer is above 0.15
-    WRONG_HIGH = "wrong_high"  # The wrong answer is above 0.15
-    GRADER_MEETS_ALL = "grader_meets_all"  # The grader cannot tell answers apart
+ProofFault = Literal[
+    "long_low",  # The long good answer is below 0.80
+    "short_low",  # The short good answer is more than 0.20 below the long
+    "ordinary_high",  # The ordinary answer is less than 0.20 below long
+    "ordinary_low",  # It is less than 0.20 above the vague one
+    "slip_high",  # The slip is less than 0.20 below long, by `safe`
+    "vague_high",  # The vague answer is above 0.15
+    "wrong_high",  # The wrong answer is above 0.15
+    "grader_meets_all",  # The grader cannot tell answers apart
     # Of a criterion, which a reviewer rules on:
-    MISSED = "missed"  # Both good answers miss what it pays for
-    REWARDS_WRONG = "rewards_wrong"  # The wrong answer meets what it pays for
-    PENALISES_GOOD = "penalises_good"  # Both good answers commit its error
-    IDLE = "idle"  # No answer commits its error
+    "missed",  # Both good answers miss what it pays for
+    "rewards_wrong",  # The wrong answer meets what it pays for
+    "penalises_good",  # Both good answers commit its error
+    "idle",  # No answer commits its error
     # Of earlier proofs, of four answers:
-    SEPARATION = "separation"  # A good answer is less than 0.30 above a bad one
+    "separation",  # A good answer is less than 0.30 above a bad one
+]
+"""What a proof finds wrong with a rubric, or with one of its criteria."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,28 @@ class ProofFinding:
     needed: bool | None = None  # The reviewer's ruling; None: not asked
     basis: str = ""  # The advice element or passage that the ruling cites
     reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """The finding as the writer reads it."""
+        words = f"{self.fault}: {self.detail}"
+        if self.needed is not None:
+            ruling = f"needed by {self.basis}" if self.needed else "not needed"
+            words += f"; a reviewer: {ruling}: {self.reason}"
+        elif advice := _ADVICE.get(self.fault):
+            words += f"; {advice}"
+        return words
+
+
+_ADVICE: Final = {
+    "long_low": "points are for what an excellent answer says, and for nothing else",
+    "short_low": "what is only nice to know must weigh less, or go",
+    "ordinary_high": "its note says what it lacks: what an excellent answer adds must weigh more",
+    "ordinary_low": "a correct answer that is on track earns points: what decides must not ask for details",
+    "slip_high": "its note says what is wrong: a penalty must be met by it",
+    "vague_high": "what every answer says must go, or be asked more exactly",
+    "wrong_high": "a penalty must be met by what it gets wrong; what is right in it may keep its points",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +170,7 @@ class Examination:
     def grader_meets_all(self) -> bool:
         """Whether the grader is at fault, so that no revision would help."""
         faults = [failure.fault for failure in self.failures]
-        return ProofFault.GRADER_MEETS_ALL in faults
+        return "grader_meets_all" in faults
 
     @property
     def failing(self) -> tuple[Probe, ...]:
@@ -170,13 +192,13 @@ class Examination:
 
 
 _SCORED: Final = {
-    ProofFault.LONG_LOW: Probe.LONG,
-    ProofFault.SHORT_LOW: Probe.SHORT,
-    ProofFault.ORDINARY_HIGH: Probe.ORDINARY,
-    ProofFault.ORDINARY_LOW: Probe.ORDINARY,
-    ProofFault.SLIP_HIGH: Probe.SLIP,
-    ProofFault.VAGUE_HIGH: Probe.VAGUE,
-    ProofFault.WRONG_HIGH: Probe.WRONG,
+    "long_low": Probe.LONG,
+    "short_low": Probe.SHORT,
+    "ordinary_high": Probe.ORDINARY,
+    "ordinary_low": Probe.ORDINARY,
+    "slip_high": Probe.SLIP,
+    "vague_high": Probe.VAGUE,
+    "wrong_high": Probe.WRONG,
 }
 """The answer that a fault is about."""
 
@@ -214,7 +236,7 @@ def examine(
     has_both = 0 < len(rewards) < len(criteria)
     if has_both and all(v.met for probe in probes for v in probe.verdicts.values()):
         detail = "the grader meets every criterion of all answers, errors included"
-        fault = ProofFinding(ProofFault.GRADER_MEETS_ALL, detail)
+        fault = ProofFinding("grader_meets_all", detail)
         return Examination(scores, (fault,), ())
     failures = tuple(_failures(scores, criteria, by_kind))
     return Examination(scores, failures, tuple(_doubts(criteria, by_kind)))
@@ -237,28 +259,29 @@ def _failures(
     far = f"is more than {float(MOST_BELOW_LONG):.2f}"
     bad = f"is above {float(MOST_BAD):.2f}"
     above = f"above {named[Probe.VAGUE]}"
-    for fault, is_failed, words in (
-        (ProofFault.LONG_LOW, long < LEAST_LONG, f"is below {low}"),
+    checks: list[tuple[ProofFault, bool, str]] = [
+        ("long_low", long < LEAST_LONG, f"is below {low}"),
         (
-            ProofFault.SHORT_LOW,
+            "short_low",
             long - scores[Probe.SHORT] > MOST_BELOW_LONG,
             f"{far} {below}",
         ),
-        (ProofFault.ORDINARY_HIGH, long - ordinary < LEAST_GAP, f"{gap} {below}"),
-        (ProofFault.ORDINARY_LOW, ordinary - vague < LEAST_GAP, f"{gap} {above}"),
+        ("ordinary_high", long - ordinary < LEAST_GAP, f"{gap} {below}"),
+        ("ordinary_low", ordinary - vague < LEAST_GAP, f"{gap} {above}"),
         (
-            ProofFault.SLIP_HIGH,
+            "slip_high",
             is_slip_read and above_slip < LEAST_GAP,
             f"{gap} {below}",
         ),
-        (ProofFault.VAGUE_HIGH, vague > MOST_BAD, bad),
-        (ProofFault.WRONG_HIGH, wrong > MOST_BAD, bad),
-    ):
+        ("vague_high", vague > MOST_BAD, bad),
+        ("wrong_high", wrong > MOST_BAD, bad),
+    ]
+    for fault, is_failed, words in checks:
         if not is_failed:
             continue
         kind = _SCORED[fault]
         # What a low score comes from, or a high one
-        is_low = fault.value.endswith("_low")
+        is_low = fault.endswith("_low")
         detail = f"{named[kind]} {words}"
         rewards = [c for c in criteria if c.points > 0]
         ids = [c.id for c in rewards if probes[kind].verdicts[c.id].met != is_low]
@@ -277,18 +300,16 @@ def _doubts(
     for criterion in criteria:
         met = {kind: p.verdicts[criterion.id].met for kind, p in probes.items()}
         by_good = [met[kind] for kind in GOOD]
-        faults = {}
+        faults: dict[ProofFault, str] = {}
         if criterion.points > 0:
             if not any(by_good):
-                faults[ProofFault.MISSED] = "both excellent answers miss it"
+                faults["missed"] = "both excellent answers miss it"
             # A wrong answer may well say one true thing: penalties are for what is wrong.
             if met[Probe.WRONG] and not criterion.asked:
-                faults[ProofFault.REWARDS_WRONG] = "the plausibly wrong answer meets it"
+                faults["rewards_wrong"] = "the plausibly wrong answer meets it"
         elif all(by_good):
-            faults[ProofFault.PENALISES_GOOD] = (
-                "both excellent answers commit this error"
-            )
+            faults["penalises_good"] = "both excellent answers commit this error"
         elif not any(met.values()):
-            faults[ProofFault.IDLE] = "no answer commits this error"
+            faults["idle"] = "no answer commits this error"
         for fault, detail in faults.items():
             yield ProofFinding(fault, detail, criterion.id, criterion.criterion)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import StringConstraints
 
@@ -10,7 +10,7 @@ from medlive.curation.agent import Agent, check_known
 from medlive.curation.elements import element_inputs
 from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost20, AtMost40, ReplyModel
-from medlive.rubric.lint import Fault, Finding, suspicions
+from medlive.rubric.lint import Finding, Objection, suspicions
 from medlive.rubric.model import (
     LEAST_DECISIVE,
     AskedPart,
@@ -31,16 +31,7 @@ class ProblemItem(ReplyModel):
     """What a reviewer objects to in one criterion."""
 
     criterion_id: str
-    fault: Literal[
-        "duplicate",
-        "two_facts",
-        "not_standalone",
-        "polarity",
-        "ungrounded",
-        "false",
-        "not_direct",
-        "minor",
-    ]
+    fault: Objection
     detail: Remark
 
 
@@ -115,8 +106,8 @@ async def review_rubric(
     reply = await agent.ask(ReviewReply, inputs, check)
     findings = []
     for problem in reply.problems:
-        fault = Fault(problem.fault)
-        findings.append(Finding(fault, problem.criterion_id, problem.detail))
+        finding = Finding(problem.fault, problem.criterion_id, problem.detail)
+        findings.append(finding)
     conflicts = []
     for item in reply.conflicts:
         conflict = Conflict(
@@ -174,7 +165,7 @@ def _weigh(
     One that does not answer its part of the query directly loses the part. What was asked is decisive, and only where
     a life depends on a decisive criterion has it ±10.
     """
-    indirect = {f.criterion for f in findings if f.fault is Fault.NOT_DIRECT}
+    indirect = {f.criterion for f in findings if f.fault == "not_direct"}
     weighed = []
     for criterion in criteria:
         asked = "" if criterion.id in indirect else criterion.asked

@@ -5,7 +5,7 @@ Source: LiveMedBench §3.3; docs/method.md §1.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
 
@@ -13,7 +13,6 @@ from medlive.curation.agent import Agent, AgentFailure, by_id, check_known, ids_
 from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.lint import (
-    Fault,
     Finding,
     find_faulty,
     lint,
@@ -33,7 +32,6 @@ from medlive.rubric.model import (
     Theme,
     numbered,
 )
-from medlive.rubric.proof import Proof
 from medlive.rubric.review import (
     Remark,
     case_inputs,
@@ -105,23 +103,6 @@ class RubricReply(ReplyModel):
     no_negative: Remark
 
 
-class MadeRubric(NamedTuple):
-    """A rubric, and what still speaks against it, which holds its case for a person."""
-
-    rubric: Rubric
-    faults: tuple[Finding, ...]
-    proof: Proof | None = None  # None where none was made
-
-
-class _Draft(NamedTuple):
-    """A rubric as it is after its review."""
-
-    rubric: Rubric  # Without the criteria at fault
-    whole: Sequence[Criterion]  # With them
-    findings: list[dict[str, str]] | None
-    """What the writer is shown; None where the rubric can do without those criteria, or was revised already."""
-
-
 @dataclass(frozen=True, slots=True)
 class Drafting:
     """One case's rubric while it is written: by one engine, reviewed by another."""
@@ -133,56 +114,30 @@ class Drafting:
     errors: Sequence[str] = ()
     """Mistakes that answers to the question made, from which penalties are drawn."""
 
-    async def write(self) -> Rubric:
-        """Write the rubric.
+    def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
+        """The certain faults of a rubric of this case, a part of the query that nothing answers included."""
+        language = self.writer.language
+        return lint_case(language, rubric, self.text, self.advice, is_written=True)
 
-        Criteria at fault are dropped. Where the rubric cannot do without them, it goes back once with what linter and
-        reviewer found. Raises AgentFailure when an engine gives no usable reply.
-        """
-        draft = await self._draft()
-        if draft.findings is None:
-            return draft.rubric
-        whole = replace(draft.rubric, criteria=tuple(draft.whole))
-        try:
-            return await self.revise(whole, draft.findings)
-        except AgentFailure as failure:
-            detail = f"revision round: {failure.detail}"
-            raise AgentFailure(failure.reason, detail) from failure
-
-    async def revise(
+    async def write(
         self,
-        rubric: Rubric,
-        findings: Sequence[Mapping[str, str]],
+        earlier: Rubric | None = None,
+        findings: Sequence[Mapping[str, str]] = (),
         answers: Sequence[Mapping[str, Any]] = (),
     ) -> Rubric:
-        """Have the writer revise a rubric; what completion added stays unless the reviewer objects to it.
+        """Write the rubric, or have the writer revise an earlier one.
+
+        Criteria at fault are dropped. Where a new rubric cannot do without them, it goes back once with what linter
+        and reviewer found. What completion added to an earlier one stays unless the reviewer objects to it.
 
         Args:
-            rubric: What is revised.
+            earlier: What is revised; None: there is none yet.
             findings: What speaks against it: {criterion (an id, or "" for the whole), finding}.
             answers: The answers that it scores wrongly: {probe, answer, note, meets}.
 
         Raises:
             AgentFailure: If an engine gives no usable reply.
         """
-        return (await self._draft(rubric, findings, answers)).rubric
-
-    def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
-        """The certain faults of a rubric of this case, a part of the query that nothing answers included."""
-        language = self.writer.language
-        return lint_case(language, rubric, self.text, self.advice, is_written=True)
-
-    def _lint_criteria(self, rubric: Rubric) -> tuple[Finding, ...]:
-        """The same without the unanswered parts of the query, which `_loses` looks for."""
-        return self.lint(replace(rubric, asked=()))
-
-    async def _draft(
-        self,
-        earlier: Rubric | None = None,
-        findings: Sequence[Mapping[str, str]] = (),
-        answers: Sequence[Mapping[str, Any]] = (),
-    ) -> _Draft:
-        """A draft, or the revision of an earlier one."""
         errors = {f"e{place}": error for place, error in enumerate(self.errors, 1)}
         inputs = case_inputs(self.text, self.advice, "kind", "statement")
         inputs["errors"] = [{"id": name, "error": errors[name]} for name in errors]
@@ -229,18 +184,19 @@ class Drafting:
         )
         return await self._review(rubric, earlier)
 
-    async def _review(self, rubric: Rubric, earlier: Rubric | None) -> _Draft:
-        """The rubric without what linter and reviewer object to."""
+    async def _review(self, rubric: Rubric, earlier: Rubric | None) -> Rubric:
+        """The rubric without what linter and reviewer object to; revised where a new one cannot do without it."""
         objections, whole, conflicts = await review_rubric(
             self.reviewer, self.text, self.advice, rubric
         )
-        findings = [*self._lint_criteria(rubric), *objections]
+        # Without the unanswered parts of the query, which `_loses` looks for.
+        findings = [*self.lint(replace(rubric, asked=())), *objections]
         dropped = find_faulty(whole, findings)
         kept = [c for c in whole if c.id not in dropped]
         omitted = list(rubric.omitted)
         for criterion in whole:
             if finding := dropped.get(criterion.id):
-                omitted.append(omit(criterion, finding.words, Step.WRITING))
+                omitted.append(omit(criterion, finding.words, "writing"))
         if earlier is not None:
             conflicts += _of_added(earlier, whole, conflicts)
             omitted += _gone(earlier, kept, omitted)
@@ -252,12 +208,16 @@ class Drafting:
             omitted=tuple(omitted),
             conflicts=tuple(conflicts),
         )
-        is_fine = not (
-            self._lint_criteria(reviewed) or conflicts or _loses(whole, kept, dropped)
-        )
+        faults = self.lint(replace(reviewed, asked=()))
+        is_fine = not (faults or conflicts or _loses(whole, kept, dropped))
         if is_fine or earlier is not None:
-            return _Draft(reviewed, whole, None)
-        return _Draft(reviewed, whole, _shown_findings(findings, conflicts, whole))
+            return reviewed
+        faulty = replace(reviewed, criteria=tuple(whole))
+        try:
+            return await self.write(faulty, _shown_findings(findings, conflicts, whole))
+        except AgentFailure as failure:
+            detail = f"revision round: {failure.detail}"
+            raise AgentFailure(failure.reason, detail) from failure
 
 
 def _shown_findings(
@@ -285,9 +245,9 @@ def _loses(
     for criterion in whole:
         finding = dropped.get(criterion.id)
         fault = finding.fault if finding else None
-        if fault is Fault.TWO_FACTS and criterion.points < 0:
+        if fault == "two_facts" and criterion.points < 0:
             return True
-        if criterion.points > 0 and fault not in (Fault.DUPLICATE, Fault.MINOR):
+        if criterion.points > 0 and fault not in ("duplicate", "minor"):
             needed.add(criterion.advice_id)
     rewarded = {c.advice_id for c in kept if c.points > 0}
     answered = {c.asked for c in kept} | {""}
@@ -355,7 +315,7 @@ def _gone(
     for criterion in earlier.criteria:
         if criterion.criterion not in texts:
             why = "the revision words it otherwise or leaves it out"
-            gone.append(omit(criterion, why, Step.REVISION))
+            gone.append(omit(criterion, why, "revision"))
     return gone
 
 
@@ -415,5 +375,5 @@ def lint_case(
     unanswered = []
     for part in rubric.unanswered:
         detail = f"no criterion answers {part.id} directly: {part.text}"
-        unanswered.append(Finding(Fault.UNANSWERED, None, detail))
+        unanswered.append(Finding("unanswered", None, detail))
     return (*findings, *unanswered)

@@ -18,11 +18,11 @@ from medlive.db.audit_log import record
 from medlive.db.mapping import Record
 from medlive.db.runs import list_evaluations
 from medlive.db.session import Database, Session
-from medlive.db.studies import RatedCase, Rating, Study, StudyItem
+from medlive.db.studies import Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act, Stratum, StudyKind
 from medlive.errors import CheckFailed, MedliveError, UsageError
-from medlive.grader.rated import GraderSheet, case_parts
+from medlive.grader.rated import CheckedVerdict, GraderSheet, case_parts
 from medlive.guard.bounds import COMMENT_CHARS
 from medlive.instance.paths import report_path
 from medlive.statistics.case_ratings import (
@@ -106,16 +106,16 @@ async def start_study(
         raise UsageError("a study draws one case or more")
     async with database.begin() as session:
         await _check_study(session, study)
-        sheet = None
+        verdicts: Sequence[CheckedVerdict] | None = None
         if study.kind is StudyKind.GRADER_CHECK:
             sheet, version = await _recorded_sheet(
                 session, study.run, judges, read_sheet
             )
-            study.version, study.grader = version, sheet.grader
-            study.against = sheet.against
+            study.version = version
+            study.grader, study.against, verdicts = sheet
         candidates = await studies.list_candidates(session, study.version)
-        if sheet:
-            checked = {verdict.case_id for verdict in sheet.verdicts}
+        if verdicts is not None:
+            checked = {verdict.case_id for verdict in verdicts}
             candidates = [c for c in candidates if c.case_id in checked]
         drawn = draw(candidates, sample, study.stratum, study.seed)
         if not drawn:
@@ -124,8 +124,8 @@ async def start_study(
         texts = await studies.read_revisions(session, revisions.items())
         cases = {revision: texts[revision] for revision in revisions.items()}
         study.blinding = "blind"
-        if sheet:
-            items = list(_verdict_items(sheet, cases))
+        if verdicts is not None:
+            items = list(_verdict_items(verdicts, cases))
             versions = await studies.versions_of(session, revisions.keys())
             reports = [report_path(settings, v) / "index.html" for v in versions]
             if keep_reports:
@@ -182,7 +182,7 @@ async def _recorded_sheet(
     return sheet, versions[path]
 
 
-_Cases = Mapping[tuple[str, int], RatedCase]
+_Cases = Mapping[tuple[str, int], Record]
 """By id and revision."""
 
 
@@ -204,10 +204,12 @@ def _case_items(study: Study, cases: _Cases) -> Iterator[StudyItem]:
                 )
 
 
-def _verdict_items(sheet: GraderSheet, cases: _Cases) -> Iterator[StudyItem]:
+def _verdict_items(
+    verdicts: Sequence[CheckedVerdict], cases: _Cases
+) -> Iterator[StudyItem]:
     """What is rated of a run's answers to these cases. Raises UsageError."""
     revisions = dict(cases.keys())
-    for verdict in sheet.verdicts:
+    for verdict in verdicts:
         case_id = verdict.case_id
         if case_id not in revisions:
             continue
@@ -225,7 +227,7 @@ def _verdict_items(sheet: GraderSheet, cases: _Cases) -> Iterator[StudyItem]:
         )
 
 
-def _question_of(case: RatedCase) -> str:
+def _question_of(case: Record) -> str:
     """A case's question as a run on a snapshot has it, so that its items have the same ids."""
     return f"{case.text.narrative}\n\n{case.text.query}".strip()
 

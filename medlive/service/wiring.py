@@ -23,7 +23,7 @@ from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.deidentify.detect import find_identifiers
-from medlive.errors import IndexMissing
+from medlive.errors import DatabaseUnavailable, IndexMissing
 from medlive.evidence.passage import Retriever
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
@@ -55,7 +55,6 @@ from medlive.service.week_budget import WeekSpent, read_spending, week_limits
 
 if TYPE_CHECKING:
     from medlive.evidence.online.retriever import OnlineRetriever
-    from medlive.evidence.online.service import Literature
 
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
@@ -145,6 +144,15 @@ class Pipeline:
         for opening in await self.openings():
             if not opening.is_due(now()):
                 raise opening.error()
+
+    @asynccontextmanager
+    async def settled(self) -> AsyncIterator[None]:
+        """Where the block is broken off, what is under way is kept: another worker would ask it again."""
+        try:
+            yield
+        except (asyncio.CancelledError, DatabaseUnavailable):
+            await asyncio.gather(*(r.settle() for r in self.respondents.values()))
+            raise
 
     async def aclose(self) -> None:
         """Close connections, all at once; each is closed also when the wait is cancelled."""
@@ -310,23 +318,28 @@ def open_online(
         return None
     # A worker without curation needs neither these nor the index.
     from medlive.evidence.client import Client
-    from medlive.evidence.online.europepmc import EuropePMC
-    from medlive.evidence.online.pubmed import PubMed
     from medlive.evidence.online.retriever import OnlineRetriever
+    from medlive.evidence.online.service import ADDRESSES, Literature
 
     contact = section.online_email or ""
     client = Client(contact, named=True)
     store = PostgresAnswers(database, days=section.online_days if use_stored else 0)
-    services: list[Literature] = []
-    for name, circuit in (circuits or literature_circuits(settings)).items():
-        how = {"contact": contact}
-        if name in section.online_addresses:
-            how["address"] = section.online_addresses[name]
-        if name == "pubmed":
-            key = read_key(section.online_key_env) if section.online_key_env else ""
-            services.append(PubMed(client, store, circuit, api_key=key, **how))
-        else:
-            services.append(EuropePMC(client, store, circuit, **how))
+    services = []
+    circuits = circuits or literature_circuits(settings)
+    for name in dict.fromkeys(section.online):
+        key = ""
+        if name == "pubmed" and section.online_key_env:
+            key = read_key(section.online_key_env)
+        service = Literature(
+            name=name,
+            client=client,
+            store=store,
+            gate=circuits[name],
+            contact=contact,
+            address=section.online_addresses.get(name, ADDRESSES[name]),
+            api_key=key,
+        )
+        services.append(service)
     local = None
     with suppress(IndexMissing):
         local = open_retriever(settings)

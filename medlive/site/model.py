@@ -1,19 +1,37 @@
-"""What the site shows, as its pages take it."""
+"""What the site shows, as its pages take it, and all weeks on one scale: models of the boards that one grader graded
+with one template.
 
-from collections.abc import Mapping, Sequence
+The hard cases of each week are chosen by other models than the one that is scored, and fixed for good (docs/scale.md):
+the file `hard.json` lies beside the snapshots and is part of the site.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from statistics import fmean
 from typing import Final
 
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.runs.folder import write_whole
+from medlive.evaluation.scoring.ability import AbilityTable, abilities
+from medlive.evaluation.scoring.estimates import rows_by
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
+from medlive.integrity.digest import canonical_json
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.manifest import Manifest, unknown_note
 from medlive.snapshot.model import SnapshotCase
 from medlive.statistics.bootstrap import Standing
 from medlive.statistics.contamination import Drop
+from medlive.statistics.items import LEAST_MODELS, hardest
+from medlive.statistics.scale import Ability
 
 WITHHELD: Final = (
     "people check a grader's verdicts on its answers without seeing them; "
@@ -147,3 +165,140 @@ class Content:
     def newest(self) -> str:
         """The newest snapshot's version, or an example."""
         return self.weeks[0].manifest.version if self.weeks else "2026.W47"
+
+
+HARD: Final = "hard.json"
+_FILE: Final = TypeAdapter(HardWeeks)
+
+
+def load_hard(path: Path) -> HardWeeks:
+    """The weeks that are fixed; none where there is no file. Raises BadInput for a damaged one."""
+    if not path.is_file():
+        return {}
+    try:
+        return _FILE.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as exc:
+        raise BadInput(
+            f"{path} cannot be read as a file of hard cases",
+            hint="fetch it again from the site (data/hard.json); without it they would be chosen again",
+        ) from exc
+
+
+def hard_bytes(weeks: HardWeeks) -> bytes:
+    """The file of these weeks; the same weeks make the same bytes."""
+    return canonical_json(_FILE.dump_python(weeks, mode="json")).encode("utf-8")
+
+
+def fix_hard(path: Path, data: bytes) -> None:
+    """Keep what `hard_bytes` made, unless it lies there or holds no week.
+
+    Raises:
+        UsageError: If it cannot be written.
+    """
+    if data == b"{}" or (path.is_file() and path.read_bytes() == data):
+        return
+    try:
+        write_whole(path, data)
+    except OSError as exc:
+        raise UsageError(
+            f"the hard cases cannot be fixed: {path}: {exc.strerror}",
+            hint="name a file that can be written with --hard",
+        ) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class SharedScale:
+    """Models over several boards."""
+
+    title: str
+    boards: tuple[str, ...]
+    """Their slugs."""
+    table: AbilityTable
+    hard: dict[str, HardWeek]
+    """Week → its hard cases."""
+
+    @property
+    def abilities(self) -> dict[str, Ability]:
+        """Model → what it would score on all cases of all weeks."""
+        return {ability.name: ability for ability in self.table.scale.abilities}
+
+    def hard_mean(self, model: str) -> float | None:
+        """A model's mean on the hard cases of the weeks that it answered; None where it answered none."""
+        column = list(self.abilities).index(model)
+        hard = set(chain(*(week.cases_for(model) for week in self.hard.values())))
+        rows = [item.case.case_id in hard for item in self.table.cases]
+        scores = self.table.scores[rows, column]
+        known = scores[~np.isnan(scores)].tolist()
+        return fmean(known) if known else None
+
+
+def shared_scales(
+    boards: Iterable[BoardEntry],
+    fixed: HardWeeks | None = None,
+) -> list[SharedScale]:
+    """One scale for each grader and template.
+
+    Args:
+        boards: The newest snapshot first.
+        fixed: The hard cases of weeks for which they were chosen before; those of further weeks are chosen now.
+    """
+    by_title: dict[str, list[BoardEntry]] = {}
+    for board in boards:
+        title = f"{board.table.metric.value} · {board.conditions}"
+        by_title.setdefault(title, []).append(board)
+    scales = []
+    for title, group in by_title.items():
+        # A case that several snapshots hold counts once, as the newest has it.
+        by_name: dict[str, dict[str, CaseScore]] = {}
+        for board in group:
+            for model in board.models:
+                own = by_name.setdefault(model.name, {})
+                for case in model.score.cases:
+                    own.setdefault(case.case_id, case)
+        table = abilities(
+            {name: list(by_name[name].values()) for name in sorted(by_name)}
+        )
+        shared = SharedScale(
+            title=title,
+            boards=tuple(board.slug for board in group),
+            table=table,
+            hard=choose_hard(table) | (fixed or {}).get(title, {}),
+        )
+        scales.append(shared)
+    return scales
+
+
+def hard_weeks(scales: Iterable[SharedScale], fixed: HardWeeks) -> HardWeeks:
+    """What is fixed from now on: what was, and the weeks that were chosen now."""
+    weeks = dict(fixed)
+    for shared in scales:
+        if shared.hard:
+            weeks[shared.title] = shared.hard
+    return weeks
+
+
+def choose_hard(table: AbilityTable) -> dict[str, HardWeek]:
+    """The hard cases of each week that enough models answered: `LEAST_MODELS` beside the one that is left out."""
+    names = [ability.name for ability in table.scale.abilities]
+    abilities = [ability.value for ability in table.scale.abilities]
+    levels = np.array(abilities, dtype=np.float64)
+    chosen = {}
+    for week, rows in rows_by(
+        item.case.first_release or None for item in table.cases
+    ).items():
+        answered = (~np.isnan(table.scores[rows])).any(axis=0)
+        models = np.flatnonzero(answered & ~np.isnan(levels))
+        if len(models) <= LEAST_MODELS:
+            continue
+        # In rows, so that the order of a sum does not depend on who is left out.
+        scores = np.ascontiguousarray(table.scores[np.ix_(rows, models)])
+        own_levels = levels[models]
+        ids = np.array([table.cases[row].case.case_id for row in rows])
+        by_others = {}
+        for place, model in enumerate(models):
+            others = np.delete(scores, place, axis=1)
+            hard = hardest(others, np.delete(own_levels, place))
+            by_others[names[model]] = tuple(ids[hard].tolist())
+        everybody = hardest(scores, own_levels)
+        chosen[week] = HardWeek(tuple(ids[everybody].tolist()), by_others)
+    return chosen

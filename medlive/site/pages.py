@@ -4,9 +4,7 @@ A board's cases are JSON, its verdicts two bits a criterion.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
@@ -19,8 +17,15 @@ from medlive.evaluation.model import ADVICE, cluster_numbers
 from medlive.evaluation.scoring.metrics import Verdicts
 from medlive.harm.model import Severity
 from medlive.integrity.digest import canonical_json
-from medlive.site.model import BoardEntry, Content, ModelEntry
-from medlive.site.scale import HARD, SharedScale, hard_bytes, hard_weeks, shared_scales
+from medlive.site.model import (
+    HARD,
+    BoardEntry,
+    Content,
+    ModelEntry,
+    hard_bytes,
+    hard_weeks,
+    shared_scales,
+)
 from medlive.snapshot.describe.feed import feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.text.html import environment
@@ -130,46 +135,18 @@ Results = Sequence[tuple[BoardEntry, Sequence[tuple[ModelEntry, Sequence[str]]]]
 """Board → model → how it did on each criterion of a case; nothing where it did not answer."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SitePage:
-    """The context of every template: what surrounds a page, what the site shows, and what the page is about."""
-
-    name: str
-    template: str
-    title: str
-    section: str
-    """The page that the navigation marks."""
-    content: Content
-    scales: Sequence[SharedScale]
-    links: Sequence[tuple[str, str]]
-    downloads: str | None
-    board: BoardEntry | None = None
-    model: ModelEntry | None = None
-    case: SnapshotCase | None = None
-    results: Results = ()
-    cases: Sequence[SnapshotCase] = ()
-    """Of one page of the list."""
-    number: int = 1
-    """Of that page."""
-    lists: Sequence[str] = ()
-    """The addresses of all pages of the list."""
-
-    def ability(
-        self,
-        board: BoardEntry,
-        model: ModelEntry,
-    ) -> float | None:
-        """What a model of a board would score on all cases of all weeks."""
-        (shared,) = (scale for scale in self.scales if board.slug in scale.boards)
-        return shared.abilities[model.name].value
-
-    def render(self) -> bytes:
-        """The page."""
-        root = "../" * self.name.count("/")
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        template = TEMPLATES.get_template(self.template)
-        text = template.render(values, root=root, ability=self.ability)
-        return text.encode("utf-8")
+BLANK: Final[Mapping[str, object]] = {
+    "board": None,
+    "model": None,
+    "case": None,
+    # How the models of each board did on the case.
+    "results": (),
+    # Of one page of the list, with its number and the addresses of all pages.
+    "cases": (),
+    "number": 1,
+    "lists": (),
+}
+"""What a page may be about, and is not unless it says so."""
 
 
 def site_files(
@@ -193,65 +170,90 @@ def site_files(
         made[f"data/{board.slug}.bin"] = verdict_bytes(board)
     scales = shared_scales(content.boards, content.hard)
     made[f"data/{HARD}"] = hard_bytes(hard_weeks(scales, content.hard))
-    cases = list_order(content)
-    made["data/cases.json"], made["data/texts.json"] = _case_files(cases)
+    by_id = [content.cases[case_id] for case_id in sorted(content.cases)]
+    # The latest posted first.
+    cases = sorted(
+        by_id,
+        key=lambda case: case.posted_at,
+        reverse=True,
+    )
+    entries = []
+    texts = []
+    for case in cases:
+        entry = {kind: getattr(case, kind) for kind in FILTERS}
+        entry |= {
+            "id": case.case_id,
+            "page": case_page(case),
+            "query": case.query,
+        }
+        entries.append(entry | {"posted": str(case.posted_at)})
+        criteria = [criterion.criterion for criterion in case.criteria]
+        texts.append(" ".join([case.narrative, case.advice, *criteria]))
+    # What the browser filters and shows of each case, and the texts that it fetches to search for words.
+    made["data/cases.json"] = canonical_json(entries).encode("utf-8")
+    made["data/texts.json"] = canonical_json(texts).encode("utf-8")
     releases = [week.release for week in content.weeks if week.release is not None]
     made["feed.xml"] = feed_xml(releases, downloads, content.errata)
 
-    page = partial(
-        SitePage,
-        content=content,
-        scales=scales,
-        links=links,
-        downloads=downloads,
-    )
-    for own in _pages(content, cases, page):
-        made[own.name] = own.render()
+    def ability(board: BoardEntry, model: ModelEntry) -> float | None:
+        """What a model of a board would score on all cases of all weeks."""
+        (shared,) = (scale for scale in scales if board.slug in scale.boards)
+        return shared.abilities[model.name].value
+
+    for name, template, about in _pages(content, cases):
+        text = TEMPLATES.get_template(template).render(
+            {**BLANK, **about},
+            name=name,
+            root="../" * name.count("/"),
+            content=content,
+            scales=scales,
+            links=links,
+            downloads=downloads,
+            ability=ability,
+        )
+        made[name] = text.encode("utf-8")
     return made
 
 
 def _pages(
     content: Content,
     cases: Sequence[SnapshotCase],
-    page: Callable[..., SitePage],
-) -> Iterator[SitePage]:
-    """Every page; `cases` are in the order of the lists, and `page` takes what it is about."""
+) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """Every page's name and template, and what it is about: its title, the section that the navigation marks, and
+    what of `BLANK` it has; `cases` are in the order of the lists."""
     for name, _, title in SECTIONS:
         if name != "cases.html":
-            yield page(name=name, template=name, title=title, section=name)
+            yield name, name, {"title": title, "section": name}
     starts = range(0, max(1, len(cases)), CASES_A_PAGE)
     lists = ["cases.html"]
     lists += [f"lists/cases-{n}.html" for n in range(2, len(starts) + 1)]
     for number, (name, start) in enumerate(zip(lists, starts, strict=True), start=1):
-        yield page(
-            name=name,
-            template="cases.html",
-            title="Cases" if number == 1 else f"Cases, page {number}",
-            section="cases.html",
-            cases=cases[start : start + CASES_A_PAGE],
-            number=number,
-            lists=lists,
-        )
+        about = {
+            "title": "Cases" if number == 1 else f"Cases, page {number}",
+            "section": "cases.html",
+            "cases": cases[start : start + CASES_A_PAGE],
+            "number": number,
+            "lists": lists,
+        }
+        yield name, "cases.html", about
     for board in content.boards:
         for model in board.models:
-            yield page(
-                name=f"models/{board.slug}-{model.slug}.html",
-                template="model.html",
-                title=model.name,
-                section="leaderboard.html",
-                board=board,
-                model=model,
-            )
+            about = {
+                "title": model.name,
+                "section": "leaderboard.html",
+                "board": board,
+                "model": model,
+            }
+            yield f"models/{board.slug}-{model.slug}.html", "model.html", about
     results = _results(content)
     for case in content.cases.values():
-        yield page(
-            name=case_page(case),
-            template="case.html",
-            title=case.case_id,
-            section="cases.html",
-            case=case,
-            results=results[case.case_id],
-        )
+        about = {
+            "title": case.case_id,
+            "section": "cases.html",
+            "case": case,
+            "results": results[case.case_id],
+        }
+        yield case_page(case), "case.html", about
 
 
 def _results(content: Content) -> dict[str, Results]:
@@ -298,34 +300,6 @@ def case_page(case: SnapshotCase) -> str:
         return f"cases/{case.case_id}.html"
     digest = hashlib.sha256(case.case_id.encode("utf-8")).hexdigest()
     return f"cases/x-{digest[:32]}.html"
-
-
-def list_order(content: Content) -> list[SnapshotCase]:
-    """The cases as they are listed: the latest posted first."""
-    by_id = [content.cases[case_id] for case_id in sorted(content.cases)]
-    return sorted(
-        by_id,
-        key=lambda case: case.posted_at,
-        reverse=True,
-    )
-
-
-def _case_files(cases: Sequence[SnapshotCase]) -> Iterator[bytes]:
-    """What the browser filters and shows of each case, and the texts that it fetches to search for words."""
-    entries = []
-    texts = []
-    for case in cases:
-        entry = {kind: getattr(case, kind) for kind in FILTERS}
-        entry |= {
-            "id": case.case_id,
-            "page": case_page(case),
-            "query": case.query,
-        }
-        entries.append(entry | {"posted": str(case.posted_at)})
-        criteria = [criterion.criterion for criterion in case.criteria]
-        texts.append(" ".join([case.narrative, case.advice, *criteria]))
-    for rows in (entries, texts):
-        yield canonical_json(rows).encode("utf-8")
 
 
 TEMPLATES: Final = environment("medlive.site")

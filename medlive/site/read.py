@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,13 +35,21 @@ from medlive.llm.registry import EMPTY, Registry
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
 from medlive.rubric.model import Origin
-from medlive.site.model import WITHHELD, BoardEntry, Content, ModelEntry, Week
-from medlive.site.scale import HARD, load_hard
+from medlive.site.model import (
+    HARD,
+    WITHHELD,
+    BoardEntry,
+    Content,
+    ModelEntry,
+    Week,
+    load_hard,
+)
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import headroom_of
 from medlive.snapshot.model import SnapshotCase, folder_name
+from medlive.statistics.bootstrap import Standing
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
@@ -230,7 +238,12 @@ def _reports(
             )
             if _is_withdrawn(report):
                 raise BadInput("every case of its snapshot was withdrawn")
-            if _is_checked(report, inputs.checked):
+            is_checked = False
+            if report.run is not None and inputs.checked:
+                # Whether people check verdicts on its answers blind.
+                items = items_of(report.run.cases, report.run.answers)
+                is_checked = not items.keys().isdisjoint(inputs.checked)
+            if is_checked:
                 # Its name would tell the raters whose answers they rate.
                 left_out.append(("a bundle", WITHHELD))
             else:
@@ -257,17 +270,6 @@ def _is_withdrawn(report: BundleReport) -> bool:
     return gone.issuperset(case.case_id for case in report.run.cases)
 
 
-def _is_checked(report: BundleReport, checked: Collection[str]) -> bool:
-    """Whether people check verdicts on a bundle's answers blind."""
-    if report.run is None or not checked:
-        return False
-    items = items_of(
-        report.run.cases,
-        report.run.answers,
-    )
-    return not items.keys().isdisjoint(checked)
-
-
 def _boards(
     inputs: Inputs,
     reports: Sequence[BundleReport],
@@ -290,7 +292,21 @@ def _boards(
         for report in ranking.ranked:
             if report.run is not None:
                 trust[report.run.info.model] = report.trust
-        notes = [*_headroom_notes(ranking.table, cases), *ranking.notes]
+        # How much room the cases leave above an ordinary answer, where that is known.
+        ordinary = Counter[float]()
+        for own in ranking.table.models[0].run.cases:
+            case = cases.get(own.case_id)
+            if case is not None and case.ordinary is not None:
+                ordinary[case.ordinary] += 1
+        headroom = headroom_of(ordinary)
+        notes = []
+        if headroom.is_little:
+            notes.append(
+                "these rubrics leave little room above an ordinary answer: they hardly tell good models apart"
+            )
+        if headroom.words:
+            notes.append(headroom.words)
+        notes += ranking.notes
         board = board_of(
             ranking.table,
             slug=f"board-{place}",
@@ -302,23 +318,6 @@ def _boards(
         else:
             boards.append(board)
     return boards
-
-
-def _headroom_notes(
-    table: ScoreTable,
-    cases: Mapping[str, SnapshotCase],
-) -> Iterator[str]:
-    """How much room the cases leave above an ordinary answer, where that is known."""
-    ordinary = Counter[float]()
-    for own in table.models[0].run.cases:
-        case = cases.get(own.case_id)
-        if case is not None and case.ordinary is not None:
-            ordinary[case.ordinary] += 1
-    headroom = headroom_of(ordinary)
-    if headroom.is_little:
-        yield "these rubrics leave little room above an ordinary answer: they hardly tell good models apart"
-    if headroom.words:
-        yield headroom.words
 
 
 def board_of(
@@ -337,8 +336,10 @@ def board_of(
         trust: Model → whether its bundle's signature proves its origin.
     """
     # Ranked is what no model can have seen.
-    ranked = table.models if table.fresh is None else table.fresh.models
-    standings = {model.label: model.standing for model in ranked}
+    standings: Mapping[str, Standing | None]
+    standings = {model.label: model.standing for model in table.models}
+    if table.fresh is not None:
+        standings = table.fresh.standings
     models = []
     for place, model in enumerate(table.models, start=1):
         run = model.run

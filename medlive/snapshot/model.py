@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from functools import cache, cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
 
@@ -355,7 +355,7 @@ ENUMERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "dialogue_register": tuple(Register),
     "axis": tuple(Axis),
     "origin": tuple(Origin),
-    "tier": tuple(Tier),
+    "tier": get_args(Tier),
 }
 """Column → the values that it may have. New values and new enumerations are added here."""
 

@@ -78,11 +78,26 @@ class ArchiveWriter:
 
         Raises FileExistsError.
         """
+        fields = {
+            "software": software,
+            "operator": operator,
+            "format": "WARC File Format 1.1",
+            "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+            "description": "Response bodies are stored decompressed, as they were read.",
+        }
+        lines = []
+        for name, value in fields.items():
+            if value:
+                lines.append(f"{name}: {_CONTROLS.sub(' ', value)}\r\n")
+        content = "".join(lines).encode("utf-8", "replace")
+        moment = _moment(created_at or now())
+        about = {"WARC-Date": moment}
+        first = _member("warcinfo", moment + _digest(content), about, b"", content)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Without a buffer, which would be written again, and fail again, when the file is closed.
         self._file: io.FileIO = path.open("xb", buffering=0)
         try:
-            self._write(_warcinfo(software, operator, created_at or now()))
+            self._write(first)
             _sync(self._file)
             sync(path.parent)
         except BaseException:
@@ -337,25 +352,6 @@ def _page_member(page: Fetched) -> bytes:
     lines.append(f"content-length: {len(page.body)}\r\n\r\n")
     head = "\r\n".join(lines).encode("utf-8", "replace")
     return _member("response", json.dumps(identity), about, head, page.body)
-
-
-def _warcinfo(software: str, operator: str | None, created_at: datetime) -> bytes:
-    """Build the first record of a file."""
-    fields = {
-        "software": software,
-        "operator": operator,
-        "format": "WARC File Format 1.1",
-        "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
-        "description": "Response bodies are stored decompressed, as they were read.",
-    }
-    lines = []
-    for name, value in fields.items():
-        if value:
-            lines.append(f"{name}: {_CONTROLS.sub(' ', value)}\r\n")
-    content = "".join(lines).encode("utf-8", "replace")
-    moment = _moment(created_at)
-    about = {"WARC-Date": moment}
-    return _member("warcinfo", moment + _digest(content), about, b"", content)
 
 
 def _member(

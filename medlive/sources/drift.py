@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import exp, lgamma, log
 from statistics import median
 
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Thread
 
 HISTORY = 8
 """Runs before this one that a median is taken over."""
@@ -82,7 +82,7 @@ def thread_fields(thread: Thread) -> dict[str, bool | int]:
     }
     for message in thread.messages:
         text = bool(message.text.strip())
-        fields["question" if message.role is Role.PATIENT else "reply"] |= text
+        fields["question" if message.role == "patient" else "reply"] |= text
         fields["verified reply"] |= message.verified
         fields["dated messages"] &= message.posted_at is not None
         fields["whole text"] &= text or bool(message.media)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -17,6 +17,7 @@ from pydantic import (
     StringConstraints,
     ValidationError,
 )
+from pydantic_core import PydanticCustomError
 
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput
@@ -79,6 +80,18 @@ def _lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+def _role(value: object) -> str:
+    """A role in whatever case it is written. Raises what says that it is none."""
+    role = _lowered(value)
+    if not isinstance(role, str):
+        raise PydanticCustomError(
+            "is_instance_of", "Input should be an instance of Role"
+        )
+    if role not in get_args(Role):
+        raise ValueError(f"{role!r} is not a valid Role")
+    return role
+
+
 def _moment(value: object) -> object:
     """An ISO 8601 text as a time, aware where the text names a zone; None for an empty text."""
     if isinstance(value, str):
@@ -98,9 +111,7 @@ class _MessageLine(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    role: Annotated[
-        Role, BeforeValidator(lambda v: Role(_lowered(v)) if isinstance(v, str) else v)
-    ]
+    role: Annotated[Role, BeforeValidator(_role)]
     """patient, physician or other"""
     author: _Line = ""  # Stored as a keyed hash only
     verified: bool | None = None  # Whether the site shows a verified physician
@@ -161,27 +172,21 @@ def read_threads(
                     # Of a line over the limit the rest is passed over.
                     while (rest := handle.readline(_BLOCK)) and rest[-1:] != b"\n":
                         pass
-                if line:
-                    yield _read_line(number, line, assume_posted_at, handle_key)
+                if not line:
+                    continue
+                try:
+                    parsed = _parse(line)
+                    thread = _thread(parsed, assume_posted_at, handle_key)
+                except _Malformed as problem:
+                    text = line[: _EXCERPT * 4].decode("utf-8", "replace")
+                    excerpt = _CONTROL.sub(" ", text)[:_EXCERPT].strip()
+                    yield ImportProblem(number, problem.reason, problem.detail, excerpt)
+                    continue
+                has_date = parsed.posted_at is not None
+                is_assumed = not has_date and assume_posted_at is not None
+                yield ImportedThread(number, thread, is_assumed)
     except OSError as exc:
         raise BadInput(f"cannot read {path.name}: {exc.strerror}") from exc
-
-
-def _read_line(
-    number: int,
-    line: bytes,
-    assumed: datetime | None,
-    key: bytes,
-) -> ImportedThread | ImportProblem:
-    try:
-        parsed = _parse(line)
-        thread = _thread(parsed, assumed, key)
-    except _Malformed as problem:
-        text = line[: _EXCERPT * 4].decode("utf-8", "replace")
-        excerpt = _CONTROL.sub(" ", text)[:_EXCERPT].strip()
-        return ImportProblem(number, problem.reason, problem.detail, excerpt)
-    is_assumed = parsed.posted_at is None and assumed is not None
-    return ImportedThread(number, thread, is_assumed)
 
 
 def _parse(line: bytes) -> _ThreadLine:
@@ -239,7 +244,7 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
             media[kind if kind in _MEDIA else "file"] = None
         message = Message(
             id=f"m{position}",
-            author=keyed_handle(shown.author or shown.role.value, key),
+            author=keyed_handle(shown.author or shown.role, key),
             role=shown.role,
             verified=bool(shown.verified),
             text=shown.text,

@@ -16,8 +16,6 @@ from medlive.guard.bounds import LIST_PAGES, THREAD_PAGES
 from medlive.integrity.digest import digest_json
 from medlive.sources.fetching.policy import (
     FetchError,
-    FetchPolicy,
-    FetchReason,
 )
 from medlive.sources.ledger import (
     FetchedPage,
@@ -40,7 +38,6 @@ from medlive.sources.source import (
     NotAThread,
     Page,
     PageRequest,
-    ProblemKind,
     Site,
     SourceError,
     host_of,
@@ -98,7 +95,6 @@ async def harvest(
         site=site,
         fetch=fetch,
         ledger=ledger,
-        policy=FetchPolicy.of(site),
         anonymise=anonymise,
         since=since,
         limit=limit,
@@ -126,7 +122,6 @@ class _Run:
     site: Site
     fetch: Fetch
     ledger: Ledger
-    policy: FetchPolicy
     anonymise: Anonymiser
     since: datetime | None
     limit: int | None
@@ -171,7 +166,7 @@ class _Run:
         known = await self.ledger.look_up([entry.thread_id for entry in entries])
         for entry in entries:
             thread_id = entry.thread_id
-            if host_of(entry.url) not in self.policy.allowed_hosts:
+            if host_of(entry.url) not in self.site.hosts:
                 await self.ledger.keep(
                     HarvestSkipped(entry.url, thread_id, "other_host")
                 )
@@ -244,7 +239,7 @@ class _Run:
         message = f"the list has more than {LIST_PAGES} pages; the rest is left out"
         return listing, [
             fetched_page,
-            HarvestProblem(page.url, ProblemKind.INCOMPLETE, message),
+            HarvestProblem(page.url, "incomplete", message),
         ]
 
     def _is_last(
@@ -321,24 +316,26 @@ class _Run:
         try:
             return await self.fetch(
                 request.url,
-                self.policy,
+                self.site,
                 form=request.form,
                 etag=known.etag,
                 last_modified=known.last_modified,
             )
         except FetchError as error:
-            missing = error.reason is FetchReason.NOT_FOUND
+            missing = error.reason == "not_found"
             if missing:
                 self.gone.add(request.url)
             # Without a later page a thread has shrunk meanwhile, and is read again from its first.
             is_gone = missing and thread_id is not None and number == 1
-            kind = ProblemKind.GONE if is_gone else error.kind
-            ends = kind in REFUSALS
-            await self._report(
-                HarvestProblem(
-                    request.url, kind, error.message, thread_id, ends_source=ends
-                )
+            kind = "gone" if is_gone else error.kind
+            problem = HarvestProblem(
+                request.url,
+                kind,
+                error.message,
+                thread_id,
+                ends_source=kind in REFUSALS,
             )
+            await self._report(problem)
             return None
 
     async def _read(
@@ -358,7 +355,21 @@ class _Run:
                 entry.url, self.site.parse_thread, pages, self.anonymise
             )
         except SourceError as error:
-            await self._report(self._parse_failure(entry, error, origin), *unsaved)
+            kind = error.kind
+            if origin != "missing":
+                self.layout_streak += not isinstance(error, NotAThread)
+            elif kind == "not_a_thread" or (kind == "layout" and self.reads):
+                # Many sites answer for a deleted thread with status 200, or lead to a list. While other threads can
+                # be read, the layout has not changed.
+                kind = "gone"
+            problem = HarvestProblem(
+                entry.url,
+                kind,
+                error.message,
+                entry.thread_id,
+                ends_source=self.layout_streak >= LAYOUT_STREAK,
+            )
+            await self._report(problem, *unsaved)
             return
         self.layout_streak = 0
         self.reads = True
@@ -423,24 +434,6 @@ class _Run:
             unsaved.append(FetchedPage(page, entry.thread_id, number))
             url = parse_with(page.url, self.site.next_page, page)
         return True
-
-    def _parse_failure(
-        self, entry: ListEntry, error: SourceError, origin: _Origin
-    ) -> HarvestProblem:
-        kind = error.kind
-        if origin == "missing":
-            # Many sites answer for a deleted thread with status 200, or lead to a list. While other threads can
-            # be read, the layout has not changed.
-            if kind is ProblemKind.NOT_A_THREAD or (
-                kind is ProblemKind.LAYOUT and self.reads
-            ):
-                kind = ProblemKind.GONE
-        else:
-            self.layout_streak += not isinstance(error, NotAThread)
-        ends = self.layout_streak >= LAYOUT_STREAK
-        return HarvestProblem(
-            entry.url, kind, error.message, entry.thread_id, ends_source=ends
-        )
 
     async def _report(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
         if self.ended and problem.kind in REFUSALS:

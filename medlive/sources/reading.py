@@ -23,7 +23,7 @@ _VOID, _SILENT, _BLOCK = (_ELEMENTS[use] for use in ("void", "silent", "block"))
 _GAPS = dict.fromkeys(_BLOCK | {"br"}, "\n")
 _GAPS |= {"td": " ", "th": " "}
 """The white space that stands in for an element's beginning."""
-_INVISIBLE = frozenset(["script", "style", "noscript", "template"])
+_WITHOUT_GAP = _VOID | {"script", "style", "noscript", "template"}
 _SELF_CLOSING = {name.encode() for name in _VOID | _ELEMENTS["self-closing"]}
 _MEDIA = {
     "img": "image",
@@ -134,18 +134,14 @@ def readable(
             if name in _MEDIA and not (is_skipped or _is_decoration(item, own_classes)):
                 media[_MEDIA[name]] = None
             is_silent = is_skipped or name in _SILENT
-            out.append(_gap(name, is_silent=is_silent))
+            # What is left out stands as a space, unless no visitor sees anything of it.
+            gap = ""
+            if is_silent and name not in _WITHOUT_GAP:
+                gap = " "
+            out.append(_GAPS.get(name, gap))
             if not (is_silent or name in _VOID):
                 left += _inside(item, keeps_lines or name == "pre")
     return Readable(_tidy("".join(out)), tuple(media))
-
-
-def _gap(name: str, *, is_silent: bool) -> str:
-    """What stands for an element's beginning: a line end, a space or nothing."""
-    gap = _GAPS.get(name, "")
-    if is_silent and name not in _VOID | _INVISIBLE:
-        return gap or " "
-    return gap
 
 
 def _inside(node: LexborNode, keeps_lines: bool) -> list[tuple[LexborNode | str, bool]]:

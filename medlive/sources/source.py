@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
-from typing import ClassVar, NamedTuple
+from functools import cached_property
+from typing import ClassVar, Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -37,39 +37,36 @@ _BOMS = (
 _GB_PAIR = re.compile(rb"[\x81-\xfe][\xa1-\xfe]")
 
 
-class ProblemKind(StrEnum):
-    """Why a page or thread was not read."""
+ProblemKind = Literal[
+    "layout",
+    "not_a_thread",
+    "incomplete",
+    "fault",
+    "gone",
+    "fetch",
+    "robots",
+    "host_refused",
+    "blocked",
+    "down",
+]
+"""Why a page or thread was not read. `fault`: the adapter failed on it in a way that it should not; `blocked`: the host
+turned us away; `down`: the host failed too often."""
 
-    LAYOUT = "layout"
-    NOT_A_THREAD = "not_a_thread"
-    INCOMPLETE = "incomplete"
-    FAULT = "fault"
-    """The adapter failed on it in a way that it should not."""
-    GONE = "gone"
-    FETCH = "fetch"
-    ROBOTS = "robots"
-    HOST_REFUSED = "host_refused"
-    BLOCKED = "blocked"
-    """The host turned us away."""
-    DOWN = "down"
-    """The host failed too often."""
-
-
-REFUSALS = (ProblemKind.BLOCKED, ProblemKind.DOWN)
+REFUSALS = ("blocked", "down")
 """Why a host is left alone for the rest of a run."""
 
 
 class SourceError(MedliveError):
     """A page was not fetched, or is not the thread or list that it should be."""
 
-    kind = ProblemKind.FAULT
+    kind: ProblemKind = "fault"
     """An adapter failed on a page in a way that it should not, unless it is said otherwise."""
 
 
 class LayoutError(SourceError):
     """A page has a layout that its adapter does not know."""
 
-    kind = ProblemKind.LAYOUT
+    kind = "layout"
 
     def __init__(
         self,
@@ -89,13 +86,13 @@ class LayoutError(SourceError):
 class NotAThread(SourceError):
     """A page is whole but shows no discussion."""
 
-    kind = ProblemKind.NOT_A_THREAD
+    kind: ProblemKind = "not_a_thread"
 
 
 class IncompleteThread(NotAThread):
     """The pages are not a complete thread."""
 
-    kind = ProblemKind.INCOMPLETE
+    kind = "incomplete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +290,16 @@ class Site(ABC):
     def __init__(self, settings: SourceSettings | None = None) -> None:
         self.settings = settings or self.defaults
 
+    @cached_property
+    def hosts(self) -> frozenset[str]:
+        """The hosts that are asked, with a port where it is not the scheme's own; addresses and redirects lead there.
+
+        Of the community itself its own hosts may be asked; of any other server (a demonstration, a mirror) that
+        server alone, so that no link in its pages leads out to the real community.
+        """
+        host = host_of(self.settings.base_url)
+        return self.allowed_hosts if host in self.allowed_hosts else frozenset({host})
+
     @abstractmethod
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """The first page of every list to read."""
@@ -333,11 +340,13 @@ class Site(ABC):
         messages = []
         for n, post in enumerate(posts):
             verified = post.verified_by is not None and not post.asks
-            role = Role.PHYSICIAN if verified else Role.OTHER
+            role: Role = "patient" if post.asks else "other"
+            if verified:
+                role = "physician"
             message = Message(
                 id=f"m{n}",
                 author=anonymise(post.handle),
-                role=Role.PATIENT if post.asks else role,
+                role=role,
                 verified=verified,
                 text=post.text,
                 posted_at=post.posted_at or (posted_at if n == 0 else None),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -79,70 +79,6 @@ class Scale:
     """Of a score around `expected`, in the same shape."""
     why: str = ""
     """Why there is no scale at all."""
-
-
-class _Fit(NamedTuple):
-    scores: Floats
-    known: Flags
-    normal: Floats
-    """Normal scores, 0 where there is none."""
-    levels: Floats
-    slopes: Floats
-    easiness: Floats
-    support: Floats
-    """Of a case: what its easiness is based on, the sum of the squared slopes."""
-
-    @property
-    def places(self) -> Floats:
-        """(cases x models): where each score is expected on the normal scale."""
-        return self.levels + self.easiness[:, None] * self.slopes
-
-    @property
-    def residuals(self) -> Floats:
-        return np.where(
-            self.known,
-            self.normal - self.places,
-            0.0,
-        )
-
-    @property
-    def freedom(self) -> int:
-        """Scores less what is fitted to them: an easiness a case, level and slope a model."""
-        fitted = len(self.scores) + 2 * len(self.levels)
-        return max(int(self.known.sum()) - fitted, 1)
-
-    @property
-    def lost(self) -> float:
-        """How much smaller the squares of residuals are than those of errors, by what was fitted to them."""
-        return float(self.known.sum() / self.freedom)
-
-    @property
-    def unseen_places(self) -> Floats:
-        """`places` with each case's easiness by the other models alone: fair to a score that helped to set it."""
-        leverage = np.minimum(
-            self.slopes**2 / self.support[:, None],
-            0.95,
-        )
-        own_part = self.residuals * leverage / (1 - leverage)
-        return np.asarray(self.places - own_part)
-
-    @property
-    def information(self) -> Floats:
-        """(2 models x 2 models): least squares in levels and slopes, the cases absorbed (Schur's complement)."""
-        known = self.known.astype(np.float64)
-        borne = known * self.slopes
-        blocks = []
-        for power in range(3):
-            by_case = self.easiness**power
-            share = (by_case / self.support)[:, None]
-            own = np.diag(by_case @ known)
-            blocks.append(own - borne.T @ (borne * share))
-        levels, both, slopes = blocks
-        ridge = np.repeat(
-            [_RIDGE, SLOPE_CASES],
-            len(self.levels),
-        )
-        return np.block([[levels, both], [both, slopes]]) + np.diag(ridge)
 
 
 def linked_groups(known: Flags) -> list[list[int]]:
@@ -217,16 +153,16 @@ def scale(
             variance,
             why,
         )
-    reading = _Reading(_fit(own))
-    values = reading.values
+    fit = _Fit(own)
+    values = fit.values
     place = None
     if clusters is not None:
         place = np.unique(clusters[cases], return_inverse=True)[1]
-    linking = cluster_sums(reading.linking, place)
-    influence = cluster_sums(reading.influence, place)
+    linking = cluster_sums(fit.linking, place)
+    influence = cluster_sums(fit.influence, place)
     # What links and curve add is known less well than draws of cases show.
     beyond = quantile(len(members)) / NormalDist().inv_cdf(0.975)
-    influence = influence + linking * (beyond * reading.fit.lost**0.5 - 1)
+    influence = influence + linking * (beyond * fit.lost**0.5 - 1)
     drawn, moved = [], []
     for weights in weight_chunks(len(influence), draws, seed):
         drawn.append((weights - 1) @ influence)
@@ -234,13 +170,13 @@ def scale(
     rng = np.random.default_rng(seed)
     doubt = rng.normal(size=(draws, len(members)))
     abilities_drawn = values + np.concatenate(drawn)
-    abilities_drawn += doubt * np.sqrt(reading.doubt) * beyond
+    abilities_drawn += doubt * np.sqrt(fit.doubt) * beyond
     wide_low, wide_high = mean_bounds(
         mean=values,
         spread=abilities_drawn.std(axis=0),
         clusters=np.full(len(members), len(influence)),
     )
-    low, high = reading.on_these_cases(np.concatenate(moved))
+    low, high = fit.on_these_cases(np.concatenate(moved))
     for at, member in enumerate(members):
         abilities[member] = replace(
             abilities[member],
@@ -249,11 +185,11 @@ def scale(
             high=float(high[at]),
             wide_low=float(min(wide_low[at], low[at])),
             wide_high=float(max(wide_high[at], high[at])),
-            slope=float(reading.fit.slopes[at]),
+            slope=float(fit.slopes[at]),
             why="",
         )
-    expected[on_scale] = reading.expected
-    variance[on_scale] = reading.variance
+    expected[on_scale] = fit.expected
+    variance[on_scale] = fit.variance
     ranked = [names[at] for at in members]
     return Scale(
         abilities=tuple(abilities),
@@ -284,80 +220,120 @@ def normal_scores(scores: Floats) -> Floats:
     return normal
 
 
-def _fit(scores: Floats) -> _Fit:
-    """Levels and slopes of models by Gauss and Newton's steps, the easiness of each case absorbed."""
-    models = scores.shape[1]
-    fit = _Fit(
-        scores=scores,
-        known=~np.isnan(scores),
-        normal=normal_scores(scores),
-        levels=np.zeros(models),
-        slopes=np.ones(models),
-        easiness=np.zeros(len(scores)),
-        support=np.zeros(len(scores)),
-    )
-    fit = _absorb(fit)
-    for _ in range(_STEPS):
-        residuals = fit.residuals
-        to_levels = residuals.sum(axis=0) - _RIDGE * fit.levels
-        to_slopes = fit.easiness @ residuals
-        to_slopes = to_slopes - SLOPE_CASES * (fit.slopes - 1)
-        gradient = np.concatenate([to_levels, to_slopes])
-        step = np.linalg.solve(fit.information, gradient)
-        slopes = fit.slopes + step[models:]
-        before = fit
-        fit = _absorb(
-            fit._replace(
-                levels=fit.levels + step[:models],
-                slopes=slopes / slopes.mean(),
-            )
-        )
-        by_level = np.abs(fit.levels - before.levels)
-        by_slope = np.abs(fit.slopes - before.slopes)
-        if (by_level + by_slope).max() < _CLOSE:
-            break
-    return fit
+class _Fit:
+    """Levels and slopes of models by Gauss and Newton's steps, the easiness of each case absorbed; and the fit read as
+    scores: abilities, and what each case adds to them.
 
-
-def _absorb(fit: _Fit) -> _Fit:
-    """The fit with each case's best easiness under its levels and slopes; their mean is 0."""
-    support = fit.known @ fit.slopes**2 + _RIDGE
-    above = np.where(
-        fit.known,
-        fit.normal - fit.levels,
-        0.0,
-    )
-    easiness = above @ fit.slopes / support
-    middle = easiness.mean()
-    return fit._replace(
-        levels=fit.levels + middle * fit.slopes,
-        easiness=easiness - middle,
-        support=support,
-    )
-
-
-class _Reading:
-    """A fit read as scores: abilities, and what each case adds to them.
-
-    `influence` is (cases x models), what one more copy of a case adds to each ability, and `linking` the same of
-    expected scores alone, on these cases. `doubt` is the variance of each ability by what the model of scores leaves
-    out: slopes drawn to 1, curves of one's own.
+    `normal` are the normal scores, 0 where there is none; `support` is what a case's easiness is based on, the sum of
+    the squared slopes. `influence` is (cases x models), what one more copy of a case adds to each ability, and
+    `linking` the same of expected scores alone, on these cases. `doubt` is the variance of each ability by what the
+    model of scores leaves out: slopes drawn to 1, curves of one's own.
     """
 
-    def __init__(self, fit: _Fit) -> None:
-        self.fit = fit
-        known = fit.known
-        places = fit.places
+    def __init__(self, scores: Floats) -> None:
+        self.scores = scores
+        self.known = ~np.isnan(scores)
+        self.normal = normal_scores(scores)
+        models = scores.shape[1]
+        self.absorb(np.zeros(models), np.ones(models))
+        for _ in range(_STEPS):
+            levels, slopes = self.levels, self.slopes
+            residuals = self.residuals
+            to_levels = residuals.sum(axis=0) - _RIDGE * levels
+            to_slopes = self.easiness @ residuals
+            to_slopes = to_slopes - SLOPE_CASES * (slopes - 1)
+            gradient = np.concatenate([to_levels, to_slopes])
+            step = np.linalg.solve(self.information, gradient)
+            moved = slopes + step[models:]
+            self.absorb(levels + step[:models], moved / moved.mean())
+            by_level = np.abs(self.levels - levels)
+            by_slope = np.abs(self.slopes - slopes)
+            if (by_level + by_slope).max() < _CLOSE:
+                break
+        self.read()
+
+    def absorb(self, levels: Floats, slopes: Floats) -> None:
+        """Take these levels and slopes, and each case's best easiness under them; the mean of easiness is 0."""
+        support = self.known @ slopes**2 + _RIDGE
+        above = np.where(
+            self.known,
+            self.normal - levels,
+            0.0,
+        )
+        easiness: Floats = above @ slopes / support
+        middle = easiness.mean()
+        self.levels = levels + middle * slopes
+        self.slopes = slopes
+        self.easiness = easiness - middle
+        self.support = support
+
+    @property
+    def places(self) -> Floats:
+        """(cases x models): where each score is expected on the normal scale."""
+        return np.asarray(self.levels + self.easiness[:, None] * self.slopes)
+
+    @property
+    def residuals(self) -> Floats:
+        """(cases x models): normal scores less what is expected; 0 where there is none."""
+        return np.where(
+            self.known,
+            self.normal - self.places,
+            0.0,
+        )
+
+    @property
+    def freedom(self) -> int:
+        """Scores less what is fitted to them: an easiness a case, level and slope a model."""
+        fitted = len(self.scores) + 2 * len(self.levels)
+        return max(int(self.known.sum()) - fitted, 1)
+
+    @property
+    def lost(self) -> float:
+        """How much smaller the squares of residuals are than those of errors, by what was fitted to them."""
+        return float(self.known.sum() / self.freedom)
+
+    @property
+    def unseen_places(self) -> Floats:
+        """`places` with each case's easiness by the other models alone: fair to a score that helped to set it."""
+        leverage = np.minimum(
+            self.slopes**2 / self.support[:, None],
+            0.95,
+        )
+        own_part = self.residuals * leverage / (1 - leverage)
+        return np.asarray(self.places - own_part)
+
+    @property
+    def information(self) -> Floats:
+        """(2 models x 2 models): least squares in levels and slopes, the cases absorbed (Schur's complement)."""
+        known = self.known.astype(np.float64)
+        borne = known * self.slopes
+        blocks = []
+        for power in range(3):
+            by_case = self.easiness**power
+            share = (by_case / self.support)[:, None]
+            own = np.diag(by_case @ known)
+            blocks.append(own - borne.T @ (borne * share))
+        levels, both, slopes = blocks
+        ridge = np.repeat(
+            [_RIDGE, SLOPE_CASES],
+            len(self.levels),
+        )
+        return np.block([[levels, both], [both, slopes]]) + np.diag(ridge)
+
+    def read(self) -> None:
+        """Read the fit as scores."""
+        known = self.known
+        places = self.places
         self.judged = known & (known.sum(axis=1) > 1)[:, None]
         self.counts = np.maximum(
             self.judged.sum(axis=0),
             1,
         )
         self.draw_curve()
-        unseen = self.curve(fit.unseen_places)
+        unseen = self.curve(self.unseen_places)
         self.misses = np.where(
             self.judged,
-            fit.scores - unseen,
+            self.scores - unseen,
             0.0,
         )
         departure = self.misses.sum(axis=0) / self.counts
@@ -368,7 +344,7 @@ class _Reading:
         self.expected = np.clip(expected, 0.0, 1.0)
         filled = np.where(
             known,
-            fit.scores,
+            self.scores,
             self.expected,
         )
         self.values = filled.mean(axis=0)
@@ -381,16 +357,16 @@ class _Reading:
         steep = rise / (2 * _WIDTH)
         pull = steep * (~known / cases - self.judged * moving)
         answers = np.linalg.solve(
-            fit.information,
+            self.information,
             self.moves(pull).T,
         )
-        of_slopes = fit.residuals * fit.easiness[:, None]
-        by_case = np.concatenate([fit.residuals, of_slopes], axis=1)
+        of_slopes = self.residuals * self.easiness[:, None]
+        by_case = np.concatenate([self.residuals, of_slopes], axis=1)
         self.linking = by_case @ answers
         self.linking += (self.misses - self.judged * departure) * moving
         self.linking += self.bent()
         self.influence = self.linking + (filled - self.values) / cases
-        by_slope = np.asarray(answers[len(fit.slopes) :])
+        by_slope = np.asarray(answers[len(self.slopes) :])
         self.doubt = self.slope_doubt(by_slope) + self.curve_doubt()
 
     def draw_curve(self) -> None:
@@ -398,8 +374,8 @@ class _Reading:
 
         The mean rises with the place on the normal scale, the variance need not.
         """
-        places = self.fit.unseen_places[self.judged]
-        scores = self.fit.scores[self.judged]
+        places = self.unseen_places[self.judged]
+        scores = self.scores[self.judged]
         order = np.argsort(places, kind="stable")
         number = min(_BINS, int(np.sqrt(len(order))))
         bins = np.array_split(order, max(1, number))
@@ -418,11 +394,10 @@ class _Reading:
 
     def moves(self, pull: Floats) -> Floats:
         """(models x 2 models): how abilities move with levels and slopes; `pull`: with the place of each score."""
-        fit = self.fit
-        borne = fit.known * fit.slopes
-        through = pull * fit.slopes / fit.support[:, None]
+        borne = self.known * self.slopes
+        through = pull * self.slopes / self.support[:, None]
         blocks = []
-        for by_case in (np.ones(len(pull)), fit.easiness):
+        for by_case in (np.ones(len(pull)), self.easiness):
             own = np.diag(by_case @ pull)
             weighted = through * by_case[:, None]
             blocks.append(own - weighted.T @ borne)
@@ -430,14 +405,14 @@ class _Reading:
 
     def bent(self) -> Floats:
         """(cases x models): what a case's misses add to the expected scores, by the part of the curve they bend."""
-        fit, judged = self.fit, self.judged
+        judged = self.judged
         cases, models = judged.shape
         parts = len(self.middles)
         edges = (self.middles[1:] + self.middles[:-1]) / 2
-        part_seen = np.searchsorted(edges, fit.unseen_places)
-        part_asked = np.searchsorted(edges, fit.places)
+        part_seen = np.searchsorted(edges, self.unseen_places)
+        part_asked = np.searchsorted(edges, self.places)
         rows, _ = np.nonzero(judged)
-        _, columns = np.nonzero(~fit.known)
+        _, columns = np.nonzero(~self.known)
         by_part = np.zeros((cases, parts))
         np.add.at(
             by_part,
@@ -448,19 +423,18 @@ class _Reading:
         wanted = np.zeros((parts, models))
         np.add.at(
             wanted,
-            (part_asked[~fit.known], columns),
+            (part_asked[~self.known], columns),
             1 / cases,
         )
         return by_part / np.maximum(sizes, 1) @ wanted
 
     def slope_doubt(self, answers: Floats) -> Floats:
         """What drawing slopes to 1 may have cost, by how far the slopes of these models differ in truth (moments)."""
-        fit = self.fit
-        noise = (fit.residuals**2).sum() / fit.freedom
-        inverse = np.linalg.inv(fit.information)
-        error = np.diag(inverse)[len(fit.slopes) :]
+        noise = (self.residuals**2).sum() / self.freedom
+        inverse = np.linalg.inv(self.information)
+        error = np.diag(inverse)[len(self.slopes) :]
         drawn = 1 - SLOPE_CASES * error
-        excess = (fit.slopes - 1) ** 2 - noise * error * drawn
+        excess = (self.slopes - 1) ** 2 - noise * error * drawn
         spread = max(float(excess.sum() / (drawn**2).sum()), 0.0)
         squares = (answers**2).sum(axis=0)
         return np.asarray(spread * SLOPE_CASES**2 * squares)
@@ -471,8 +445,8 @@ class _Reading:
         Departures are taken to be in proportion to √(p(1 - p)) of the expected score, by as much as those on answered
         cases exceed chance.
         """
-        known = self.fit.known
-        expected = self.curve(self.fit.places)
+        known = self.known
+        expected = self.curve(self.places)
         size = np.sqrt(np.maximum(expected * (1 - expected), 0.0))
         total = self.misses.sum(axis=0)
         chance = (self.misses**2).sum(axis=0)
@@ -487,15 +461,14 @@ class _Reading:
 
         `moved` is (draws x models), what draws of cases add by `linking`.
         """
-        fit = self.fit
-        known = fit.known
-        spread = moved.var(axis=0) * fit.lost
+        known = self.known
+        spread = moved.var(axis=0) * self.lost
         noise = (self.variance * ~known).sum(axis=0) / len(known) ** 2
         # A curve and links that rest on few models are known less well than draws of cases show.
         error = np.sqrt(spread + self.doubt + noise)
-        error *= quantile(len(fit.slopes))
-        least = np.where(known, fit.scores, 0.0).mean(axis=0)
-        most = np.where(known, fit.scores, 1.0).mean(axis=0)
+        error *= quantile(len(self.slopes))
+        least = np.where(known, self.scores, 0.0).mean(axis=0)
+        most = np.where(known, self.scores, 1.0).mean(axis=0)
         values = np.clip(self.values, least, most)
         return (
             np.maximum(values - error, least),

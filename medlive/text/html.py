@@ -1,11 +1,11 @@
 """HTML templates of every room: all text is escaped, and what is missing is an error."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-NONE: Final = "–"
+NONE = "–"
 """What is shown where there is no value."""
 
 

@@ -4,35 +4,34 @@ import json
 import re
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final
 
 from medlive.text.normalise import contains_quote, fold
 
-MOST_QUOTE: Final = 4_000
+MOST_QUOTE = 4_000
 """Characters of a quote, as the schemas of replies have it; a log from elsewhere may hold longer ones."""
-_ELLIPSIS: Final = re.compile(r"\.{3,}|…+|\[\.{3}\]|\[…\]")
-_EMPHASIS: Final = re.compile(
+_ELLIPSIS = re.compile(r"\.{3,}|…+|\[\.{3}\]|\[…\]")
+_EMPHASIS = re.compile(
     r"\*{2,3}|_{2,3}|`{1,3}|(?<![A-Za-z0-9*)])\*(?=[^\s*])|(?<=[^\s*])\*(?![A-Za-z0-9*(])"
 )
-_LINE_MARK: Final = re.compile(r"^[ \t]*(?:#{1,6}|[-*+•]|>)[ \t]+", re.MULTILINE)
-_MARKS: Final = "\"'“”‘’「」『』«» \n\t.,;:!?。，、；：！？"
-_SIGN: Final = re.compile(r"[^\W_]|[^\x00-\x7f\s，。、；：？！…（）·—]")
+_LINE_MARK = re.compile(r"^[ \t]*(?:#{1,6}|[-*+•]|>)[ \t]+", re.MULTILINE)
+_MARKS = "\"'“”‘’「」『』«» \n\t.,;:!?。，、；：！？"
+_SIGN = re.compile(r"[^\W_]|[^\x00-\x7f\s，。、；：？！…（）·—]")
 """A letter, a digit or a sign that says something: neither ASCII punctuation nor a wide mark."""
-_WORD: Final = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
-_STOP_WORDS: Final = """
+_WORD = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
+_STOP_WORDS = """
 a an the and or but nor of to in on at by for from with as is are was were be been being am it its this that these
 those there here he she they we you i your their his her our my who which what if so then than also too may can
 could should would will might must do does did has have had very more most some any such patient patients
 however please note important
 """
-_EMPTY_WORDS: Final = frozenset(_STOP_WORDS.split()) | frozenset(
+_EMPTY_WORDS = frozenset(_STOP_WORDS.split()) | frozenset(
     "的了和与及或是在有也就都而等请您你我他她它这那其并但可以患者应该需要"
 )
 """Words, and Han characters, that show nothing of what an answer says."""
-_SENTENCE_END: Final = re.compile(r"[.!?;。！？；\n]+")
-_JUNCTION: Final = re.compile(r"(?<=[a-z])(?=[A-Z][a-z ])")
+_SENTENCE_END = re.compile(r"[.!?;。！？；\n]+")
+_JUNCTION = re.compile(r"(?<=[a-z])(?=[A-Z][a-z ])")
 """Where a lost line break ran two words together: "coughnIf you"."""
-_LONG: Final = 12
+_LONG = 12
 """Characters of a piece that may end within a word: fewer are found anywhere."""
 
 

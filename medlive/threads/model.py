@@ -4,20 +4,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from medlive.guard.bounds import THREAD_ID_CHARS
 from medlive.integrity.digest import digest_json
 
-
-class Role(StrEnum):
-    """Who wrote a message, as the community shows it."""
-
-    PATIENT = "patient"
-    PHYSICIAN = "physician"
-    OTHER = "other"
+Role = Literal["patient", "physician", "other"]
+"""Who wrote a message, as the community shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +35,13 @@ class Message:
     @property
     def is_advice_source(self) -> bool:
         """Whether advice may be taken from this message (LiveMedBench §3.2.1: verified physicians only)."""
-        return self.verified and self.role is Role.PHYSICIAN
+        return self.verified and self.role == "physician"
 
     def content(self) -> dict[str, Any]:
         """What of a message makes a revision of its thread."""
         values = {
             "author": self.author,
-            "role": self.role.value,
+            "role": self.role,
             "verified": self.verified,
             "text": self.text,
             "posted_at": self.posted_at.isoformat() if self.posted_at else None,

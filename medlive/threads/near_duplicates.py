@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from medlive.integrity.digest import digest_json, digest_text
 from medlive.text.normalise import fold
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Thread
 
 _WORD: Final = re.compile(rb"[a-z0-9]+(?:'[a-z]+)?")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
@@ -156,7 +156,7 @@ def jaccard(first: Shingles, second: Shingles) -> float:
 
 def patient_text(thread: Thread) -> str:
     """Return the text that makes two threads the same question: the patient's messages, each once."""
-    texts = [m.text for m in thread.messages if m.role is Role.PATIENT]
+    texts = [m.text for m in thread.messages if m.role == "patient"]
     return "\n".join(dict.fromkeys(texts))
 
 

@@ -12,7 +12,7 @@ from medlive.deidentify.detect import (
     redact_part,
 )
 from medlive.text.normalise import dominant_language, normalise
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Thread
 
 LANGUAGES: Final = ("en", "zh")
 """The languages of cases."""
@@ -54,9 +54,9 @@ def thread_language(thread: Thread) -> str:
     patients: list[str] = []
     shown: list[str] = []
     for message in thread.messages:
-        if message.role is Role.PATIENT:
+        if message.role == "patient":
             patients.append(message.text)
-        if message.role is Role.PATIENT or message.is_advice_source:
+        if message.role == "patient" or message.is_advice_source:
             shown.append(message.text)
     language = "unknown"
     for texts in (shown, patients, [m.text for m in thread.messages]):

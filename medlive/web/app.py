@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 
 from fastapi import APIRouter, FastAPI, Request
@@ -77,7 +78,8 @@ _ERRORS = (
     Exception,
 )
 _log = logging.getLogger(__name__)
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
+route = partial(router.api_route, methods=READ)
 
 
 def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
@@ -91,7 +93,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     for room in rooms:
         app.include_router(room.router)
     if not any(room.public for room in rooms) and app.state.sections:
-        app.add_api_route("/", go_to_first_section, include_in_schema=False)
+        app.add_api_route("/", go_to_first_section)
     if not all(room.public for room in rooms):
         app.user_middleware.append(session_cookie(site))
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=FORM_BYTES)
@@ -117,7 +119,7 @@ def metrics_room(read: Callable[[], Awaitable[bytes]]) -> Room:
 
     Its one page, `/metrics`, is what `read` returns, in Prometheus' text format.
     """
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter()
 
     @router.get("/metrics")
     async def metrics() -> Response:
@@ -188,13 +190,13 @@ async def _on_error(request: Request, error: Exception) -> Response:
     return response
 
 
-@router.api_route("/healthz", methods=READ)
+@route("/healthz")
 async def live() -> dict[str, str]:
     """The process answers; a database that is away is no reason to restart it."""
     return {"status": "ok", "version": __version__}
 
 
-@router.api_route("/readyz", methods=READ)
+@route("/readyz")
 async def ready(site: SiteOf) -> dict[str, str]:
     """The database answers too."""
     await site.database.ask(ping)
@@ -206,13 +208,13 @@ async def go_to_first_section(request: Request) -> Response:
     return RedirectResponse(request.app.state.sections[0].href, 303)
 
 
-@router.api_route("/docs", methods=READ)
+@route("/docs")
 async def without_slash() -> Response:
     """The pages' relative links need the slash."""
     return RedirectResponse("/docs/", 308)
 
 
-@router.api_route("/docs/{name:path}", methods=READ)
+@route("/docs/{name:path}")
 async def document(request: Request, site: SiteOf, name: str = "") -> Response:
     """A file of the built site; an address that ends with a slash is its folder's page."""
     root = documents_path(site.settings)

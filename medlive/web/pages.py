@@ -27,7 +27,7 @@ from medlive.rubric.model import unproved_words
 from medlive.text.html import environment
 from medlive.web.site import READ, Section
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 
 def back_to(request: Request) -> str:

@@ -26,7 +26,7 @@ def _as_import(name: str, thread: Thread) -> dict[str, Any]:
         "messages": [
             {
                 "author": m.author,
-                "role": m.role.value,
+                "role": m.role,
                 "verified": m.verified,
                 "text": m.text,
             }

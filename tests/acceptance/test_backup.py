@@ -15,7 +15,7 @@ from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
 from medlive.errors import DatabaseForbidden
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.service.backup.make import make_backup
 from medlive.service.database import open_database
 from medlive.service.schedule.scheduler import run_step
@@ -160,11 +160,11 @@ async def test_a_week_is_backed_up_where_a_folder_is_named_and_the_oldest_goes(
 ) -> None:
     instance, folder = new_instance(), tmp_path / "weekly"
     given = {"MEDLIVE_BACKUP__FOLDER": str(folder), "MEDLIVE_BACKUP__KEEP": "2"}
-    settings = load_settings(instance.environment() | given).settings
+    settings = read_settings(instance.environment() | given)
     moment = datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
     async with open_database(settings) as database:
         unset = await read_states(
-            database, load_settings(instance.environment()).settings, moment
+            database, read_settings(instance.environment()), moment
         )
         assert "backup" not in {state.name for state in unset}
         # A week whose freeze has failed is backed up without it.

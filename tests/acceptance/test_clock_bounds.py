@@ -8,7 +8,7 @@ import pytest
 
 from medlive import clock
 from medlive.clock import iso_week
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.service.schedule.scheduler import run_scheduler
 from tests.support.instance import Instance
 from tests.support.receivers import serve_webhook
@@ -28,9 +28,13 @@ async def take(instance: Instance, url: str = "") -> list[str]:
     variables = instance.environment() | (
         {"MEDLIVE_NOTIFY__WEBHOOK": url} if url else {}
     )
-    settings = load_settings(variables).settings
+    settings = read_settings(variables)
     done = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
-    return [f"{step.command} {step.iso_week}" for step in done if step.state == "done"]
+    return [
+        f"{step['command']} {step['iso_week']}"
+        for step in done
+        if step["state"] == "done"
+    ]
 
 
 @pytest.mark.parametrize("days", [22, -22])

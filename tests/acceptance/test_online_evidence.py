@@ -10,8 +10,8 @@ import pytest
 
 from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
-from medlive.evidence.online import pubmed, service
-from medlive.instance.loading import load_settings
+from medlive.evidence.online import service
+from medlive.instance.loading import read_settings
 from medlive.llm import circuit
 from medlive.service.work import jobs, taken
 from medlive.service.work.worker import run_worker
@@ -35,7 +35,6 @@ UNJUDGED = """
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried again soon."""
     monkeypatch.setattr(service, "BACKOFF_S", 0.0)
-    monkeypatch.setattr(pubmed, "INTERVAL_S", 0.0)
     monkeypatch.setattr(service, "INTERVAL_S", 0.0)
     monkeypatch.setattr(circuit, "FAILING_S", 0.0)
     monkeypatch.setattr(circuit, "FRESH_S", 0.1)
@@ -124,7 +123,7 @@ async def test_a_worker_waits_for_a_service_that_is_away_and_decides_nothing_on_
     await import_english(instance, samples, 3)
     await run(instance, "filter")
     served.down = True
-    settings, stop = load_settings(instance.environment()).settings, asyncio.Event()
+    settings, stop = read_settings(instance.environment()), asyncio.Event()
     worker = asyncio.create_task(
         run_worker(settings, stop, [Queue.CURATE], concurrency=2, grace_s=5)
     )

@@ -17,7 +17,7 @@ from medlive.config import Settings
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.llm.circuit import Opening, circuit_key
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import run_scheduler
@@ -34,7 +34,7 @@ TUESDAY = MONDAY + timedelta(days=1, hours=4)
 
 
 def settings_of(instance: Instance, **environment: str) -> Settings:
-    return load_settings({**instance.environment(), **environment}).settings
+    return read_settings({**instance.environment(), **environment})
 
 
 def execute(instance: Instance, *statements: str) -> None:
@@ -70,13 +70,13 @@ async def test_a_step_is_run_when_it_comes_due_and_once(
     )
     await until(lambda: any("scheduler queue: done" in message for message in said))
     stop.set()
-    done = [t for t in await running if t.state != "skipped"]
-    assert [(t.command, t.state) for t in done] == [("scheduler queue", "done")]
+    done = [t for t in await running if t["state"] != "skipped"]
+    assert [(t["command"], t["state"]) for t in done] == [("scheduler queue", "done")]
     # Another scheduler, or a person, at the same time: nothing is left to do.
     again = await run_scheduler(
         settings, asyncio.Event(), said.append, once=True, clock=lambda: TUESDAY
     )
-    assert [t for t in again if t.state != "skipped"] == []
+    assert [t for t in again if t["state"] != "skipped"] == []
     assert instance.rows("SELECT command, iso_week, outcome FROM pipeline_runs") == [
         ("scheduler queue", iso_week(MONDAY), "done")
     ]
@@ -246,11 +246,11 @@ async def test_a_week_is_harvested_queued_and_not_harvested_again(
         first = await run_scheduler(
             settings, asyncio.Event(), lambda _: None, once=True
         )
-        told = {t.command.removeprefix("scheduler "): t.state for t in first}
+        told = {t["command"].removeprefix("scheduler "): t["state"] for t in first}
         assert {told[f"harvest {name}"] for name in ("icliniq", "dxy", "medlive")} == {
             "skipped"
         }
-        assert "quarantined: no dates" in {t.detail for t in first}
+        assert "quarantined: no dates" in {t["detail"] for t in first}
         assert (told["harvest sdn"], told["queue"]) == (
             "done",
             "done",
@@ -259,7 +259,7 @@ async def test_a_week_is_harvested_queued_and_not_harvested_again(
         again = await run_scheduler(
             settings, asyncio.Event(), lambda _: None, once=True
         )
-        assert {t.command for t in again} & {
+        assert {t["command"] for t in again} & {
             "scheduler harvest sdn",
             "scheduler queue",
         } == set()

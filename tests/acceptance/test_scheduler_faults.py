@@ -13,7 +13,7 @@ from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db.session import Database, advisory_lock
 from medlive.demo.samples import SampleThread
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.service.schedule.scheduler import run_scheduler, run_step
 from medlive.service.schedule.steps import read_states
 from tests.support.bad_endpoint import bad_endpoint, hangs, ok
@@ -37,7 +37,7 @@ def at(step: str, moment: datetime) -> dict[str, str]:
 
 
 def settings_of(instance: Instance) -> Settings:
-    return load_settings(instance.environment()).settings
+    return read_settings(instance.environment())
 
 
 @asynccontextmanager
@@ -202,6 +202,6 @@ async def test_a_queueing_most_of_whose_threads_fail_is_failed_and_done_again(
         done = await run_scheduler(
             settings, never, lambda _: None, once=True, clock=lambda: tuesday
         )
-    (queue,) = [s for s in done if s.command == "scheduler queue"]
+    (queue,) = [s for s in done if s["command"] == "scheduler queue"]
     problem = "3 of 3 threads failed, most with invalid_reply"
-    assert (queue.state, queue.detail) == ("failed", problem)
+    assert (queue["state"], queue["detail"]) == ("failed", problem)

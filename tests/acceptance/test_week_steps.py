@@ -13,7 +13,7 @@ from medlive.clock import iso_week, now
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.errors import CheckFailed
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.schedule.scheduler import run_scheduler
@@ -36,7 +36,7 @@ async def test_a_step_is_run_again_and_cleared_beside_a_scheduler(
     new_instance: NewInstance,
 ) -> None:
     instance, week = new_instance(**EARLY), iso_week(now())
-    settings, stop = load_settings(instance.environment()).settings, asyncio.Event()
+    settings, stop = read_settings(instance.environment()), asyncio.Event()
     running = asyncio.create_task(
         run_scheduler(settings, stop, lambda _: None, wake_s=0.05)
     )
@@ -129,7 +129,7 @@ async def test_a_failed_step_is_logged_as_an_error(
         return {"problem": "no room"}
 
     monkeypatch.setitem(scheduler.WORK, "queue", fails)
-    settings = load_settings(new_instance(**EARLY).environment()).settings
+    settings = read_settings(new_instance(**EARLY).environment())
     await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
     message = f"{iso_week(now())} scheduler queue: failed: no room"
     assert [
@@ -143,7 +143,7 @@ async def test_a_backup_waits_for_the_weeks_release_unless_that_failed(
     instance = new_instance(
         MEDLIVE_BACKUP__FOLDER=str(tmp_path / "backups"), MEDLIVE_PUBLISH__WEEKLY="true"
     )
-    week, settings = iso_week(MONDAY), load_settings(instance.environment()).settings
+    week, settings = iso_week(MONDAY), read_settings(instance.environment())
     database = Database.connect(str(instance.url))
     late = datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.demo.samples import SampleThread
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.schedule.steps import read_states
 from tests.support.bad_endpoint import bad_endpoint, ok
@@ -43,7 +43,7 @@ PARTIAL = "SELECT version, manifest -> 'partial' FROM snapshots ORDER BY version
 
 
 def settings_of(instance: Instance) -> Settings:
-    return load_settings(instance.environment()).settings
+    return read_settings(instance.environment())
 
 
 async def take(instance: Instance, moment: datetime) -> dict[str, tuple[str, str]]:
@@ -56,7 +56,7 @@ async def take(instance: Instance, moment: datetime) -> dict[str, tuple[str, str
         clock=lambda: moment,
     )
     steps = {
-        step.command.removeprefix("scheduler "): (step.state, step.detail)
+        step["command"].removeprefix("scheduler "): (step["state"], step["detail"])
         for step in done
     }
     return {

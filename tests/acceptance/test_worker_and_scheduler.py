@@ -18,7 +18,7 @@ from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.demo.samples import load_sample_threads
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.service.schedule.scheduler import run_scheduler
 from tests.support.instance import Instance, write_lines
 from tests.support.serving import serving
@@ -53,7 +53,7 @@ def _import(instance: Instance, count: int) -> None:
 
 
 def _settings(instance: Instance, **environment: str) -> Settings:
-    return load_settings({**instance.environment(), **environment}).settings
+    return read_settings({**instance.environment(), **environment})
 
 
 async def _take(
@@ -62,7 +62,10 @@ async def _take(
     taken = await run_scheduler(
         settings, asyncio.Event(), lambda _: None, once=once, clock=lambda: moment
     )
-    return [(t.iso_week, t.command.removeprefix("scheduler "), t.state) for t in taken]
+    return [
+        (t["iso_week"], t["command"].removeprefix("scheduler "), t["state"])
+        for t in taken
+    ]
 
 
 def test_workers_take_what_the_scheduler_queues_and_end_when_told(
@@ -243,7 +246,7 @@ async def _fails_and_waits(instance: Instance) -> None:
     )
     await until(lambda: len(asked) > 20)
     stop.set()
-    assert "scheduler queue" not in {t.command for t in await running}
+    assert "scheduler queue" not in {t["command"] for t in await running}
 
 
 async def test_one_scheduler_works_and_others_say_that_they_wait(
@@ -278,7 +281,7 @@ async def test_one_scheduler_works_and_others_say_that_they_wait(
     await first
     await until(lambda: len(said) == 5)
     second_stop.set()
-    assert [t.state for t in await second] == ["skipped"] * 4
+    assert [t["state"] for t in await second] == ["skipped"] * 4
 
 
 @pytest.mark.thorough

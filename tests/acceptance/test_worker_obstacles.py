@@ -14,7 +14,7 @@ from medlive.db.jobs import Queue
 from medlive.db.schema import migrate
 from medlive.demo.samples import load_sample_threads
 from medlive.errors import SchemaUnsuitable
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.llm.rules.engine import RulesEngine
 from medlive.service import database
 from medlive.service.curation.curate import CurationCounts
@@ -64,7 +64,7 @@ async def working(
 ) -> AsyncIterator["asyncio.Task[CurationCounts]"]:
     """A worker on the queue `curate` while the block runs."""
     settings, stop = (
-        load_settings({**instance.environment(), **more}).settings,
+        read_settings({**instance.environment(), **more}),
         asyncio.Event(),
     )
     worker = asyncio.create_task(
@@ -174,9 +174,9 @@ async def test_a_budget_is_of_the_workers_life_whatever_happens_to_the_database(
     instance: Instance, endpoint: CountingEndpoint
 ) -> None:
     stop = asyncio.Event()
-    settings = load_settings(
+    settings = read_settings(
         {**instance.environment(), "MEDLIVE_BUDGET__MAX_CALLS": "5"}
-    ).settings
+    )
     started: list[None] = []
     work = partial(
         run_worker,
@@ -267,7 +267,7 @@ async def test_threads_that_wait_for_a_turn_when_the_database_is_lost_are_decide
         model=MODEL,
         concurrency=1,
     )
-    settings = load_settings(instance.environment()).settings
+    settings = read_settings(instance.environment())
     endpoint.answers.clear()
     work = partial(
         run_worker, settings, stop, [Queue.CURATE], concurrency=THREADS, grace_s=1
@@ -318,7 +318,7 @@ async def test_a_database_without_tables_is_waited_for(
         migrate.prepare(url)
 
     monkeypatch.setattr("medlive.service.database.prepare", refuse)
-    settings = load_settings(instance.environment()).settings
+    settings = read_settings(instance.environment())
 
     async def work() -> str:
         async with database.open_database(settings):

@@ -21,7 +21,6 @@ from medlive.rubric.model import (
     Omission,
     OmittedFact,
     Origin,
-    PointOutcome,
 )
 from medlive.snapshot.model import SnapshotCase
 from tests.support.decisions import KEPT, KEY, PROMPT, RUBRIC, make_case
@@ -282,7 +281,7 @@ async def test_what_a_rubric_leaves_out_and_lacks_is_kept(database: Database) ->
     point = CompletedPoint(
         point="Count the pills.",
         criterion="Advises counting the pills.",
-        outcome=PointOutcome.NOT_NAMED,
+        outcome="not_named",
         source="",
         detail="nobody else",
     )

@@ -18,7 +18,6 @@ from medlive.curation.model import (
     Reason,
     Requirement,
     SecondCheck,
-    Stage,
 )
 from medlive.db.adapters import dump_json, from_stored, load_json, to_stored
 from medlive.db.audit.health import failed_threads
@@ -27,7 +26,7 @@ from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.db.threads import bands, threads
 from medlive.errors import BadInput, DatabaseUnavailable, MedliveError
-from medlive.filters.model import FilterReason, FilterVerdict
+from medlive.filters.model import FilterVerdict
 from medlive.integrity.digest import digest_text
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.threads.model import Thread
@@ -171,9 +170,7 @@ async def test_every_way_of_asking_gives_text_as_it_came(
 # --- filters and the funnel ------------------------------------------------------------------------------
 
 PASSED = (FilterVerdict("date", True), FilterVerdict("language", True))
-_LATE = FilterVerdict(
-    "date", False, FilterReason.POSTED_BEFORE, {"posted_at": "2019-01-01"}
-)
+_LATE = FilterVerdict("date", False, "posted_before", {"posted_at": "2019-01-01"})
 REFUSED = (_LATE, FilterVerdict("language", True))
 
 
@@ -295,7 +292,7 @@ IMPOSSIBLE = [
     replace(KEPT, s_align=None),
     replace(KEPT, text=None),
     replace(KEPT, index=None),
-    replace(KEPT, stage=Stage.VALIDATOR),
+    replace(KEPT, stage="validator"),
     replace(REJECTED, reason=None),
     replace(REJECTED, reason=Reason.ENDPOINT_UNAVAILABLE),
     replace(FAILED, reason=Reason.NO_ADVICE),

@@ -14,7 +14,7 @@ from medlive.config import Settings
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.online import pubmed, service
+from medlive.evidence.online import service
 from medlive.instance.paths import index_path
 from medlive.service.watch.doctor import Diagnosis, examine
 from tests.support.bad_endpoint import (
@@ -109,7 +109,6 @@ async def test_each_literature_service_is_tried_and_none_needs_an_index(
     set_up: SetUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "BACKOFF_S", 0.0)
-    monkeypatch.setattr(pubmed, "INTERVAL_S", 0.0)
     monkeypatch.setattr(service, "INTERVAL_S", 0.0)
     await no_index(set_up)
     fever = Article("1", "Fever", "The treatment of fever is rest.")

@@ -24,7 +24,7 @@ from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings, FilterVerdict
 from medlive.filters.rules import FilterChain
 from medlive.service.curation import filtering
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from medlive.threads.near_duplicates import Sketch, jaccard, scheme, shingles, sketches
 
 
@@ -55,8 +55,8 @@ def consultation(number: int, ask: str, source: str = "one") -> Thread:
     if not ask.isascii():
         reply = "考虑高血压，建议到医院检查血压，按时服用降压药，注意休息，低盐饮食。"
     messages = (
-        Message("m0", "asker", Role.PATIENT, False, ask),
-        Message("m1", "doctor", Role.PHYSICIAN, True, reply),
+        Message("m0", "asker", "patient", False, ask),
+        Message("m1", "doctor", "physician", True, reply),
     )
     posted = datetime(2025, 1, 1, tzinfo=UTC)
     return Thread(

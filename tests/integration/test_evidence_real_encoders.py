@@ -18,7 +18,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.index import open_index, verify_index
-from medlive.evidence.passage import Query, Side
+from medlive.evidence.passage import Query
 from medlive.evidence.plan import plan_index
 from tests.support.real_encoders import missing, serve_e5, unpack_minilm
 
@@ -95,7 +95,7 @@ def test_each_language_is_found_by_its_meaning(
     assert english[0].passage.title == "Asthma"
     assert chinese[0].passage.title in ("痛风", "Gout")
     assert {side.side for hits in (english, chinese) for side in hits[0].sides} >= {
-        Side.DENSE
+        "dense"
     }
 
 

@@ -21,8 +21,8 @@ from medlive.sources.ledger import (
     HarvestProblem,
     Listed,
 )
-from medlive.sources.source import Fetched, ListEntry, ProblemKind
-from medlive.threads.model import Message, Role, Thread
+from medlive.sources.source import Fetched, ListEntry
+from medlive.threads.model import Message, Thread
 
 SOURCE = "forum"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -44,7 +44,7 @@ def page(thread_id: str) -> FetchedPage:
 
 
 def read(asked_as: str, thread_id: str) -> HarvestedThread:
-    message = Message("m", "a", Role.PATIENT, False, "I have a cough.", NOON, ())
+    message = Message("m", "a", "patient", False, "I have a cough.", NOON, ())
     thread = Thread(
         SOURCE, thread_id, url_of(thread_id), "Cough", "en", (), NOON, (message,)
     )
@@ -157,7 +157,7 @@ async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_wa
 ) -> None:
     async def block(thread_id: str) -> None:
         await work.ledger.keep(
-            HarvestProblem(url_of(thread_id), ProblemKind.BLOCKED, "403", thread_id)
+            HarvestProblem(url_of(thread_id), "blocked", "403", thread_id)
         )
 
     async def left_over(run_id: int) -> list[str]:
@@ -179,7 +179,7 @@ async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_wa
 async def test_a_host_that_is_down_costs_a_thread_nothing(work: Work) -> None:
     await work.listed("1")
     await work.ledger.keep(
-        HarvestProblem(url_of("1"), ProblemKind.DOWN, "down", "1", ends_source=True)
+        HarvestProblem(url_of("1"), "down", "down", "1", ends_source=True)
     )
     assert await work.rows("SELECT state, attempts FROM frontier") == [("waiting", 0)]
 
@@ -188,9 +188,7 @@ async def test_a_robots_txt_that_cannot_be_read_once_loses_no_thread(
     work: Work,
 ) -> None:
     await work.listed("1")
-    await work.ledger.keep(
-        HarvestProblem(url_of("1"), ProblemKind.ROBOTS, "status 503", "1")
-    )
+    await work.ledger.keep(HarvestProblem(url_of("1"), "robots", "status 503", "1"))
     async with work.database.begin() as session:
         left = await take_left_over(session, SOURCE, work.run.run_id)
     assert [entry.thread_id for entry in left] == ["1"]

@@ -22,9 +22,9 @@ from medlive.db.session import Database
 from medlive.errors import CircuitOpen, IndexMissing, LiteratureUnavailable
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.online import pubmed, service
+from medlive.evidence.online import service
 from medlive.evidence.online.retriever import MOST_WORDS, OnlineRetriever, plain_words
-from medlive.evidence.passage import Query, Side
+from medlive.evidence.passage import Query
 from medlive.instance.paths import index_path
 from medlive.integrity.digest import digest_text
 from medlive.llm import circuit
@@ -68,7 +68,6 @@ REFUSED = (
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "BACKOFF_S", 0.0)
-    monkeypatch.setattr(pubmed, "INTERVAL_S", 0.0)
     monkeypatch.setattr(service, "INTERVAL_S", 0.0)
 
 
@@ -112,8 +111,8 @@ async def test_a_claim_meets_both_services_and_nothing_that_was_withdrawn(
     assert documents == {("pubmed", "101"), ("pubmed", "104"), ("europepmc", "106")}
     assert len(hits) == 3  # an article that both know is one
     assert {side.side for hit in hits for side in hit.sides} == {
-        Side.PUBMED,
-        Side.EUROPEPMC,
+        "pubmed",
+        "europepmc",
     }
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
     assert all(
@@ -314,8 +313,8 @@ async def test_a_local_corpus_of_a_services_name_keeps_its_digest_and_is_searche
         (hits,) = await retriever.search([Query("gout")], k=5)
         await retriever.aclose()
     assert {side.side for hit in hits for side in hit.sides} >= {
-        Side.LEXICAL,
-        Side.PUBMED,
+        "lexical",
+        "pubmed",
     }
 
 

@@ -28,7 +28,7 @@ from medlive.service.curation.review import (
     drop_element,
     overrule_rejection,
 )
-from medlive.threads.model import Message, Role
+from medlive.threads.model import Message
 from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,
@@ -106,7 +106,7 @@ async def test_a_case_is_held_where_its_thread_becomes_unsafe(
         saved = await threads.save_threads(session, [posted])
     harmless = pipeline(database, reader__case={**HARMFUL, "wrong": []})
     await curate_revision(harmless, saved[0].revision_pk)
-    insult = Message("m9", "a", Role.PATIENT, False, "I hate all immigrants.")
+    insult = Message("m9", "a", "patient", False, "I hate all immigrants.")
     edited = replace(posted, messages=(*posted.messages, insult))
     chain = FilterChain(FilterSettings(posted_before=date(2030, 1, 1)), load_codebook())
     for thread, status in ((posted, "ready"), (edited, "held")):

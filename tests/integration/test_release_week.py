@@ -55,7 +55,9 @@ async def take(settings: Settings, moment: datetime = SUNDAY) -> dict[str, str]:
     done = await run_scheduler(
         settings, asyncio.Event(), lambda _: None, once=True, clock=lambda: moment
     )
-    outcomes = {step.command.removeprefix("scheduler "): step.state for step in done}
+    outcomes = {
+        step["command"].removeprefix("scheduler "): step["state"] for step in done
+    }
     return {
         name: outcome
         for name, outcome in outcomes.items()

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from medlive.cli.audit.thread import describe_thread
 from medlive.cli.output import Result, show_result
 from medlive.config import Settings
-from medlive.curation.model import Outcome, Reason, Stage
+from medlive.curation.model import Outcome, Reason
 from medlive.db.curation.cases import (
     add_revision,
     find_case,
@@ -25,7 +25,7 @@ from medlive.db.curation.cases import (
 )
 from medlive.db.curation.funnel import funnel, outcomes_by_paper
 from medlive.db.curation.reviews import list_held, reviews_of
-from medlive.db.session import Database
+from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads import threads
 from medlive.errors import (
@@ -255,7 +255,7 @@ async def test_literature_that_fails_while_a_rubric_is_completed_fails_the_threa
     assert (curation.outcome, curation.reason, curation.stage) == (
         Outcome.FAILED,
         Reason.ENDPOINT_UNAVAILABLE,
-        Stage.RUBRIC,
+        "rubric",
     )
 
 
@@ -385,6 +385,8 @@ async def test_ready_cases_are_scanned_again_when_the_look_for_identifiers_chang
     assert (await rescan_cases(pipeline(database)))["cases"] == 0
     finds = {"found": [{"text_id": "narrative", "words": "dry cough", "kind": "name"}]}
     new = pipeline(database, "m-2", reader__identifiers=finds)
+    async with advisory_lock(database, "rescan cases"):  # as another process has it
+        assert (await rescan_cases(new))["cases"] == 0
     done = await rescan_cases(new)
     assert done == {"cases": 1, "redacted": 1, "failed": 0}
     async with database.begin() as session:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from medlive.config import Settings
-from medlive.db.curation.cases import CaseContent, StoredCase, add_revision, latest_case
+from medlive.db.curation.cases import CaseContent, add_revision, latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.release.withdrawals import must_not_be_given_out, reasons_for
 from medlive.db.session import Database
@@ -93,7 +93,7 @@ async def freeze(
             )
 
 
-async def latest(database: Database, case_id: str) -> StoredCase:
+async def latest(database: Database, case_id: str) -> CaseContent:
     async with database.begin() as session:
         found = await latest_case(session, case_id)
     assert found is not None

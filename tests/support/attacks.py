@@ -110,7 +110,7 @@ def twin_of(
         if attack.language == "zh"
         else f"I keep {number} hens."
     )
-    first = next(i for i, m in enumerate(messages) if m.role is Role.PATIENT)
+    first = next(i for i, m in enumerate(messages) if m.role == "patient")
     messages[first] = replace(messages[first], text=f"{messages[first].text}\n{home}")
     posted = datetime(2026, 10, 1, 8, tzinfo=UTC)
     return Thread(
@@ -132,7 +132,7 @@ def attacked(attack: Attack, thread: Thread) -> Thread:
     def change(at: int, text: str) -> None:
         messages[at] = replace(messages[at], text=text)
 
-    first = next(i for i, m in enumerate(messages) if m.role is Role.PATIENT)
+    first = next(i for i, m in enumerate(messages) if m.role == "patient")
     verified = [i for i, m in enumerate(messages) if m.is_advice_source]
     match attack.place:
         case "patient":
@@ -148,11 +148,12 @@ def attacked(attack: Attack, thread: Thread) -> Thread:
         case "handle":
             messages[first] = replace(messages[first], author=words)
         case "patient_new" | "unverified" | "other":
-            role = {
-                "patient_new": Role.PATIENT,
-                "unverified": Role.PHYSICIAN,
-                "other": Role.OTHER,
-            }[attack.place]
+            roles: dict[str, Role] = {
+                "patient_new": "patient",
+                "unverified": "physician",
+                "other": "other",
+            }
+            role = roles[attack.place]
             messages.append(
                 Message(
                     f"m{len(messages)}", "u_x", role, False, words, thread.posted_at

@@ -22,15 +22,12 @@ from medlive.curation.model import (
     ElyCategory,
     FaultyAdvice,
     Hold,
-    Kind,
-    Origin,
     Outcome,
     Reason,
     Requirement,
     SecondCheck,
     SecondReading,
     Side,
-    Stage,
     Thresholds,
 )
 from medlive.db.curation import cases, curations
@@ -38,13 +35,12 @@ from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database, Session
 from medlive.db.threads import threads
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
-from medlive.evidence.passage import Side as EvidenceSide
 from medlive.integrity.digest import digest_text
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.rubric.model import Axis, Criterion, Rubric, Theme
 from medlive.service.curation.complete import save_case
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 
 KEY = b"an instance's key"
 PIPELINE = digest_text("pipeline")
@@ -61,11 +57,11 @@ def thread(number: int = 1, body: str = "I cough", source: str = "forum") -> Thr
         tags=("lungs",),
         posted_at=START,
         messages=(
-            Message("m0", "a1", Role.PATIENT, False, body, START, ("image",)),
+            Message("m0", "a1", "patient", False, body, START, ("image",)),
             Message(
                 "m1",
                 "b2",
-                Role.PHYSICIAN,
+                "physician",
                 True,
                 "Rest and drink.",
                 verified_by="Attending Physician",
@@ -94,7 +90,7 @@ PASSAGES = [
     for n in range(3)
 ]
 """Equal texts under different ids: neither may stand for the other."""
-SIDES = (SideHit(EvidenceSide.LEXICAL, 1, 3.5), SideHit(EvidenceSide.DENSE, 2, 0.25))
+SIDES = (SideHit("lexical", 1, 3.5), SideHit("dense", 2, 0.25))
 PROMPT = Prompt("screener.extract", "Find the question.")
 ENGINE = EngineIdentity("openai", "m-1", {"temperature": 0})
 
@@ -131,7 +127,7 @@ def engines(*models: str) -> dict[str, Any]:
 
 KEPT = Curation(
     outcome=Outcome.KEPT,
-    stage=Stage.RUBRIC,
+    stage="rubric",
     reason=None,
     detail="",
     thresholds=Thresholds(0.5, 0.5),
@@ -139,18 +135,18 @@ KEPT = Curation(
         Element(
             "n1",
             Side.NARRATIVE,
-            Kind.SUBJECTIVE,
+            "subjective",
             "m0",
             "I cough",
             "The patient coughs.",
         ),
-        Element("q", Side.QUERY, Kind.QUESTION, "title", "A cough", "What helps?"),
-        Element("a1", Side.ADVICE, Kind.PLAN, "m1", "Rest", "Rest."),
-        Element("a2", Side.ADVICE, Kind.PLAN, "m1", "drink", "Drink."),
+        Element("q", Side.QUERY, "question", "title", "A cough", "What helps?"),
+        Element("a1", Side.ADVICE, "plan", "m1", "Rest", "Rest."),
+        Element("a2", Side.ADVICE, "plan", "m1", "drink", "Drink."),
         Element(
             "n2",
             Side.NARRATIVE,
-            Kind.OBJECTIVE,
+            "objective",
             "m0",
             "I cough",
             "A fever.",
@@ -201,11 +197,9 @@ KEPT = Curation(
     ),
     cross_examination=CrossExamination(
         (
+            CrossQuestion("thread", "Does the patient cough?", Answer.YES, Answer.YES),
             CrossQuestion(
-                Origin.THREAD, "Does the patient cough?", Answer.YES, Answer.YES
-            ),
-            CrossQuestion(
-                Origin.CASE, "Should the patient rest?", Answer.UNKNOWN, Answer.NO
+                "case", "Should the patient rest?", Answer.UNKNOWN, Answer.NO
             ),
         ),
         100.0,
@@ -240,15 +234,15 @@ KEPT = Curation(
     engines=engines("screener", "validator"),
 )
 FAILED = Curation(
-    Outcome.FAILED, Stage.SCREENER, Reason.INVALID_REPLY, "it is no JSON", Thresholds()
+    Outcome.FAILED, "screener", Reason.INVALID_REPLY, "it is no JSON", Thresholds()
 )
 REJECTED = Curation(
-    Outcome.REJECTED, Stage.SCREENER, Reason.NO_QUERY, "nothing is asked", Thresholds()
+    Outcome.REJECTED, "screener", Reason.NO_QUERY, "nothing is asked", Thresholds()
 )
 PARKED = replace(
     KEPT,
     outcome=Outcome.PARKED,
-    stage=Stage.VALIDATOR,
+    stage="validator",
     reason=Reason.NO_EVIDENCE,
     detail="S_align = 0.500, not above 0.5: 0 of 1 supported",
     s_align=0.5,

@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
 
-from medlive.demo import pages
+from medlive.demo import communities
 from medlive.demo.samples import Expectation, SampleMessage, SampleThread
 from medlive.integrity.digest import digest_bytes
-from medlive.threads.model import Role
 
 BOARD = "internal-medicine-and-im-subspecialties.41"
 START = datetime(2026, 10, 1, 8, tzinfo=UTC)
@@ -25,11 +24,11 @@ def thread(
     messages = [
         SampleMessage(
             author="asker" if place == 0 else f"doc{place % 5}",
-            role=Role.PATIENT
+            role="patient"
             if place == 0
-            else Role.PHYSICIAN
+            else "physician"
             if place % 5 == 1
-            else Role.OTHER,
+            else "other",
             verified=place > 0 and place % 5 == 1,
             posted_at=opened + timedelta(minutes=place),
             text=f"Post {place} of thread {number}: lisinopril {10 + place} mg and a cough that stays.",
@@ -135,11 +134,11 @@ class Forum:
                 reverse=True,
             )
             size, last = (
-                pages.ROWS_PER_PAGE,
-                max(1, -(-len(ranked) // pages.ROWS_PER_PAGE)),
+                communities.ROWS_PER_PAGE,
+                max(1, -(-len(ranked) // communities.ROWS_PER_PAGE)),
             )
             rows = ranked[(number - 1) * size : number * size]
-            return pages.sdn_list(
+            return communities.sdn_list_page(
                 BOARD, rows, number, last, f"?{query}" if query else ""
             )
         found = next(
@@ -152,8 +151,8 @@ class Forum:
         )
         if found is None:
             return None
-        return pages.sdn_thread(
-            found, number, max(1, -(-len(found.messages) // pages.POSTS_PER_PAGE))
+        return communities.sdn_thread_page(
+            found, number, max(1, -(-len(found.messages) // communities.POSTS_PER_PAGE))
         )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from medlive.evaluation.grading.harm import control_items
 from medlive.evaluation.harm import HarmRow, RunHarm
 from medlive.evaluation.model import gradable
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.harm.controls import load_controls
 from medlive.harm.model import (
     Check,
     HarmFinding,
@@ -27,9 +27,9 @@ SEVERE, MODERATE, CLEARED, DOUBTED = (
     "Patient 5:",
 )
 PLANTED = {
-    material.answer: planted
-    for material, planted in load_controls().values()
-    if planted
+    item.material.answer: item.planted
+    for item in control_items().values()
+    if item.planted
 }
 
 

@@ -12,7 +12,7 @@ from medlive.curation.model import Curation, Reason
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.replay import ReplayEngine
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from tests.support.reply_store import Memory as Memory
 
 PATIENT = "I am 34 years old. I have had a dry cough for 3 weeks. I take lisinopril 10 mg. What could cause it?"
@@ -27,13 +27,13 @@ THREAD = Thread(
     tags=(),
     posted_at=None,
     messages=(
-        Message("m0", "u_1", Role.PATIENT, False, PATIENT),
-        Message("m1", "u_2", Role.OTHER, False, STRANGER),
-        Message("m2", "u_3", Role.PHYSICIAN, True, PHYSICIAN),
+        Message("m0", "u_1", "patient", False, PATIENT),
+        Message("m1", "u_2", "other", False, STRANGER),
+        Message("m2", "u_3", "physician", True, PHYSICIAN),
         Message(
             "m3",
             "u_4",
-            Role.PHYSICIAN,
+            "physician",
             False,
             "As a student I would double the dose to 20 mg.",
         ),

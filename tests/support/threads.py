@@ -18,7 +18,7 @@ def as_import(thread: SampleThread) -> dict[str, Any]:
         "messages": [
             {
                 "author": m.author,
-                "role": m.role.value,
+                "role": m.role,
                 "verified": m.verified,
                 "posted_at": m.posted_at.isoformat() if m.posted_at else None,
                 "text": m.text,

@@ -18,8 +18,11 @@ from medlive.cli.evaluation.tables import (
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, Shown, dimmed, echo, new_file, say
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
-from medlive.evaluation.scoring.books import BookArm, score_arms
-from medlive.evaluation.scoring.contamination import ContaminationTable
+from medlive.evaluation.scoring.contamination import (
+    BookArm,
+    ContaminationTable,
+    score_arms,
+)
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.refusals import marked
 from medlive.report.html import format_p

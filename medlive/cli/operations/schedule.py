@@ -115,8 +115,8 @@ def scheduler(
     done = wait_for(run())
     problems = []
     for step in done:
-        if once and step.state == "failed":
-            problems.append(f"{step.command}: {step.detail}")
+        if once and step["state"] == "failed":
+            problems.append(f"{step['command']}: {step['detail']}")
     notes = ["nothing is due"] if once and not done else ()
     return Result(done, notes=notes, failure=failed(problems))
 

@@ -1,12 +1,15 @@
-"""What checks ask the database: who serves what, what fails alike, when something was decided, which rights."""
+"""What checks, monitors and the overview ask the database: who serves what, what fails alike, when something was
+decided, which rights, how many threads stand where."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from psycopg.types.json import Json
 
+from medlive.clock import iso_week, now
 from medlive.db.jobs import SERVERS, STALLED_AFTER_S, Queue, count_servers
 from medlive.db.mapping import Record
 from medlive.db.runs import SCHEDULER_LOCK
@@ -32,15 +35,6 @@ _QUEUES = f"""
     FROM oldest LEFT JOIN procrastinate_events AS event ON event.job_id = oldest.id
     GROUP BY 1, 2, oldest.id ORDER BY 1
 """
-_FAILED_JOBS = """
-    SELECT queue_name AS queue, count(*) AS jobs, min(job.id) AS example
-    FROM procrastinate_jobs AS job
-    WHERE status = 'failed' AND NOT EXISTS (
-        SELECT FROM procrastinate_jobs AS later WHERE later.id > job.id
-        AND coalesce(later.lock, later.queueing_lock) = coalesce(job.lock, job.queueing_lock)
-    )
-    GROUP BY 1 ORDER BY 1
-"""
 _FAILURES = """
     SELECT curations.revision_id AS revision_pk, threads.source, threads.thread_id, curations.stage,
         curations.reason, curations.detail, curations.attempt, curations.finished_at
@@ -52,32 +46,12 @@ _FAILURES = """
     JOIN threads ON threads.id = standing.thread_id
     ORDER BY curations.id DESC
 """
-_PROGRESS = """
-    SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs) AS in_use,
-        (SELECT finished_at FROM curations ORDER BY id DESC LIMIT 1) AS decided_at,
-        (SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters') AS decided,
-        EXISTS (
-            SELECT FROM pg_locks AS lock JOIN pg_database ON pg_database.oid = lock.database
-            WHERE datname = current_database() AND locktype = 'advisory' AND granted
-                AND classid = 0 AND objid = :scheduler AND objsubid = 1
-        ) AS scheduler_active
-"""
-_DATA_DIRECTORY = """
-    SELECT CASE WHEN pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')
-        THEN current_setting('data_directory') END
-"""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"
-_WITHOUT = """
-    SELECT wanted.role, wanted.tab AS table, wanted.privilege
-    FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(role text, tab text, privilege text, col text)
-    WHERE to_regclass(quote_ident(wanted.tab)) IS NOT NULL AND NOT CASE WHEN col IS NULL
-        THEN has_table_privilege(wanted.role, quote_ident(wanted.tab), wanted.privilege)
-        ELSE has_column_privilege(wanted.role, quote_ident(wanted.tab), col, wanted.privilege) END
-    ORDER BY 1, 2, 3
-"""
 _RIGHT = re.compile(r"(\w+)(?: \(([^)]*)\))?")
 """A privilege of a GRANT, with its columns where it is for columns only."""
+WEEKS_COUNTED = 13
+"""The weeks whose threads are counted by week."""
 MOST_FAILURES = 2000
 """How many of the latest failures are read."""
 
@@ -96,7 +70,15 @@ async def queue_health(session: Session) -> Sequence[Record]:
 async def failed_jobs(session: Session) -> Sequence[Record]:
     """The failed jobs of each queue that no later job of the same name has replaced: queue, jobs (how many),
     example (the number of one)."""
-    return await session.records(_FAILED_JOBS)
+    return await session.records("""
+        SELECT queue_name AS queue, count(*) AS jobs, min(job.id) AS example
+        FROM procrastinate_jobs AS job
+        WHERE status = 'failed' AND NOT EXISTS (
+            SELECT FROM procrastinate_jobs AS later WHERE later.id > job.id
+            AND coalesce(later.lock, later.queueing_lock) = coalesce(job.lock, job.queueing_lock)
+        )
+        GROUP BY 1 ORDER BY 1
+        """)
 
 
 async def failed_threads(
@@ -115,13 +97,29 @@ async def read_progress(session: Session, since: datetime) -> Record:
     It has in_use (whether anything was ever harvested or imported), scheduler_active, decided (how many threads engines
     decided, or failed, since a moment) and decided_at (when the latest attempt ended; None: never).
     """
-    [progress] = await session.records(_PROGRESS, since=since, scheduler=SCHEDULER_LOCK)
+    [progress] = await session.records(
+        """
+        SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs) AS in_use,
+            (SELECT finished_at FROM curations ORDER BY id DESC LIMIT 1) AS decided_at,
+            (SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters') AS decided,
+            EXISTS (
+                SELECT FROM pg_locks AS lock JOIN pg_database ON pg_database.oid = lock.database
+                WHERE datname = current_database() AND locktype = 'advisory' AND granted
+                    AND classid = 0 AND objid = :scheduler AND objsubid = 1
+            ) AS scheduler_active
+        """,
+        since=since,
+        scheduler=SCHEDULER_LOCK,
+    )
     return progress
 
 
 async def data_directory(session: Session) -> str | None:
     """Where the server keeps its data, on its own machine; None where this user may not know."""
-    place: str | None = await session.value(_DATA_DIRECTORY)
+    place: str | None = await session.value("""
+        SELECT CASE WHEN pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')
+            THEN current_setting('data_directory') END
+        """)
     return place
 
 
@@ -138,8 +136,82 @@ async def missing_rights(session: Session) -> Sequence[Record]:
                 right = right | {"privilege": privilege}
                 for name in columns.split(","):
                     wanted.append(right | {"col": name.strip(' "') or None})
-    missing = await session.records(_WITHOUT, wanted=Json(wanted))
+    missing = await session.records(
+        """
+        SELECT wanted.role, wanted.tab AS table, wanted.privilege
+        FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(role text, tab text, privilege text, col text)
+        WHERE to_regclass(quote_ident(wanted.tab)) IS NOT NULL AND NOT CASE WHEN col IS NULL
+            THEN has_table_privilege(wanted.role, quote_ident(wanted.tab), wanted.privilege)
+            ELSE has_column_privilege(wanted.role, quote_ident(wanted.tab), col, wanted.privilege) END
+        ORDER BY 1, 2, 3
+        """,
+        wanted=Json(wanted),
+    )
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)
     # Roles belong to the server: one that has nothing here is of another instance.
     return [right for right in missing if lacking[right.role] < asked[right.role]]
+
+
+async def count_by_source(session: Session) -> Sequence[Any]:
+    """(source, outcome, n)."""
+    counts = await session.run(
+        "SELECT source, outcome, count(*) AS n FROM thread_standings GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    return counts.all()
+
+
+async def count_by_week(session: Session) -> Sequence[Any]:
+    """(week, outcome, n) of each of the last `WEEKS_COUNTED`, the newest first."""
+    first = now() - timedelta(weeks=WEEKS_COUNTED)
+    counts = await session.run(
+        """
+        SELECT week, outcome, count(*) AS n FROM thread_standings WHERE changed_at > :first AND week > :week
+        GROUP BY 1, 2 ORDER BY week DESC, outcome
+        """,
+        first=first,
+        week=iso_week(first),
+    )
+    return counts.all()
+
+
+_GAUGES = {
+    "threads": "SELECT stage, outcome, reason, count(*) FROM thread_standings GROUP BY 1, 2, 3",
+    "recent": """
+        SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :recent AND stage <> 'filters' GROUP BY 1
+    """,
+    "jobs": "SELECT queue_name, status::text, count(*) FROM procrastinate_jobs GROUP BY 1, 2",
+    "oldest": """
+        SELECT queue_name, extract(epoch FROM now() - max(event.at))::float
+        FROM (SELECT queue_name, min(id) AS id FROM procrastinate_jobs WHERE status = 'todo' GROUP BY 1) AS oldest
+        JOIN procrastinate_events AS event ON event.job_id = oldest.id
+        WHERE event.type IN ('deferred', 'deferred_for_retry')
+        GROUP BY 1
+    """,
+    "spent": """
+        SELECT task, count(*), count(*) - count(cost_usd), count(*) FILTER (WHERE estimated), sum(cost_usd)::float
+        FROM replies WHERE created_at >= :week GROUP BY 1
+    """,
+}
+
+
+async def read_gauges(
+    session: Session, *, recent: datetime, week: datetime
+) -> dict[str, Sequence[Any]]:
+    """Read every gauge: rows of label values, each with its figures last.
+
+    Args:
+        session: The database.
+        recent: The moment from which decisions are counted.
+        week: The moment from which replies are counted.
+
+    Returns:
+        `threads` by stage, outcome and reason; `recent` (outcome, threads that an engine decided since); `jobs` by
+        queue and status; `oldest` (queue, seconds since its oldest waiting job was deferred); `spent` (task, replies
+        since, those without a price, those by a bound, US dollars of the priced).
+    """
+    gauges: dict[str, Sequence[Any]] = {}
+    for name, query in _GAUGES.items():
+        rows = await session.run(query, recent=recent, week=week)
+        gauges[name] = rows.all()
+    return gauges

@@ -34,35 +34,31 @@ _SPENT = """
 """
 
 
-_WEEK = """
-    SELECT split_part(task, '.', 1) AS stage, coalesce(sum(cost_usd), 0)::float AS known_usd,
-        count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated
-    FROM replies WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
-"""
-_ENDED = """
-    SELECT count(DISTINCT revision_id) FROM curations
-    WHERE outcome = :outcome AND finished_at >= :since AND finished_at < :until
-"""
-_MEAN_COST = """
-    SELECT CASE WHEN count(cost_usd) = count(*) THEN CAST(coalesce(sum(cost_usd), 0) AS float) / nullif((
-        SELECT count(DISTINCT thread_id) FROM curations
-        JOIN thread_revisions ON thread_revisions.id = curations.revision_id
-        WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
-    ), 0) END FROM replies
-"""
-
-
 async def stage_spending(
     session: Session, since: datetime, until: datetime
 ) -> Sequence[Record]:
     """What each stage's replies cost that were stored in that time: stage, known_usd of the replies with a price,
     unpriced (the number of the others), estimated (those that count by an upper bound of their tokens)."""
-    return await session.records(_WEEK, since=since, until=until)
+    return await session.records(
+        """
+        SELECT split_part(task, '.', 1) AS stage, coalesce(sum(cost_usd), 0)::float AS known_usd,
+            count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated
+        FROM replies WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
+        """,
+        since=since,
+        until=until,
+    )
 
 
 async def mean_thread_cost(session: Session) -> float | None:
     """US dollars for a thread that engines were asked about; None without any, or where a reply has no price."""
-    mean: float | None = await session.value(_MEAN_COST)
+    mean: float | None = await session.value("""
+        SELECT CASE WHEN count(cost_usd) = count(*) THEN CAST(coalesce(sum(cost_usd), 0) AS float) / nullif((
+            SELECT count(DISTINCT thread_id) FROM curations
+            JOIN thread_revisions ON thread_revisions.id = curations.revision_id
+            WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
+        ), 0) END FROM replies
+        """)
     return mean
 
 
@@ -70,7 +66,15 @@ async def count_ended(
     session: Session, outcome: Outcome, since: datetime, until: datetime
 ) -> int:
     """The threads that came to an outcome in that time, also those that have gone on since."""
-    ended = await session.value(_ENDED, outcome=outcome, since=since, until=until)
+    ended = await session.value(
+        """
+        SELECT count(DISTINCT revision_id) FROM curations
+        WHERE outcome = :outcome AND finished_at >= :since AND finished_at < :until
+        """,
+        outcome=outcome,
+        since=since,
+        until=until,
+    )
     return int(ended)
 
 
@@ -79,15 +83,8 @@ async def week_cost(session: Session, week: str) -> WeekCost:
     spent = await spending(session, *week_bounds(week))
     total = next(row for row in spent if row.by == "all")
     # Rounded: the order in which a database adds must not show in a snapshot's bytes.
-    usd = None if total.cost_usd is None else round(total.cost_usd, 4)
-    return WeekCost(
-        replies=total.replies,
-        input_tokens=total.input_tokens,
-        output_tokens=total.output_tokens,
-        estimated=total.estimated,
-        unpriced=total.unpriced,
-        usd=usd,
-    )
+    total.usd = None if total.cost_usd is None else round(total.cost_usd, 4)
+    return WeekCost.model_validate(total, from_attributes=True)
 
 
 Spent = Record

@@ -44,7 +44,7 @@ class SavedCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseContent:
-    """What a revision of a case says, and the decision that it came from."""
+    """What a revision of a case says, the decision that it came from, and where it is stored."""
 
     curation_id: int
     language: str
@@ -56,6 +56,8 @@ class CaseContent:
     overruled: str | None = None  # Why people overruled a confirmed veto
     unpublishable_reason: str | None = None
     """Defaults to the part that the rules engine or a recording had in an unpublishable case."""
+    case_id: str = ""  # Empty and 0 until it is stored
+    revision: int = 0
 
     def digest(self) -> str:
         """The digest of what makes a revision: a case with an equal one has not changed."""
@@ -87,24 +89,10 @@ class CaseContent:
         return digest_json(values | asdict(self.text) | {"criteria": criteria})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredCase(CaseContent):
-    """The latest revision of a case."""
-
-    case_id: str
-    revision: int
-
-
 def case_id_of(source: str, thread_id: str, key: bytes) -> str:
     """A thread's case id: constant under this instance's key; without the key it says nothing of the thread."""
     message = digest_json([source, thread_id]).encode()
     return "ml-" + hmac.new(key, message, hashlib.sha256).hexdigest()[:16]
-
-
-_LOCK = """
-    INSERT INTO cases (id, thread_id, status, status_reason) VALUES (:case_id, :thread, :status, :reason)
-    ON CONFLICT (id) DO UPDATE SET thread_id = excluded.thread_id RETURNING id, status, status_reason
-"""
 
 
 async def lock_thread_case(
@@ -129,7 +117,14 @@ async def lock_thread_case(
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
     [case] = await session.records(
-        _LOCK, case_id=case_id, thread=thread_pk, status=status, reason=reason
+        """
+        INSERT INTO cases (id, thread_id, status, status_reason) VALUES (:case_id, :thread, :status, :reason)
+        ON CONFLICT (id) DO UPDATE SET thread_id = excluded.thread_id RETURNING id, status, status_reason
+        """,
+        case_id=case_id,
+        thread=thread_pk,
+        status=status,
+        reason=reason,
     )
     case.status = CaseStatus(case.status)
     return case
@@ -206,29 +201,35 @@ async def add_revision(
 
 
 async def set_status(
-    session: Session, case_id: str, status: CaseStatus, reason: str | None
+    session: Session,
+    case_id: str,
+    status: CaseStatus,
+    reason: str | None,
+    *,
+    withdrawn: bool = False,
 ) -> None:
-    """Give a case a status and its reason (None for a ready one), unless it is withdrawn."""
-    moved = """
-        UPDATE cases SET status = :status, status_reason = :reason WHERE id = :case_id AND status <> 'withdrawn'
-    """
-    await session.run(moved, case_id=case_id, status=status, reason=reason)
-
-
-async def reopen_case(session: Session, case_id: str, reason: str) -> None:
-    """Hold a withdrawn case for a person."""
-    hold = """
-        UPDATE cases SET status = 'held', status_reason = :reason WHERE id = :case_id AND status = 'withdrawn'
-    """
-    await session.run(hold, case_id=case_id, reason=reason)
+    """Give a case a status and its reason (None for a ready one), unless it is withdrawn; `withdrawn`: only then."""
+    await session.run(
+        """
+        UPDATE cases SET status = :status, status_reason = :reason
+        WHERE id = :case_id AND (status = 'withdrawn') = :withdrawn
+        """,
+        case_id=case_id,
+        status=status,
+        reason=reason,
+        withdrawn=withdrawn,
+    )
 
 
 async def hold_case_of_thread(session: Session, thread_pk: int, reason: str) -> None:
     """Take a thread's ready case back until a person looks."""
-    hold = """
+    await session.run(
+        """
         UPDATE cases SET status = 'held', status_reason = :reason WHERE thread_id = :thread AND status = 'ready'
-    """
-    await session.run(hold, thread=thread_pk, reason=reason)
+        """,
+        thread=thread_pk,
+        reason=reason,
+    )
 
 
 async def hold_filtered_cases(session: Session, rejected: Mapping[int, str]) -> None:
@@ -283,14 +284,14 @@ async def _latest_revision(session: Session, case_id: str) -> CaseRevisionRow | 
     )
 
 
-async def latest_case(session: Session, case_id: str) -> StoredCase | None:
+async def latest_case(session: Session, case_id: str) -> CaseContent | None:
     """The latest revision of a case, whatever its status; None for no case."""
     row = await _latest_revision(session, case_id)
     if row is None:
         return None
     criteria = tuple(await criteria_of(session, row.case_id, row.revision))
     rubric = read(Rubric, row, criteria=criteria)
-    return read(StoredCase, row, text=read(CaseText, row), rubric=rubric)
+    return read(CaseContent, row, text=read(CaseText, row), rubric=rubric)
 
 
 async def list_overruled(session: Session) -> list[Mapping[str, Any]]:

@@ -120,14 +120,6 @@ async def is_decided(session: Session, revision_pk: int, pipeline_digest: str) -
 _IS_LATEST = """NOT EXISTS (
     SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
 )"""
-_UNTRIED = f"""
-    SELECT r.id FROM thread_revisions AS r JOIN filter_results AS result ON result.revision_id = r.id
-    WHERE chain_digest = :chain AND passed AND {_IS_LATEST} AND NOT EXISTS (
-        SELECT FROM curations WHERE curations.revision_id = r.id
-            AND (CAST(:pipeline AS text) IS NULL OR pipeline_digest = :pipeline)
-    )
-    ORDER BY r.id
-"""
 _COUNTED = "reason NOT IN ('endpoint_unavailable', 'budget_spent')"
 """Failures that got a reply: the others say nothing about a thread."""
 _FAILED = f"""
@@ -148,7 +140,18 @@ async def untried_revisions(
 ) -> list[int]:
     """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
     oldest first."""
-    return await session.column(_UNTRIED, chain=chain_digest, pipeline=pipeline_digest)
+    return await session.column(
+        f"""
+        SELECT r.id FROM thread_revisions AS r JOIN filter_results AS result ON result.revision_id = r.id
+        WHERE chain_digest = :chain AND passed AND {_IS_LATEST} AND NOT EXISTS (
+            SELECT FROM curations WHERE curations.revision_id = r.id
+                AND (CAST(:pipeline AS text) IS NULL OR pipeline_digest = :pipeline)
+        )
+        ORDER BY r.id
+        """,
+        chain=chain_digest,
+        pipeline=pipeline_digest,
+    )
 
 
 async def failed_revisions(

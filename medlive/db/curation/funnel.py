@@ -44,10 +44,11 @@ async def filter_results_of(
     session: Session, revision_pk: int
 ) -> list[FilterResultRow]:
     """The result of every filter chain that judged a thread's revision, the latest first."""
-    latest_first = (
-        "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest"
+    return await session.rows(
+        FilterResultRow,
+        "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest",
+        revision=revision_pk,
     )
-    return await session.rows(FilterResultRow, latest_first, revision=revision_pk)
 
 
 FunnelRow = Row[*tuple[Any, ...]]

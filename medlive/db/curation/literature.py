@@ -2,11 +2,8 @@
 
 from datetime import timedelta
 
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 
-_LOAD = """
-    SELECT body FROM literature_answers WHERE key = :key AND fetched_at > now() - CAST(:age AS interval)
-"""
 _TAKE_TURN = """
     INSERT INTO literature_turns (service, next_at)
     VALUES (:service, clock_timestamp() + make_interval(secs => :interval_s))
@@ -40,26 +37,33 @@ class PostgresAnswers:
     async def load(self, key: str) -> bytes | None:
         """See AnswerStore."""
         async with self._database.read() as session:
-            body: bytes | None = await session.value(_LOAD, key=key, age=self._age)
+            body: bytes | None = await session.value(
+                """
+                SELECT body FROM literature_answers WHERE key = :key AND fetched_at > now() - CAST(:age AS interval)
+                """,
+                key=key,
+                age=self._age,
+            )
         return body
 
     async def save(self, service: str, key: str, body: bytes) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
-        async with self._database.begin() as session:
-            await session.run(_SAVE, service=service, key=key, body=body)
+        await self._database.ask(
+            Session.run, _SAVE, service=service, key=key, body=body
+        )
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """See AnswerStore; the database's clock counts."""
-        async with self._database.begin() as session:
-            until_next = await session.value(
-                _TAKE_TURN, service=service, interval_s=interval_s
-            )
+        until_next = await self._database.ask(
+            Session.value, _TAKE_TURN, service=service, interval_s=interval_s
+        )
         return max(0.0, float(until_next) - interval_s)
 
     async def hold_back(self, service: str, wait_s: float) -> None:
         """See AnswerStore; the database's clock counts."""
-        async with self._database.begin() as session:
-            await session.run(_HOLD_BACK, service=service, wait_s=wait_s)
+        await self._database.ask(
+            Session.run, _HOLD_BACK, service=service, wait_s=wait_s
+        )
 
     async def delete_old(self) -> int:
         """Delete the answers that are no longer used, a batch at a time; return how many."""
@@ -70,8 +74,9 @@ class PostgresAnswers:
         """
         count = 0
         while True:
-            async with self._database.begin() as session:
-                deleted = await session.column(old, age=self._age, batch=BATCH)
+            deleted = await self._database.ask(
+                Session.column, old, age=self._age, batch=BATCH
+            )
             count += len(deleted)
             if len(deleted) < BATCH:
                 return count

@@ -35,8 +35,6 @@ _PARKED = """
     WHERE standing.outcome IN ('parked', 'failed')
         AND NOT EXISTS (SELECT FROM overrules WHERE overrules.curation_id = last.id)
 """
-_LIST = f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most"
-_COUNT = f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
 _ONE = f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision"
 # Due are those that neither this pipeline nor another one with this library has decided; what failed in this pipeline
 # is tried again as every failure is, so many times.
@@ -68,7 +66,9 @@ _UNANSWERED = f"""
 
 async def count_parked(session: Session) -> Record:
     """Return how many threads are parked, and since when the first of them is: threads, since (None: there is none)."""
-    [count] = await session.records(_COUNT)
+    [count] = await session.records(
+        f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
+    )
     return count
 
 
@@ -80,7 +80,10 @@ async def list_parked(
     Each has source, thread_id, name (SOURCE/ID), revision_id, curation_id (the latest decision that parked it), since
     (when it was parked first, without another decision in between) and libraries (how many were searched since).
     """
-    return await session.records(_LIST, most=limit)
+    return await session.records(
+        f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most",
+        most=limit,
+    )
 
 
 async def find_parked(session: Session, revision_id: int) -> Record | None:

@@ -28,13 +28,18 @@ async def save_proof(
 
 async def load_proof(session: Session, curation_id: int) -> Proof | None:
     """The latest proof of a curation and of its case's revisions; None where none was made."""
-    latest = "WHERE curation_id = :id ORDER BY revision DESC LIMIT 1"
-    row = await session.first(RubricProofRow, latest, id=curation_id)
+    row = await session.first(
+        RubricProofRow,
+        "WHERE curation_id = :id ORDER BY revision DESC LIMIT 1",
+        id=curation_id,
+    )
     if row is None:
         return None
-    own = "WHERE curation_id = :id AND revision = :revision ORDER BY position"
     rows = await session.rows(
-        RubricProbeRow, own, id=curation_id, revision=row.revision
+        RubricProbeRow,
+        "WHERE curation_id = :id AND revision = :revision ORDER BY position",
+        id=curation_id,
+        revision=row.revision,
     )
     probes = tuple(read(GradedProbe, probe) for probe in rows)
     return read(Proof, row, figures=read(Figures, row), probes=probes)
@@ -42,11 +47,13 @@ async def load_proof(session: Session, curation_id: int) -> Proof | None:
 
 async def unproved_since(session: Session, case_id: str) -> int | None:
     """The revision since which a case's rubric is not proved; None where the latest one is."""
-    query = """
+    [row] = await session.records(
+        """
         SELECT max(revision) FILTER (WHERE ceiling IS NOT NULL) AS proved, max(revision) AS latest
         FROM case_revisions WHERE case_id = :case_id
-    """
-    [row] = await session.records(query, case_id=case_id)
+        """,
+        case_id=case_id,
+    )
     return None if row.proved == row.latest else (row.proved or 0) + 1
 
 

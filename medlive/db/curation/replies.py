@@ -91,8 +91,9 @@ async def _find_only(
     session: Session, table: type[R], column: str, digest: str
 ) -> R | None:
     """The one row whose digest begins so; None when there is none or more."""
-    which = f"WHERE starts_with({column}, :digest) LIMIT 2"
-    rows = await session.rows(table, which, digest=digest)
+    rows = await session.rows(
+        table, f"WHERE starts_with({column}, :digest) LIMIT 2", digest=digest
+    )
     return rows[0] if len(rows) == 1 else None
 
 

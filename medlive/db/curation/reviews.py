@@ -37,20 +37,6 @@ _DECIDED_SINCE = """(EXISTS (
     WHERE own.id = o.revision_id AND later.revision > own.revision
 ))"""
 """A thread that has changed since is decided by its later revision."""
-_WAITING = f"""
-    SELECT source, threads.thread_id, o.reason, o.decided_by, o.decided_at FROM overrules AS o
-    JOIN thread_revisions AS r ON r.id = o.revision_id JOIN threads ON threads.id = r.thread_id
-    WHERE NOT {_DECIDED_SINCE} AND people > (
-        SELECT count(DISTINCT coalesce(decided_by, '')) FROM overrules AS others
-        WHERE others.revision_id = o.revision_id AND others.curation_id IS NOT DISTINCT FROM o.curation_id
-    )
-    ORDER BY o.id
-"""
-_OVERRULED = f"""
-    SELECT DISTINCT revision_id FROM overrules AS o WHERE NOT {_DECIDED_SINCE}
-    GROUP BY revision_id, curation_id HAVING count(DISTINCT coalesce(decided_by, '')) >= max(people)
-    ORDER BY revision_id
-"""
 _UNSCANNED = """
     SELECT case_id FROM cases JOIN case_revisions AS r ON case_id = cases.id
     WHERE status = 'ready' AND NOT EXISTS (
@@ -105,9 +91,15 @@ async def add_overrule(session: Session, thread: str, row: OverruleRow) -> Overr
     Curating it again is the caller's.
     """
     await session.insert(row)
-    about = {"decision": row.curation_id, "overruled": row.overruled}
-    subject, by = f"thread:{thread}", row.decided_by
-    await record(session, Act.OVERRULE, subject, row.reason, by=by, **about)
+    await record(
+        session,
+        Act.OVERRULE,
+        f"thread:{thread}",
+        row.reason,
+        by=row.decided_by,
+        decision=row.curation_id,
+        overruled=row.overruled,
+    )
     return row
 
 
@@ -138,12 +130,24 @@ async def find_veto_reason(session: Session, revision_id: int) -> str | None:
 async def list_waiting_overrules(session: Session) -> Sequence[Record]:
     """The vetoes that too few people overruled so far, oldest first: source, thread_id, reason, decided_by,
     decided_at."""
-    return await session.records(_WAITING)
+    return await session.records(f"""
+        SELECT source, threads.thread_id, o.reason, o.decided_by, o.decided_at FROM overrules AS o
+        JOIN thread_revisions AS r ON r.id = o.revision_id JOIN threads ON threads.id = r.thread_id
+        WHERE NOT {_DECIDED_SINCE} AND people > (
+            SELECT count(DISTINCT coalesce(decided_by, '')) FROM overrules AS others
+            WHERE others.revision_id = o.revision_id AND others.curation_id IS NOT DISTINCT FROM o.curation_id
+        )
+        ORDER BY o.id
+        """)
 
 
 async def overruled_revisions(session: Session) -> list[int]:
     """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
-    return await session.column(_OVERRULED)
+    return await session.column(f"""
+        SELECT DISTINCT revision_id FROM overrules AS o WHERE NOT {_DECIDED_SINCE}
+        GROUP BY revision_id, curation_id HAVING count(DISTINCT coalesce(decided_by, '')) >= max(people)
+        ORDER BY revision_id
+        """)
 
 
 async def save_scan(
@@ -165,17 +169,26 @@ async def open_dispute(session: Session, row: DisputeRow) -> DisputeRow:
 
     The session has locked the case's row, so that two who object at once do not both open it.
     """
-    same = """
+    known = await session.first(
+        DisputeRow,
+        """
         WHERE case_id = :case_id AND reason = :reason AND closed_at IS NULL
         AND criterion_id IS NOT DISTINCT FROM :criterion_id AND opened_by IS NOT DISTINCT FROM :opened_by
-    """
-    known = await session.first(DisputeRow, same, **as_dict(row))
+        """,
+        **as_dict(row),
+    )
     if known is not None:
         return known
     await session.insert(row)
-    about = {"dispute": row.number, "criterion": row.criterion_id}
-    subject, by = f"case:{row.case_id}", row.opened_by
-    await record(session, Act.DISPUTE, subject, row.reason, by=by, **about)
+    await record(
+        session,
+        Act.DISPUTE,
+        f"case:{row.case_id}",
+        row.reason,
+        by=row.opened_by,
+        dispute=row.number,
+        criterion=row.criterion_id,
+    )
     return row
 
 

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from medlive.clock import now
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import Record, read, row_of
 from medlive.db.session import Session
 from medlive.db.tables.intake import ArchiveRow, FetchRow, FrontierState, PageKind
 from medlive.integrity.digest import digest_bytes
@@ -28,18 +27,12 @@ class KeptPage:
     """Of that file, below the archive's folder; None: the bytes are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The latest complete attempt to read a thread, and its state in the frontier."""
+Reading = Record
+"""The latest complete attempt to read a thread, and its state in the frontier.
 
-    thread_id: str
-    pages: tuple[KeptPage, ...]
-    """From its first; empty while the thread waits for its first reading."""
-    state: FrontierState | None  # None: no list shows it
-    reason: str | None
-    run_id: int | None
-    fields: Mapping[str, Any] | None  # What its last reading had
-    stored: bool  # Whether it has become a thread
+It has thread_id, pages (from its first; empty while the thread waits for its first reading), state (None: no list shows
+it) with reason and run_id, fields (what its last reading had) and stored (whether it has become a thread).
+"""
 
 
 async def save_pages(
@@ -77,8 +70,9 @@ async def save_pages(
         FetchRow, rows, returning=("archive_offset", "id")
     )
     size = places[-1].offset + places[-1].length
-    grown = "UPDATE archives SET bytes = :size WHERE id = :id"
-    await session.run(grown, id=archive_id, size=size)
+    await session.run(
+        "UPDATE archives SET bytes = :size WHERE id = :id", id=archive_id, size=size
+    )
     numbers: dict[int, int] = dict(saved)
     return [numbers[place.offset] for place in places]
 
@@ -91,19 +85,18 @@ async def save_failed_fetches(
     session: Session, run_id: int, source: str, problems: Sequence[HarvestProblem]
 ) -> None:
     """Save what could not be read, and why."""
-    moment = now()
-    rows: list[dict[str, Any]] = []
+    moment, rows = now(), []
     for problem in problems:
-        row = {
-            "run_id": run_id,
-            "source": source,
-            "kind": _kind_of(problem),
-            "thread_id": problem.thread_id,
-            "url": problem.url,
-            "page_number": 1,
-            "fetched_at": moment,
-            "error": f"{problem.kind.value}: {problem.message}",
-        }
+        row = row_of(
+            FetchRow,
+            problem,
+            run_id=run_id,
+            source=source,
+            kind=_kind_of(problem),
+            page_number=1,
+            fetched_at=moment,
+            error=f"{problem.kind}: {problem.message}",
+        )
         rows.append(row)
     await session.insert_rows(FetchRow, rows)
 
@@ -148,10 +141,14 @@ async def read_threads_after(
     session: Session, source: str, after: str, limit: int
 ) -> list[str]:
     """The next threads of a source that pages were fetched of, in the order of their ids."""
-    query = f"""
+    return await session.column(
+        f"""
         SELECT DISTINCT thread_id FROM fetches WHERE {_IS_PAGE} AND thread_id > :after ORDER BY 1 LIMIT :limit
-    """
-    return await session.column(query, source=source, after=after, limit=limit)
+        """,
+        source=source,
+        after=after,
+        limit=limit,
+    )
 
 
 async def latest_readings(
@@ -164,21 +161,25 @@ async def latest_readings(
     pages: dict[str, list[KeptPage]] = {thread_id: [] for thread_id in thread_ids}
     for page in await _fetched_pages(session, source, thread_ids):
         pages[page.thread_id].append(page)
-    readings = []
-    for listed in await session.records(_LISTED, source=source, ids=list(thread_ids)):
+    readings = await session.records(
+        """
+        SELECT asked.thread_id, state, reason, run_id, fields, after_fetch, threads.id IS NOT NULL AS stored
+        FROM unnest(CAST(:ids AS text[])) WITH ORDINALITY AS asked (thread_id, place)
+        LEFT JOIN frontier ON frontier.source = :source AND frontier.thread_id = asked.thread_id
+        LEFT JOIN threads ON threads.source = :source AND threads.thread_id = asked.thread_id ORDER BY place
+        """,
+        source=source,
+        ids=list(thread_ids),
+    )
+    for listed in readings:
         own = pages[listed.thread_id]
-        if listed.state == FrontierState.WAITING:
+        listed.state = listed.state and FrontierState(listed.state)
+        if listed.state is FrontierState.WAITING:
             own = [page for page in own if page.fetch_id <= listed.after_fetch]
-        readings.append(read(Reading, listed, pages=tuple(_latest_pages(own))))
+        listed.pages = _latest_pages(own)
     return readings
 
 
-_LISTED = """
-    SELECT asked.thread_id, state, reason, run_id, fields, after_fetch, threads.id IS NOT NULL AS stored
-    FROM unnest(CAST(:ids AS text[])) WITH ORDINALITY AS asked (thread_id, place)
-    LEFT JOIN frontier ON frontier.source = :source AND frontier.thread_id = asked.thread_id
-    LEFT JOIN threads ON threads.source = :source AND threads.thread_id = asked.thread_id ORDER BY place
-"""
 _IS_PAGE = "source = :source AND kind = 'thread' AND body_digest IS NOT NULL"
 """That a fetch brought a page of a thread of a source."""
 _FETCHED = f"""
@@ -218,15 +219,6 @@ _MOVE = """
     WHERE archive_id = :archive_id AND archive_offset = moved.origin
 """
 
-_LIST = """
-    WHERE (removed_at IS NOT NULL) = :removed AND (
-            CAST(:source AS text) IS NULL OR run_id IN (SELECT id FROM harvest_runs WHERE source = :source)
-        )
-        AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
-        AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
-    ORDER BY id
-"""
-
 
 async def start_archive(session: Session, run_id: int, path: str, size: int) -> int:
     """Return the number of a file that was begun."""
@@ -257,7 +249,14 @@ async def list_archives(
     """
     return await session.rows(
         ArchiveRow,
-        _LIST,
+        """
+        WHERE (removed_at IS NOT NULL) = :removed AND (
+                CAST(:source AS text) IS NULL OR run_id IN (SELECT id FROM harvest_runs WHERE source = :source)
+            )
+            AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
+            AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
+        ORDER BY id
+        """,
         source=source,
         unsealed=unsealed,
         unswept=unswept,
@@ -308,14 +307,18 @@ async def mark_unswept(session: Session, archive_ids: Sequence[int]) -> None:
 
 async def mark_removed(session: Session, archive_ids: Sequence[int]) -> int:
     """Note that files are gone, and with them the bytes of their pages; return how many pages that concerns."""
-    pages = """
+    gone = await session.column(
+        """
         UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL
         WHERE archive_id = ANY (:ids) RETURNING id
-    """
-    gone = await session.column(pages, ids=archive_ids)
-    files = """
+        """,
+        ids=archive_ids,
+    )
+    await session.run(
+        """
         UPDATE archives SET removed_at = coalesce(removed_at, now()), sealed_at = coalesce(sealed_at, now()),
         unswept_at = NULL WHERE id = ANY (:ids)
-    """
-    await session.run(files, ids=archive_ids)
+        """,
+        ids=archive_ids,
+    )
     return len(gone)

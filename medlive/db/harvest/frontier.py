@@ -13,21 +13,21 @@ from typing import Any
 
 from psycopg.types.json import Json
 
-from medlive.db.mapping import as_dict, read
+from medlive.db.mapping import as_dict, read, row_of
 from medlive.db.session import Session
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.guard.bounds import THREAD_ID_CHARS
 from medlive.sources.ledger import KnownThread
-from medlive.sources.source import ListEntry, ProblemKind
+from medlive.sources.source import ListEntry
 
 MAX_ATTEMPTS = 5
 """Runs in which a thread may fail before it is asked for only when a list shows it anew."""
 RETRIED = (
-    ProblemKind.FETCH,
-    ProblemKind.INCOMPLETE,
-    ProblemKind.BLOCKED,
-    ProblemKind.ROBOTS,
+    "fetch",
+    "incomplete",
+    "blocked",
+    "robots",
 )
 """Failures that another day may mend; for the others the page is read again when its parser is mended."""
 _RETRY = {"retried": list(RETRIED), "attempts": MAX_ATTEMPTS}
@@ -106,13 +106,12 @@ async def save_listed(
         row = {"thread_id": thread_id, "url": url, "state": FrontierState.SKIPPED}
         rows[thread_id] = row | {"reason": reason}
     for entry in entries:
-        rows[entry.thread_id] = {
-            "thread_id": entry.thread_id,
-            "url": entry.url,
-            "posted_at": entry.posted_at,
-            "active_at": entry.last_post_at or entry.posted_at,
-            "state": FrontierState.WAITING,
-        }
+        rows[entry.thread_id] = row_of(
+            FrontierRow,
+            entry,
+            active_at=entry.last_post_at or entry.posted_at,
+            state=FrontierState.WAITING,
+        )
     if rows:
         await session.run(
             _LIST,
@@ -195,11 +194,14 @@ async def reading_began(session: Session, source: str, thread_id: str) -> int:
 async def unsettle(session: Session, run_id: int) -> None:
     """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
     again stays so, as the lists may not show it."""
-    known = """
+    await session.run(
+        """
         UPDATE frontier SET state = 'known', reason = NULL WHERE run_id = :run
         AND NOT (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts)
-    """
-    await session.run(known, run=run_id, **_RETRY)
+        """,
+        run=run_id,
+        **_RETRY,
+    )
 
 
 def _entry(entry: Any) -> ListEntry:

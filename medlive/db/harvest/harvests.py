@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import timedelta
+from typing import Any
 
 from psycopg.types.json import Json
 
@@ -42,13 +42,6 @@ _ENDS = """
     SELECT coalesce(reason, state) AS name, count(*) AS n FROM frontier WHERE run_id = :run_id GROUP BY 1
     UNION ALL SELECT 'listed', coalesce((counts ->> 'listed')::int, 0) FROM harvest_runs WHERE id = :run_id
 """
-_LIST_STATE = """
-    SELECT max(newest_at) FILTER (WHERE run_id <> :run) - CAST(:overlap AS interval) AS cutoff,
-        max(run_id) FILTER (WHERE run_id <> :run) AS read_by, coalesce(bool_or(run_id = :run), false) AS finished,
-        (SELECT next_url FROM list_cursors WHERE run_id = :run AND list_key = :key) AS next_url
-    FROM list_cursors AS c JOIN harvest_runs ON harvest_runs.id = run_id
-    WHERE source = :source AND list_key = :key AND c.finished_at IS NOT NULL
-"""
 _PAST = """
     SELECT run.id AS run_id, measure, value, n FROM (
         SELECT harvest_runs.id, iso_week FROM harvest_runs JOIN sources ON name = source
@@ -74,21 +67,9 @@ _SOURCES = """
 """
 
 
-class StartedRun(NamedTuple):
-    """A run of this week that is now this process's."""
-
-    run_id: int
-    start: int  # How often it was begun or taken up again, from 1
-    started_at: datetime
-
-
-_WAS_DONE = "SELECT outcome = 'done' FROM harvest_runs WHERE source = :source AND iso_week = :week FOR UPDATE"
-_START = """
-    INSERT INTO harvest_runs AS run (source, iso_week, outcome) VALUES (:source, :week, 'running')
-    ON CONFLICT (source, iso_week) DO UPDATE
-    SET outcome = 'running', finished_at = NULL, problem = NULL, starts = run.starts + 1
-    RETURNING id, starts, started_at
-"""
+StartedRun = Record
+"""A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1) and
+started_at."""
 
 
 # What lists show is counted anew where they are read anew.
@@ -111,10 +92,21 @@ async def start_harvest(
     """
     await ensure_sources(session, [source], "site")
     named = {"source": source, "week": iso_week}
-    was_done = await session.value(_WAS_DONE, **named)
+    was_done = await session.value(
+        "SELECT outcome = 'done' FROM harvest_runs WHERE source = :source AND iso_week = :week FOR UPDATE",
+        **named,
+    )
     if was_done and not again:
         return None
-    started = StartedRun(*(await session.run(_START, **named)).one())
+    [started] = await session.records(
+        """
+        INSERT INTO harvest_runs AS run (source, iso_week, outcome) VALUES (:source, :week, 'running')
+        ON CONFLICT (source, iso_week) DO UPDATE
+        SET outcome = 'running', finished_at = NULL, problem = NULL, starts = run.starts + 1
+        RETURNING id AS run_id, starts AS start, started_at
+        """,
+        **named,
+    )
     if was_done:
         for statement in _READ_ANEW:
             await session.run(statement, run=started.run_id)
@@ -152,16 +144,12 @@ async def finish_harvest(
     outcome = RunOutcome.PARTIAL if partial else RunOutcome.DONE
     if problem is not None:
         outcome = RunOutcome.FAILED
-    ended = "UPDATE harvest_runs SET outcome = :outcome, finished_at = now(), problem = :problem WHERE id = :id"
-    await session.run(ended, id=run.run_id, outcome=outcome, problem=problem)
-
-
-_SAVE_CURSOR = """
-    INSERT INTO list_cursors AS known (run_id, list_key, next_url, pages, newest_at, finished_at)
-    VALUES (:run, :key, :next, 1, :newest, CASE WHEN :finished THEN now() END)
-    ON CONFLICT (run_id, list_key) DO UPDATE SET next_url = excluded.next_url, pages = known.pages + 1,
-        newest_at = greatest(known.newest_at, excluded.newest_at), finished_at = excluded.finished_at
-"""
+    await session.run(
+        "UPDATE harvest_runs SET outcome = :outcome, finished_at = now(), problem = :problem WHERE id = :id",
+        id=run.run_id,
+        outcome=outcome,
+        problem=problem,
+    )
 
 
 async def save_cursor(session: Session, run_id: int, listed: Listed) -> None:
@@ -173,7 +161,12 @@ async def save_cursor(session: Session, run_id: int, listed: Listed) -> None:
     if (following := listed.next_page) is not None and following.form is None:
         next_url = following.url
     await session.run(
-        _SAVE_CURSOR,
+        """
+        INSERT INTO list_cursors AS known (run_id, list_key, next_url, pages, newest_at, finished_at)
+        VALUES (:run, :key, :next, 1, :newest, CASE WHEN :finished THEN now() END)
+        ON CONFLICT (run_id, list_key) DO UPDATE SET next_url = excluded.next_url, pages = known.pages + 1,
+            newest_at = greatest(known.newest_at, excluded.newest_at), finished_at = excluded.finished_at
+        """,
         run=run_id,
         key=listed.list_key,
         next=next_url,
@@ -191,7 +184,17 @@ async def list_state(
     replies and edits are met again.
     """
     [state] = await session.records(
-        _LIST_STATE, run=run_id, source=source, key=key, overlap=overlap
+        """
+        SELECT max(newest_at) FILTER (WHERE run_id <> :run) - CAST(:overlap AS interval) AS cutoff,
+            max(run_id) FILTER (WHERE run_id <> :run) AS read_by, coalesce(bool_or(run_id = :run), false) AS finished,
+            (SELECT next_url FROM list_cursors WHERE run_id = :run AND list_key = :key) AS next_url
+        FROM list_cursors AS c JOIN harvest_runs ON harvest_runs.id = run_id
+        WHERE source = :source AND list_key = :key AND c.finished_at IS NOT NULL
+        """,
+        run=run_id,
+        source=source,
+        key=key,
+        overlap=overlap,
     )
     url = state.next_url
     return read(ListState, state, next_page=None if url is None else PageRequest(url))
@@ -288,9 +291,14 @@ async def lift_quarantine(
         compared_since = CASE WHEN :anew THEN now() ELSE compared_since END
     """
     await _set_source(session, source, lifted, anew=compare_anew)
-    about = {"compare_anew": compare_anew}
-    act, subject = Act.LIFT_QUARANTINE, f"source:{source}"
-    await record(session, act, subject, reason, by=by, **about)
+    await record(
+        session,
+        Act.LIFT_QUARANTINE,
+        f"source:{source}",
+        reason,
+        by=by,
+        compare_anew=compare_anew,
+    )
 
 
 async def _set_source(session: Session, source: str, values: str, **named: Any) -> None:

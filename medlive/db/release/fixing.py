@@ -7,7 +7,7 @@ a case passes where no reason was given. Of what grows with the release, only th
 newly held out pass through this process.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from psycopg.types.json import Json
 
@@ -35,22 +35,7 @@ _UNCHECKED = f"""
         WHERE g.case_id = judged.case_id AND g.revision = judged.revision AND g.gates_digest = :digest
     )
 """
-_MISSING = f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most"
 _COUNT = f"SELECT count(*) {_UNCHECKED}"
-_SAVE = """
-    INSERT INTO case_gates (case_id, revision, gates_digest, hits)
-    SELECT case_id, revision, v.gates_digest, v.hits
-    FROM json_populate_recordset(NULL::case_gates, CAST(:rows AS json)) AS v
-    JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING
-"""
-
-_TABLE = """
-    CREATE TEMP TABLE judged (
-        case_id text, status text, revision int, status_reason text, held_since text, salt text,
-        commitment text, is_held boolean, from_revision int, first_release text,
-        is_read boolean, reasons jsonb, passes boolean
-    ) ON COMMIT DROP
-"""
 
 
 _REASONS = (
@@ -152,29 +137,6 @@ _JUDGE = f"""
     ) AS known) AS explained
 """
 _UNREAD = "SELECT count(*) FROM judged WHERE status = 'ready' AND NOT is_read"
-_KEPT_OUT = """
-    INSERT INTO snapshot_kept_out (version, case_id, position, gate, detail)
-    SELECT :version, case_id, position, reason->>0, reason->>1
-    FROM judged, jsonb_array_elements(reasons) WITH ORDINALITY AS each (reason, position)
-    WHERE status = 'ready'
-"""
-_NEVER_SHOWN = """
-    SELECT case_id, revision FROM judged WHERE passes AND NOT is_held AND first_release IS NULL
-    ORDER BY case_id COLLATE "C"
-"""
-_SHOW = """
-    INSERT INTO snapshot_members (version, case_id, revision, first_release)
-    SELECT :version, case_id, revision, coalesce(first_release, :version) FROM judged AS j
-    WHERE passes AND NOT is_held AND NOT EXISTS (
-        SELECT FROM snapshot_members AS m WHERE m.version = :version AND m.case_id = j.case_id
-    )
-"""
-_CARRY = """
-    INSERT INTO snapshot_members (version, case_id, revision, first_release, held_since, salt, commitment)
-    SELECT :version, case_id, revision, CASE WHEN held_since = ANY (:due) THEN :version END, held_since, salt,
-        commitment
-    FROM judged WHERE passes AND is_held
-"""
 _RUBRIC = """
     SELECT array_agg(ROW (c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source, c.tier,
         c.asked)::text ORDER BY c.position)
@@ -257,7 +219,11 @@ async def unchecked(
     """At most so many (case id, revision) behind a case id that a release after `parent` decides about and that
     these gates have not read."""
     missing = await session.run(
-        _MISSING, parent=parent, digest=digest, after=after, most=most
+        f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most",
+        parent=parent,
+        digest=digest,
+        after=after,
+        most=most,
     )
     return [(case_id, revision) for case_id, revision in missing]
 
@@ -279,7 +245,15 @@ async def save_verdicts(
         row = {"case_id": case_id, "revision": revision, "gates_digest": digest}
         rows.append(row | {"hits": [[hit.gate, hit.detail] for hit in hits]})
     await no_takedown(session)
-    await session.run(_SAVE, rows=Json(rows))
+    await session.run(
+        """
+        INSERT INTO case_gates (case_id, revision, gates_digest, hits)
+        SELECT case_id, revision, v.gates_digest, v.hits
+        FROM json_populate_recordset(NULL::case_gates, CAST(:rows AS json)) AS v
+        JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING
+        """,
+        rows=Json(rows),
+    )
 
 
 async def judge(
@@ -296,7 +270,13 @@ async def judge(
 
     0 when all is decided: then the reasons why ready cases are not in the snapshot are kept.
     """
-    await session.run(_TABLE)
+    await session.run("""
+        CREATE TEMP TABLE judged (
+            case_id text, status text, revision int, status_reason text, held_since text, salt text,
+            commitment text, is_held boolean, from_revision int, first_release text,
+            is_read boolean, reasons jsonb, passes boolean
+        ) ON COMMIT DROP
+        """)
     await session.run(
         _JUDGE,
         version=version,
@@ -308,13 +288,24 @@ async def judge(
     await session.run("ANALYZE judged")
     if unread := await session.value(_UNREAD):
         return int(unread)
-    await session.run(_KEPT_OUT, version=version)
+    await session.run(
+        """
+        INSERT INTO snapshot_kept_out (version, case_id, position, gate, detail)
+        SELECT :version, case_id, position, reason->>0, reason->>1
+        FROM judged, jsonb_array_elements(reasons) WITH ORDINALITY AS each (reason, position)
+        WHERE status = 'ready'
+        """,
+        version=version,
+    )
     return 0
 
 
 async def never_shown(session: Session) -> list[tuple[str, int]]:
     """(case id, revision) of those that were judged, may go in, and were never in a snapshot that is frozen."""
-    shown = await session.run(_NEVER_SHOWN)
+    shown = await session.run("""
+        SELECT case_id, revision FROM judged WHERE passes AND NOT is_held AND first_release IS NULL
+        ORDER BY case_id COLLATE "C"
+        """)
     return [(case_id, revision) for case_id, revision in shown]
 
 
@@ -323,16 +314,34 @@ async def add_members(
     version: str,
     *,
     due: Sequence[str],
-    held_out: Iterable[SnapshotMemberRow],
+    held_out: Iterable[Mapping[str, object]],
 ) -> None:
     """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
     of `due` is shown now. Those of `held_out` are newly held out, with what stands for each."""
-    for case in held_out:
-        case.version = case.held_since = version
-        session.add(case)
-    await session.flush()
-    await session.run(_CARRY, version=version, due=list(due))
-    await session.run(_SHOW, version=version)
+    since = {"version": version, "held_since": version}
+    await session.insert_rows(
+        SnapshotMemberRow, [{**case, **since} for case in held_out]
+    )
+    await session.run(
+        """
+        INSERT INTO snapshot_members (version, case_id, revision, first_release, held_since, salt, commitment)
+        SELECT :version, case_id, revision, CASE WHEN held_since = ANY (:due) THEN :version END, held_since, salt,
+            commitment
+        FROM judged WHERE passes AND is_held
+        """,
+        version=version,
+        due=list(due),
+    )
+    await session.run(
+        """
+        INSERT INTO snapshot_members (version, case_id, revision, first_release)
+        SELECT :version, case_id, revision, coalesce(first_release, :version) FROM judged AS j
+        WHERE passes AND NOT is_held AND NOT EXISTS (
+            SELECT FROM snapshot_members AS m WHERE m.version = :version AND m.case_id = j.case_id
+        )
+        """,
+        version=version,
+    )
 
 
 async def keep_changes(session: Session, version: str, parent: str | None) -> None:

@@ -67,36 +67,11 @@ _WAITING = """
         AND NOT EXISTS (SELECT FROM snapshot_members WHERE case_id = cases.id)
         AND NOT EXISTS (SELECT FROM snapshot_kept_out WHERE case_id = cases.id)
 """
-_HELD_WEEKS = """
-    SELECT DISTINCT held_since FROM snapshot_members
-    WHERE version = :version AND first_release IS NULL AND held_since IS NOT NULL ORDER BY 1
-"""
-_NUMBERS = """
-    SELECT count(*) FILTER (WHERE first_release IS NOT NULL) AS cases,
-        count(*) FILTER (WHERE first_release IS NULL) AS held,
-        count(*) FILTER (WHERE first_release IS NOT NULL AND held_since IS NOT NULL) AS revealed,
-        coalesce(sum((SELECT count(*) FROM criteria AS c WHERE c.case_id = m.case_id AND c.revision = m.revision))
-            FILTER (WHERE first_release IS NOT NULL), 0)::bigint AS criteria,
-        (SELECT count(*) FROM snapshot_changes WHERE version = :version AND kind = 'dropped') AS dropped
-    FROM snapshot_members AS m WHERE version = :version
-"""
 _MADE = """
     SELECT r.case_id, r.language, r.curation_id, m.first_release FROM snapshot_members AS m
     JOIN case_revisions AS r ON r.case_id = m.case_id AND r.revision = m.revision WHERE m.version = :version
 """
 _SHOWN = f"SELECT curation_id FROM ({_MADE}) AS made WHERE first_release IS NOT NULL"
-_REVISIONS = f"""
-    SELECT case_id, revision_id FROM ({_MADE}) AS made JOIN curations ON curations.id = curation_id
-    WHERE case_id = ANY (CAST(:case_ids AS text[]))
-"""
-_LANGUAGES = f"""
-    SELECT language, count(*) AS cases FROM ({_MADE}) AS made WHERE first_release IS NOT NULL GROUP BY 1
-"""
-_ENGINES = f"""
-    SELECT DISTINCT role COLLATE "C" AS role, used ->> 'engine' COLLATE "C" AS engine,
-        used ->> 'model' COLLATE "C" AS model
-    FROM curations, jsonb_each(engines) AS each (role, used) WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2, 3
-"""
 _PROMPTS = f"""
     SELECT DISTINCT task AS name, prompt_digest AS value FROM agent_calls WHERE curation_id IN ({_SHOWN}) ORDER BY 1, 2
 """
@@ -105,10 +80,6 @@ _THRESHOLDS = f"""
     CROSS JOIN LATERAL (VALUES ('sufficiency', threshold_sufficiency), ('alignment', threshold_alignment))
         AS used (name, value)
     WHERE curations.id IN ({_SHOWN}) ORDER BY threshold_sufficiency, threshold_alignment
-"""
-_EVIDENCE = f"""
-    SELECT retriever, digest AS index_digest, corpora, passages FROM evidence_indexes
-    WHERE digest IN (SELECT index_digest FROM curations WHERE curations.id IN ({_SHOWN})) ORDER BY digest
 """
 
 
@@ -140,13 +111,6 @@ _DROP_BEGUN = (
     f"DELETE FROM snapshot_kept_out WHERE version {_BEGUN}",
     "DELETE FROM snapshots WHERE state = 'building'",
 )
-
-
-async def settle_snapshot(session: Session, version: str, meta: FixedMeta) -> None:
-    """Keep what a snapshot says of itself, in the transaction that adds its members."""
-    row = await session.get_one(SnapshotRow, version)
-    row.meta = meta.model_dump(mode="json")
-    await session.flush()
 
 
 async def load_fixed(session: Session, version: str) -> FixedMeta | None:
@@ -214,11 +178,10 @@ async def load_manifest(session: Session, version: str) -> dict[str, Any] | None
 
 async def list_log_heads(session: Session) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
-    query = """
+    heads = await session.lookup("""
         SELECT version, meta -> 'audit_log' FROM snapshots
         WHERE state = 'frozen' AND meta -> 'audit_log' <> 'null' ORDER BY version
-    """
-    heads = await session.lookup(query)
+        """)
     return {week: AuditLogHead.model_validate(heads[week]) for week in heads}
 
 
@@ -239,12 +202,29 @@ async def count_waiting(session: Session) -> int:
 
 async def held_weeks(session: Session, version: str | None) -> list[str]:
     """Since which snapshots the cases that a snapshot holds out have been so."""
-    return await session.column(_HELD_WEEKS, version=version)
+    return await session.column(
+        """
+        SELECT DISTINCT held_since FROM snapshot_members
+        WHERE version = :version AND first_release IS NULL AND held_since IS NOT NULL ORDER BY 1
+        """,
+        version=version,
+    )
 
 
 async def count_members(session: Session, version: str) -> Numbers:
     """How many cases a snapshot has, as it is filled."""
-    [numbers] = await session.records(_NUMBERS, version=version)
+    [numbers] = await session.records(
+        """
+        SELECT count(*) FILTER (WHERE first_release IS NOT NULL) AS cases,
+            count(*) FILTER (WHERE first_release IS NULL) AS held,
+            count(*) FILTER (WHERE first_release IS NOT NULL AND held_since IS NOT NULL) AS revealed,
+            coalesce(sum((SELECT count(*) FROM criteria AS c WHERE c.case_id = m.case_id AND c.revision = m.revision))
+                FILTER (WHERE first_release IS NOT NULL), 0)::bigint AS criteria,
+            (SELECT count(*) FROM snapshot_changes WHERE version = :version AND kind = 'dropped') AS dropped
+        FROM snapshot_members AS m WHERE version = :version
+        """,
+        version=version,
+    )
     return Numbers(**vars(numbers))
 
 
@@ -252,22 +232,36 @@ async def thread_revisions_of(
     session: Session, version: str, case_ids: Iterable[str]
 ) -> dict[str, int]:
     """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
-    return await session.lookup(_REVISIONS, version=version, case_ids=list(case_ids))
+    return await session.lookup(
+        f"""
+        SELECT case_id, revision_id FROM ({_MADE}) AS made JOIN curations ON curations.id = curation_id
+        WHERE case_id = ANY (CAST(:case_ids AS text[]))
+        """,
+        version=version,
+        case_ids=list(case_ids),
+    )
 
 
 async def list_memberships(session: Session, case_id: str) -> Sequence[Record]:
     """The snapshots that hold a case, the newest first: version, revision, first_release (the first snapshot that
     shows it; None: it is held out), frozen_at."""
-    query = """
+    return await session.records(
+        """
         SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)
         WHERE case_id = :case_id ORDER BY version DESC
-    """
-    return await session.records(query, case_id=case_id)
+        """,
+        case_id=case_id,
+    )
 
 
 async def count_languages(session: Session, version: str) -> dict[str, int]:
     """Language → how many cases a snapshot shows in it."""
-    return await session.lookup(_LANGUAGES, version=version)
+    return await session.lookup(
+        f"""
+        SELECT language, count(*) AS cases FROM ({_MADE}) AS made WHERE first_release IS NOT NULL GROUP BY 1
+        """,
+        version=version,
+    )
 
 
 async def load_provenance(
@@ -277,8 +271,21 @@ async def load_provenance(
 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
-    engines = await session.records(_ENGINES, version=version)
-    evidence = await session.records(_EVIDENCE, version=version)
+    engines = await session.records(
+        f"""
+        SELECT DISTINCT role COLLATE "C" AS role, used ->> 'engine' COLLATE "C" AS engine,
+            used ->> 'model' COLLATE "C" AS model
+        FROM curations, jsonb_each(engines) AS each (role, used) WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2, 3
+        """,
+        version=version,
+    )
+    evidence = await session.records(
+        f"""
+        SELECT retriever, digest AS index_digest, corpora, passages FROM evidence_indexes
+        WHERE digest IN (SELECT index_digest FROM curations WHERE curations.id IN ({_SHOWN})) ORDER BY digest
+        """,
+        version=version,
+    )
     for row in evidence:
         row.corpora = dict(sorted(row.corpora.items()))
     return Provenance(

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from medlive.db.mapping import int_array
 from medlive.db.release.snapshots import load_fixed
@@ -18,12 +17,6 @@ from medlive.snapshot.manifest import Partial
 NOT_BEGUN = "not begun"
 NOT_QUEUED = "not queued"
 
-_NOTE = """
-    INSERT INTO week_threads (revision_id, week) SELECT id, CAST(:week AS text) FROM thread_revisions
-    WHERE id = ANY (CAST(:revisions AS int[])) ON CONFLICT (revision_id) DO UPDATE
-    SET week = excluded.week, queued_at = excluded.queued_at, frozen_in = NULL
-    WHERE week_threads.frozen_in IS NOT NULL
-"""
 _JOBS = """
     SELECT queueing_lock FROM procrastinate_jobs
     WHERE queue_name = 'curate' AND status IN ('todo', 'doing')
@@ -49,16 +42,6 @@ _MEMBERS = f"""
         )
 """
 """State of a week's threads, why, how many; those that were not queued last."""
-_SETTLE = f"""
-    WITH jobs AS ({_JOBS})
-    UPDATE week_threads AS member SET frozen_in = :week
-    WHERE frozen_in IS NULL AND (member.week IS NULL OR member.week <= :week)
-        AND NOT EXISTS (SELECT FROM jobs WHERE queueing_lock = 'curate:' || member.revision_id)
-        AND NOT EXISTS (
-            SELECT FROM thread_standings AS standing
-            WHERE standing.revision_id = member.revision_id AND standing.outcome = ANY (:left_over)
-        )
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +97,16 @@ async def note_queued(
 ) -> None:
     """Note that thread revisions are queued for an ISO week's freeze; None for the next one."""
     if revisions:
-        await session.run(_NOTE, revisions=int_array(revisions), week=week)
+        await session.run(
+            """
+            INSERT INTO week_threads (revision_id, week) SELECT id, CAST(:week AS text) FROM thread_revisions
+            WHERE id = ANY (CAST(:revisions AS int[])) ON CONFLICT (revision_id) DO UPDATE
+            SET week = excluded.week, queued_at = excluded.queued_at, frozen_in = NULL
+            WHERE week_threads.frozen_in IS NOT NULL
+            """,
+            revisions=int_array(revisions),
+            week=week,
+        )
 
 
 async def week_standing(
@@ -151,41 +143,58 @@ async def week_standing(
 async def settle_week(session: Session, standing: WeekStanding) -> None:
     """Note which threads the freeze of a week is the last to count; the others enter the next one."""
     left_over = ["pending"] if standing.whole else ["pending", "failed"]
-    await session.run(_SETTLE, week=standing.week, left_over=left_over)
+    await session.run(
+        f"""
+        WITH jobs AS ({_JOBS})
+        UPDATE week_threads AS member SET frozen_in = :week
+        WHERE frozen_in IS NULL AND (member.week IS NULL OR member.week <= :week)
+            AND NOT EXISTS (SELECT FROM jobs WHERE queueing_lock = 'curate:' || member.revision_id)
+            AND NOT EXISTS (
+                SELECT FROM thread_standings AS standing
+                WHERE standing.revision_id = member.revision_id AND standing.outcome = ANY (:left_over)
+            )
+        """,
+        week=standing.week,
+        left_over=left_over,
+    )
 
 
-class StepWait(NamedTuple):
-    """Since when a step waits for others, and whether its time limit has passed."""
-
-    since: datetime
-    is_over: bool
-
-
-_LOAD_WAITS = "SELECT step, week, since, ended_at IS NOT NULL FROM step_waits"
-_SAVE_WAIT = """
-    INSERT INTO step_waits (step, week, since, ended_at)
-    VALUES (:step, :week, :since, CASE WHEN :is_over THEN now() END)
-    ON CONFLICT (step, week) DO UPDATE SET since = excluded.since,
-    ended_at = coalesce(step_waits.ended_at, excluded.ended_at)
-"""
-_END_WAIT = "DELETE FROM step_waits WHERE step = :step AND week = :week"
+StepWait = tuple[datetime, bool]
+"""Since when a step waits for others, and whether its time limit has passed."""
 
 
 async def load_waits(session: Session) -> dict[tuple[str, str], StepWait]:
     """(step, ISO week) → its wait."""
-    waits = await session.run(_LOAD_WAITS)
-    return {(step, week): StepWait(*wait) for step, week, *wait in waits}
+    waits = await session.run(
+        "SELECT step, week, since, ended_at IS NOT NULL FROM step_waits"
+    )
+    return {(step, week): (since, is_over) for step, week, since, is_over in waits}
 
 
 async def save_wait(session: Session, step: str, week: str, wait: StepWait) -> None:
     """Keep since when a step waits; once its limit has passed it stays so."""
-    values = {"step": step, "week": week} | wait._asdict()
-    await session.run(_SAVE_WAIT, **values)
+    since, is_over = wait
+    await session.run(
+        """
+        INSERT INTO step_waits (step, week, since, ended_at)
+        VALUES (:step, :week, :since, CASE WHEN :is_over THEN now() END)
+        ON CONFLICT (step, week) DO UPDATE SET since = excluded.since,
+        ended_at = coalesce(step_waits.ended_at, excluded.ended_at)
+        """,
+        step=step,
+        week=week,
+        since=since,
+        is_over=is_over,
+    )
 
 
 async def end_wait(session: Session, step: str, week: str) -> None:
     """Forget a step's wait: it has nothing to wait for."""
-    await session.run(_END_WAIT, step=step, week=week)
+    await session.run(
+        "DELETE FROM step_waits WHERE step = :step AND week = :week",
+        step=step,
+        week=week,
+    )
 
 
 def _listed(counts: Sequence[tuple[str, int]]) -> str:

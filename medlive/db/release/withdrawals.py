@@ -125,9 +125,6 @@ _REASONS = f"""
     WHERE is_whole OR NOT EXISTS (SELECT FROM stated AS whole WHERE whole.case_id = stated.case_id AND whole.is_whole)
     GROUP BY case_id
 """
-_FROZEN = """
-    SELECT version FROM snapshots WHERE state = 'frozen' AND (publishable OR NOT :public) ORDER BY version
-"""
 _PLACES = """
     SELECT w.id AS number, w.case_id, w.kind, w.reason, w.criterion_digest, withdrawn_at, reinstated_at, version,
         was.criterion AS old_text, own.criterion_id, own.criterion, own.revision, own.origin
@@ -193,9 +190,16 @@ async def add_withdrawal(
         row.criterion_id = criterion.id
         row.criterion_digest = text_digest(criterion.criterion)
     await session.insert(row)
-    about = {"withdrawal": row.number, "kind": row.kind, "criterion": row.criterion_id}
-    subject, by = f"case:{row.case_id}", row.withdrawn_by
-    await record(session, Act.WITHDRAW, subject, row.reason, by=by, **about)
+    await record(
+        session,
+        Act.WITHDRAW,
+        f"case:{row.case_id}",
+        row.reason,
+        by=row.withdrawn_by,
+        withdrawal=row.number,
+        kind=row.kind,
+        criterion=row.criterion_id,
+    )
     return row
 
 
@@ -211,11 +215,14 @@ async def find_withdrawal(
     criterion_digest: str | None,
 ) -> WithdrawalRow | None:
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
-    own = f"""
-        AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
-    """
     return await session.first(
-        WithdrawalRow, own, case_id=case_id, kind=kind, digest=criterion_digest
+        WithdrawalRow,
+        f"""
+        AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
+        """,
+        case_id=case_id,
+        kind=kind,
+        digest=criterion_digest,
     )
 
 
@@ -228,11 +235,13 @@ async def reinstate(
     by: str | None,
 ) -> list[WithdrawalRow]:
     """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
-    own = f"""
-        AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id
-    """
     reinstated = await session.rows(
-        WithdrawalRow, own, case_id=case_id, criterion_id=criterion_id
+        WithdrawalRow,
+        f"""
+        AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id
+        """,
+        case_id=case_id,
+        criterion_id=criterion_id,
     )
     numbers = [withdrawal.number for withdrawal in reinstated]
     for number in numbers:
@@ -268,7 +277,12 @@ async def load_errata(session: Session, *, public: bool = False) -> Errata:
     count as if there were none of them.
     """
     await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
-    frozen = await session.column(_FROZEN, public=public)
+    frozen = await session.column(
+        """
+        SELECT version FROM snapshots WHERE state = 'frozen' AND (publishable OR NOT :public) ORDER BY version
+        """,
+        public=public,
+    )
     # Withdrawal and criterion's id, "" for the whole case → where a snapshot holds it, the oldest first
     places: dict[tuple[int, str], list[Any]] = defaultdict(list)
     for place in await session.run(_PLACES, frozen=frozen):

@@ -59,11 +59,36 @@ def find_differences(url: str) -> list[str]:
             compared = "older" if revision in known_revisions() else "newer"
             stated = f"the schema is at {revision}, {compared} than this medlive"
             return [f"{stated} ({head()})"]
-        differences = [
-            *_compare_tables(connection),
-            *_compare_definitions(connection),
-            *_missing_triggers(connection),
-        ]
+        from alembic.autogenerate import compare_metadata
+        from alembic.migration import MigrationContext
+
+        # Tables, columns, types, defaults and comments
+        options = {"include_name": include_name, "compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=options)
+        differences = list(map(_describe, compare_metadata(context, Base.metadata)))
+        # Constraints and indexes: Alembic does not compare CHECKs. The model's tables are made aside and PostgreSQL is
+        # asked for both, so that its own spelling is compared with its own spelling; then they are undone.
+        own = str(connection.scalar(text("SELECT current_schema()")))
+        try:
+            connection.exec_driver_sql(f"CREATE SCHEMA {_ASIDE}")
+            aside = connection.execution_options(schema_translate_map={None: _ASIDE})
+            Base.metadata.create_all(aside, checkfirst=False)
+            actual = _definitions(connection, own)
+            expected = _definitions(connection, _ASIDE)
+        finally:
+            connection.rollback()
+        for key in sorted(actual.keys() | expected.keys()):
+            is_, should_be = actual.get(key), expected.get(key)
+            if is_ != should_be:
+                differences.append(
+                    f"{key[0]}: {key[1]} is {is_}, the model says {should_be}"
+                )
+        present = set(map(tuple, connection.execute(_TRIGGERS_PRESENT)))
+        connection.rollback()
+        for table, kinds in sorted(_TRIGGERS.items()):
+            for name in sorted(f"{table}_{kind}" for kind in kinds):
+                if (table, name) not in present:
+                    differences.append(f"{table}: trigger {name} is missing or off")
         if read_queue_revision(connection) != queue_head():
             differences.append(
                 "Procrastinate's tables are not at the installed version"
@@ -76,46 +101,12 @@ def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
     return type_ != "table" or not (name or "").startswith("procrastinate_")
 
 
-def _compare_tables(connection: Connection) -> list[str]:
-    """Tables, columns, types, defaults and comments, as Alembic compares them."""
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
-    options = {"include_name": include_name, "compare_server_default": True}
-    context = MigrationContext.configure(connection, opts=options)
-    return list(map(_describe, compare_metadata(context, Base.metadata)))
-
-
 def _describe(difference: Any) -> str:
     """One of Alembic's differences in one line."""
     if isinstance(difference, list):
         return "; ".join(_describe(part) for part in difference)
     parts = [part for part in difference if part is not None]
     return " ".join(str(getattr(part, "name", part)) for part in parts)
-
-
-def _compare_definitions(connection: Connection) -> list[str]:
-    """Constraints and indexes whose definition differs from what the model makes.
-
-    Alembic does not compare CHECKs. The model's tables are made aside and PostgreSQL is asked for both, so
-    that its own spelling is compared with its own spelling; then they are undone.
-    """
-    own = str(connection.scalar(text("SELECT current_schema()")))
-    try:
-        connection.exec_driver_sql(f"CREATE SCHEMA {_ASIDE}")
-        aside = connection.execution_options(schema_translate_map={None: _ASIDE})
-        Base.metadata.create_all(aside, checkfirst=False)
-        actual = _definitions(connection, own)
-        expected = _definitions(connection, _ASIDE)
-    finally:
-        connection.rollback()
-    differing = []
-    for key in sorted(actual.keys() | expected.keys()):
-        table, name, _ = key
-        is_, should_be = actual.get(key), expected.get(key)
-        if is_ != should_be:
-            differing.append(f"{table}: {name} is {is_}, the model says {should_be}")
-    return differing
 
 
 def _definitions(
@@ -125,14 +116,3 @@ def _definitions(
     values = {"schema": schema, "tables": list(Base.metadata.tables)}
     rows = connection.execute(_DEFINITIONS, values)
     return {tuple(key): definition for *key, definition in rows}
-
-
-def _missing_triggers(connection: Connection) -> list[str]:
-    present = set(map(tuple, connection.execute(_TRIGGERS_PRESENT)))
-    connection.rollback()
-    missing = []
-    for table, kinds in sorted(_TRIGGERS.items()):
-        for name in sorted(f"{table}_{kind}" for kind in kinds):
-            if (table, name) not in present:
-                missing.append(f"{table}: trigger {name} is missing or off")
-    return missing

@@ -1,6 +1,5 @@
 """Tables of who may use the private pages: accounts, their sessions, and counts of attempts to sign in."""
 
-from datetime import datetime
 from enum import StrEnum
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
@@ -11,9 +10,15 @@ from medlive.db.tables.base import (
     Digest,
     checks,
     column,
+    integer_column,
     key_column,
+    moment_column,
     now_column,
     number_column,
+    optional_moment,
+    optional_text,
+    text_column,
+    text_key,
 )
 
 
@@ -49,25 +54,21 @@ class AccountRow(Base):
         link_is_whole="(link_digest IS NULL) = (link_expires_at IS NULL)",
     )
     id = number_column("The account's number")
-    name: Mapped[str] = column("The name to sign in with")
+    name = text_column("The name to sign in with")
     role: Mapped[Role] = column("viewer, reviewer, publisher or admin")
-    password_hash: Mapped[str | None] = column(
+    password_hash = optional_text(
         "argon2id with its salt and parameters; NULL: no password is set"
     )
-    subject: Mapped[str | None] = column(
+    subject = optional_text(
         "Issuer and subject at the identity provider; NULL: signs in here"
     )
     link_digest: Mapped[Digest | None] = column(
         "The digest of the one-time link's token; NULL: no link is open"
     )
-    link_expires_at: Mapped[datetime | None] = column("Until when the link can be used")
+    link_expires_at = optional_moment("Until when the link can be used")
     created_at = now_column("When it was made")
-    signed_in_at: Mapped[datetime | None] = column(
-        "When it last signed in; NULL: never"
-    )
-    disabled_at: Mapped[datetime | None] = column(
-        "Since when it cannot sign in; NULL: it can"
-    )
+    signed_in_at = optional_moment("When it last signed in; NULL: never")
+    disabled_at = optional_moment("Since when it cannot sign in; NULL: it can")
 
     def may(self, role: Role) -> bool:
         """Whether the account may use the pages of `role`."""
@@ -82,7 +83,7 @@ class SessionRow(Base):
     digest: Mapped[Digest] = key_column(
         "The digest of the token that the browser holds"
     )
-    account_id: Mapped[int] = column(
+    account_id = integer_column(
         "Whose it is", ForeignKey("accounts.id", ondelete="CASCADE")
     )
     created_at = now_column("When it began")
@@ -97,8 +98,6 @@ class SignInAttemptsRow(Base):
         Index(None, "until"),
         attempts_positive="attempts >= 1",
     )
-    subject: Mapped[str] = key_column(
-        "account:NAME, account:NAME from ADDRESS or address:ADDRESS"
-    )
-    attempts: Mapped[int] = column("How many there were")
-    until: Mapped[datetime] = column("When the count starts anew")
+    subject = text_key("account:NAME, account:NAME from ADDRESS or address:ADDRESS")
+    attempts = integer_column("How many there were")
+    until = moment_column("When the count starts anew")

@@ -1,15 +1,18 @@
 """What every table is made of: the registry, and columns whose type says what may stand in them."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from sqlalchemy import (
     ARRAY,
+    Boolean,
     CheckConstraint,
     DateTime,
+    Double,
     ForeignKeyConstraint,
     Identity,
     Integer,
@@ -26,6 +29,7 @@ WEEK_FORM = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
 """An ISO week as PostgreSQL's regular expressions have it, such as 2026.W47."""
 Digest = Annotated[str, "names its algorithm"]
 """A column of this type gets the CHECK that it holds `sha256:` and 64 hexadecimal digits."""
+_JSON, _MOMENT = JSONB(none_as_null=True), DateTime(timezone=True)
 
 
 class EnumText(TypeDecorator[StrEnum]):
@@ -64,9 +68,8 @@ class Base(DeclarativeBase):
     )
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it from the class
         str: Text(),
-        datetime: DateTime(timezone=True),
-        dict[str, Any]: JSONB(none_as_null=True),
-        list[Any]: JSONB(none_as_null=True),
+        datetime: _MOMENT,
+        list[Any]: _JSON,
         list[str]: ARRAY(Text),
     }
 
@@ -101,6 +104,30 @@ def key_column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
     return column(comment, *details, primary_key=True, **options)
 
 
+_Text = Callable[..., Mapped[str]]
+_Whole = Callable[..., Mapped[int]]
+_required = partial(column, nullable=False)
+# `column` and `key_column` of the usual kinds. What is optional may be NULL; a further argument may be more exact, such
+# as `type_=SmallInteger`.
+text_key: _Text = partial(key_column, type_=Text)
+text_column: _Text = partial(_required, type_=Text)
+optional_text: Callable[..., Mapped[str | None]] = partial(column, type_=Text)
+integer_key: _Whole = partial(key_column, type_=Integer)
+integer_column: _Whole = partial(_required, type_=Integer)
+optional_integer: Callable[..., Mapped[int | None]] = partial(column, type_=Integer)
+float_column: Callable[..., Mapped[float]] = partial(_required, type_=Double)
+optional_float: Callable[..., Mapped[float | None]] = partial(column, type_=Double)
+flag_column: Callable[..., Mapped[bool]] = partial(_required, type_=Boolean)
+optional_flag: Callable[..., Mapped[bool | None]] = partial(column, type_=Boolean)
+moment_column: Callable[..., Mapped[datetime]] = partial(_required, type_=_MOMENT)
+optional_moment: Callable[..., Mapped[datetime | None]] = partial(column, type_=_MOMENT)
+object_column: Callable[..., Mapped[dict[str, Any]]] = partial(_required, type_=_JSON)
+optional_object: Callable[..., Mapped[dict[str, Any] | None]] = partial(
+    column, type_=_JSON
+)
+list_column: Callable[..., Mapped[list[Any]]] = partial(_required, type_=_JSON)
+
+
 def number_column(
     comment: str, name: str | None = None, kind: type[Integer] = Integer
 ) -> Mapped[int]:
@@ -110,8 +137,7 @@ def number_column(
 
 def now_column(comment: str) -> Mapped[datetime]:
     """A column that is filled with the transaction's time."""
-    moment = DateTime(timezone=True)
-    return column(comment, moment, server_default=func.now(), nullable=False)
+    return moment_column(comment, server_default=func.now())
 
 
 def checks(*others: Any, **conditions: str) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """Tables of what is decided about a thread revision: filters, replies, curations and their parts."""
 
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -30,10 +30,24 @@ from medlive.db.tables.base import (
     Digest,
     checks,
     column,
+    flag_column,
+    float_column,
+    integer_column,
+    integer_key,
     key_column,
+    list_column,
+    moment_column,
     now_column,
     number_column,
+    object_column,
+    optional_flag,
+    optional_float,
+    optional_integer,
+    optional_object,
+    optional_text,
     refers_to,
+    text_column,
+    text_key,
 )
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import Finish
@@ -47,15 +61,13 @@ class FilterResultRow(Base):
         rejected_by_a_rule="passed = (rejected_by IS NULL)",
         rejected_with_reason="passed = (reason IS NULL)",
     )
-    revision_id: Mapped[int] = key_column(
-        "The revision", ForeignKey("thread_revisions.id")
-    )
+    revision_id = integer_key("The revision", ForeignKey("thread_revisions.id"))
     chain_digest: Mapped[Digest] = key_column("The chain's rules and settings")
-    passed: Mapped[bool] = column("Whether every rule passed")
-    rejected_by: Mapped[str | None] = column("The first rule that failed")
-    reason: Mapped[str | None] = column("That rule's reason")
+    passed = flag_column("Whether every rule passed")
+    rejected_by = optional_text("The first rule that failed")
+    reason = optional_text("That rule's reason")
     decided_at = now_column("When it was decided")
-    verdicts: Mapped[list[Any]] = column(
+    verdicts = list_column(
         "In the chain's order: [{rule, passed, reason, evidence}]", server_default="[]"
     )
 
@@ -66,8 +78,8 @@ class PromptRow(Base):
     __tablename__ = "prompts"
 
     digest: Mapped[Digest] = key_column("The digest of the text")
-    task: Mapped[str] = column("The task it was first used for")
-    text: Mapped[str] = column("The instructions")
+    task = text_column("The task it was first used for")
+    text = text_column("The instructions")
     created_at = now_column("When it was first used")
 
 
@@ -86,37 +98,35 @@ class ReplyRow(Base):
     request_digest: Mapped[Digest] = key_column(
         "Task, prompt, schema, inputs, repair, engine, model and parameters"
     )
-    task: Mapped[str] = column("The task, <agent>.<what>")
-    prompt_digest: Mapped[str] = column(
-        "Its instructions", ForeignKey("prompts.digest")
-    )
-    engine: Mapped[str] = column("The engine: rules or openai")
-    model: Mapped[str] = column("The pinned model id that was asked")
-    parameters: Mapped[dict[str, Any]] = column("The engine's parameters")
-    inputs: Mapped[dict[str, Any]] = column("The inputs: text of threads is only here")
+    task = text_column("The task, <agent>.<what>")
+    prompt_digest = text_column("Its instructions", ForeignKey("prompts.digest"))
+    engine = text_column("The engine: rules or openai")
+    model = text_column("The pinned model id that was asked")
+    parameters = object_column("The engine's parameters")
+    inputs = object_column("The inputs: text of threads is only here")
     schema_digest: Mapped[Digest] = column("The digest of the reply's JSON schema")
     repair: Mapped[list[Any] | None] = column(
         "On a second attempt: the raw first reply and what was wrong with it"
     )
-    round: Mapped[int] = column(
+    round = integer_column(
         "How often stored unusable replies were stepped over before",
-        SmallInteger,
+        type_=SmallInteger,
         server_default="0",
     )
-    text: Mapped[str] = column("The reply, untouched")
+    text = text_column("The reply, untouched")
     finish: Mapped[Finish] = column("Why the engine stopped: stop, length or refusal")
-    reply_model: Mapped[str] = column("The model as the endpoint named it")
-    input_tokens: Mapped[int] = column("Tokens read")
-    cached_tokens: Mapped[int] = column("Of these, tokens from the endpoint's cache")
-    output_tokens: Mapped[int] = column("Tokens written")
-    estimated: Mapped[bool] = column(
+    reply_model = text_column("The model as the endpoint named it")
+    input_tokens = integer_column("Tokens read")
+    cached_tokens = integer_column("Of these, tokens from the endpoint's cache")
+    output_tokens = integer_column("Tokens written")
+    estimated = flag_column(
         "Whether the endpoint reported no usage, and the tokens are an upper bound: a byte each",
         server_default="false",
     )
     cost_usd: Mapped[float | None] = column(
         "The price in US dollars; NULL: unknown, not free", Numeric(asdecimal=False)
     )
-    latency_ms: Mapped[float] = column("How long the reply took, in milliseconds")
+    latency_ms = float_column("How long the reply took, in milliseconds")
     created_at = now_column("When it was stored")
 
 
@@ -135,11 +145,11 @@ class EvidenceIndexRow(Base):
 
     __tablename__ = "evidence_indexes"
     __table_args__ = checks(passages_not_negative="passages >= 0")
-    index_digest: Mapped[str] = key_column("The index's digest", "digest")
-    retriever: Mapped[str] = column("The kind of retriever, e.g. bm25")
-    corpora: Mapped[dict[str, Any]] = column("Corpus name to corpus digest")
-    passages: Mapped[int] = column("How many passages it holds")
-    dense: Mapped[dict[str, Any] | None] = column(
+    index_digest = text_key("The index's digest", "digest")
+    retriever = text_column("The kind of retriever, e.g. bm25")
+    corpora = object_column("Corpus name to corpus digest")
+    passages = integer_column("How many passages it holds")
+    dense = optional_object(
         "Its dense side: encoder, kind, parameters, recall; NULL: it has none"
     )
     first_used_at = now_column("When a curation first used it")
@@ -175,53 +185,45 @@ class CurationRow(Base):
         in_order="finished_at >= started_at",
     )
     id = number_column("The curation's number")
-    revision_id: Mapped[int] = column("The revision", ForeignKey("thread_revisions.id"))
+    revision_id = integer_column("The revision", ForeignKey("thread_revisions.id"))
     pipeline_digest: Mapped[Digest] = column(
         "Engines, prompts, evidence and settings: what a decision depends on besides the thread"
     )
-    attempt: Mapped[int] = column(
-        "From 1; only a failed attempt is followed by another"
-    )
+    attempt = integer_column("From 1; only a failed attempt is followed by another")
     outcome: Mapped[Outcome] = column("kept, rejected, parked, held or failed")
     stage: Mapped[Stage] = column("Where it ended")
     reason: Mapped[Reason | None] = column("Why; NULL exactly when kept")
-    detail: Mapped[str] = column("The reason in words")
-    threshold_sufficiency: Mapped[float] = column("S_inf had to exceed this")
-    threshold_alignment: Mapped[float] = column("S_align had to exceed this")
+    detail = text_column("The reason in words")
+    threshold_sufficiency = float_column("S_inf had to exceed this")
+    threshold_alignment = float_column("S_align had to exceed this")
     query_category: Mapped[ElyCategory | None] = column(
         "The question's kind in Ely's taxonomy; NULL: not judged"
     )
-    s_cc: Mapped[int | None] = column(
-        "Clinical meaningfulness; NULL: not judged", SmallInteger
+    s_cc = optional_integer(
+        "Clinical meaningfulness; NULL: not judged", type_=SmallInteger
     )
-    s_inf: Mapped[float | None] = column(
-        "Sufficiency of the narrative; NULL: not judged"
-    )
-    answers_now: Mapped[bool | None] = column(
+    s_inf = optional_float("Sufficiency of the narrative; NULL: not judged")
+    answers_now = optional_flag(
         "Whether a careful physician would answer by it, if with conditions; NULL: not judged"
     )
-    of_its_time: Mapped[bool | None] = column(
+    of_its_time = optional_flag(
         "Whether the right answer depends on when it was asked; NULL: not judged"
     )
-    s_align: Mapped[float | None] = column("Alignment with evidence; NULL: not judged")
-    index_digest: Mapped[str | None] = column(
+    s_align = optional_float("Alignment with evidence; NULL: not judged")
+    index_digest = optional_text(
         "The evidence index; NULL: none was asked",
         ForeignKey("evidence_indexes.digest"),
     )
-    narrative: Mapped[str | None] = column("N as written; NULL: it was not")
-    query: Mapped[str | None] = column(
-        "Q as released; NULL: the texts were not written"
-    )
-    advice: Mapped[str | None] = column("A as written; NULL: it was not")
-    engines: Mapped[dict[str, Any]] = column(
-        "Agent to its engine, model and parameters"
-    )
+    narrative = optional_text("N as written; NULL: it was not")
+    query = optional_text("Q as released; NULL: the texts were not written")
+    advice = optional_text("A as written; NULL: it was not")
+    engines = object_column("Agent to its engine, model and parameters")
     overruled: Mapped[list[str]] = column(
         "Reasons of rejection that a person overruled before",
         server_default="{}",
     )
-    started_at: Mapped[datetime] = column("When the attempt began")
-    finished_at: Mapped[datetime] = column("When it ended")
+    started_at = moment_column("When the attempt began")
+    finished_at = moment_column("When it ended")
 
 
 class OverruleRow(Base):
@@ -234,20 +236,20 @@ class OverruleRow(Base):
         people_positive="people >= 1",
     )
     number = number_column("The entry's number", "id")
-    revision_id: Mapped[int] = column(
+    revision_id = integer_column(
         "The rejected revision", ForeignKey("thread_revisions.id")
     )
-    curation_id: Mapped[int | None] = column(
+    curation_id = optional_integer(
         "The decision that is overruled; NULL: that of the filters",
         ForeignKey("curations.id"),
     )
-    overruled: Mapped[str] = column("Why the thread had been rejected")
-    reason: Mapped[str] = column("Why it should not have been")
-    decided_by: Mapped[str | None] = column("Who; NULL: not said")
+    overruled = text_column("Why the thread had been rejected")
+    reason = text_column("Why it should not have been")
+    decided_by = optional_text("Who; NULL: not said")
     decided_at = now_column("When")
-    people: Mapped[int] = column(
+    people = integer_column(
         "How many people have to overrule it; fewer change nothing",
-        SmallInteger,
+        type_=SmallInteger,
         server_default="1",
     )
 
@@ -271,24 +273,20 @@ class AgentCallRow(Base):
         answer_is_kept="(outcome IN ('unavailable', 'over_budget')) = (reply_digest IS NULL)",
     )
     curation_id = curation_key()
-    position: Mapped[int] = key_column("The call's place, from 1")
-    task: Mapped[str] = column("The task")
-    prompt_digest: Mapped[str] = column(
-        "Its instructions; in prompts when it was answered"
-    )
-    engine: Mapped[str] = column("The engine asked")
-    model: Mapped[str] = column("The model asked")
+    position = integer_key("The call's place, from 1")
+    task = text_column("The task")
+    prompt_digest = text_column("Its instructions; in prompts when it was answered")
+    engine = text_column("The engine asked")
+    model = text_column("The model asked")
     request_digest: Mapped[Digest] = column("The request's digest, answered or not")
-    reply_digest: Mapped[str | None] = column(
+    reply_digest = optional_text(
         "The stored reply; NULL exactly when there was none",
         ForeignKey("replies.request_digest"),
     )
-    attempt: Mapped[int] = column("1, or 2 for the repair", SmallInteger)
+    attempt = integer_column("1, or 2 for the repair", type_=SmallInteger)
     outcome: Mapped[CallOutcome] = column("What became of it")
-    problem: Mapped[str] = column("What was wrong; empty when nothing was")
-    replayed: Mapped[bool] = column(
-        "Whether the stored reply was used and nothing was paid"
-    )
+    problem = text_column("What was wrong; empty when nothing was")
+    replayed = flag_column("Whether the stored reply was used and nothing was paid")
 
 
 class ElementRow(Base):
@@ -300,13 +298,13 @@ class ElementRow(Base):
         left_out_is_advice="left_out IS NULL OR (standing = 'dropped' AND side = 'advice')",
     )
     curation_id = curation_key()
-    id: Mapped[str] = key_column("n1, n2, …, q, a1, a2, …", "element_id")
-    position: Mapped[int] = column("Its place among all, from 1")
+    id = text_key("n1, n2, …, q, a1, a2, …", "element_id")
+    position = integer_column("Its place among all, from 1")
     side: Mapped[Side] = column("narrative, query or advice")
     kind: Mapped[Kind] = column("The SOAP section")
-    message_id: Mapped[str] = column("The message its quote stands in, or title")
-    quote: Mapped[str] = column("Verbatim words of that message")
-    statement: Mapped[str] = column("The statement that stands alone")
+    message_id = text_column("The message its quote stands in, or title")
+    quote = text_column("Verbatim words of that message")
+    statement = text_column("The statement that stands alone")
     status: Mapped[ElementStatus] = column(
         "kept, dropped (in no text) or unsupported (in the texts, and the case is held)",
         "standing",
@@ -324,15 +322,13 @@ class RequirementRow(Base):
         present_has_elements="NOT present OR cardinality(element_ids) > 0"
     )
     curation_id = curation_key()
-    position: Mapped[int] = key_column("The item's place, from 1")
-    requirement: Mapped[str] = column("What a physician needs to know")
-    present: Mapped[bool] = column("Whether the narrative entails it")
+    position = integer_key("The item's place, from 1")
+    requirement = text_column("What a physician needs to know")
+    present = flag_column("Whether the narrative entails it")
     element_ids: Mapped[list[str]] = column(
         "The elements that entail it; q for the query"
     )
-    prudent: Mapped[bool] = column(
-        "Whether it is only good to know, and not counted in S_inf"
-    )
+    prudent = flag_column("Whether it is only good to know, and not counted in S_inf")
 
 
 class PassageRow(Base):
@@ -342,15 +338,15 @@ class PassageRow(Base):
 
     key: Mapped[Digest] = key_column("The digest of the whole row")
     digest: Mapped[Digest] = column("The digest of title, section and text")
-    id: Mapped[str] = column("<corpus>:<document>:<section>", "passage_id")
-    corpus: Mapped[str] = column("The corpus it is from")
-    title: Mapped[str] = column("The document's title")
-    section: Mapped[str] = column("The section's heading")
-    text: Mapped[str] = column("The passage")
-    language: Mapped[str] = column("The passage's language")
+    id = text_column("<corpus>:<document>:<section>", "passage_id")
+    corpus = text_column("The corpus it is from")
+    title = text_column("The document's title")
+    section = text_column("The section's heading")
+    text = text_column("The passage")
+    language = text_column("The passage's language")
     published: Mapped[date | None] = column("When it was published; NULL: unknown")
-    url: Mapped[str] = column("Where the document is")
-    licence: Mapped[str] = column("Its licence")
+    url = text_column("Where the document is")
+    licence = text_column("Its licence")
 
 
 class ClaimVerdictRow(Base):
@@ -369,34 +365,30 @@ class ClaimVerdictRow(Base):
         disputed_by_second_check="verdict <> 'disputed' OR second_false_by_passage IS NOT NULL",
         decided_on_subject="on_subject OR verdict NOT IN ('supported', 'contradicted')",
     )
-    curation_id: Mapped[int] = key_column(CURATION)
-    element_id: Mapped[str] = key_column("The advice element")
-    position: Mapped[int] = column("Its place among the claims, from 1")
+    curation_id = integer_key(CURATION)
+    element_id = text_key("The advice element")
+    position = integer_column("Its place among the claims, from 1")
     verdict: Mapped[Alignment] = column(
         "supported, neutral, not_standard, disputed or contradicted"
     )
     value: Mapped[Decimal] = column("v(a_j): 1.0, 0.5 or 0.0", Numeric(2, 1))
-    claim: Mapped[str] = column(
-        "The element as a statement that stands alone: what was judged"
-    )
+    claim = text_column("The element as a statement that stands alone: what was judged")
     queries: Mapped[list[str]] = column("The phrases that evidence was searched for")
-    flag: Mapped[str] = column(
-        "What code doubts of the claim's wording; empty for nothing"
-    )
-    cited: Mapped[int] = column("How many passages the verdict quotes", SmallInteger)
-    reason: Mapped[str] = column("Why")
-    second_false_by_passage: Mapped[bool | None] = column(
+    flag = text_column("What code doubts of the claim's wording; empty for nothing")
+    cited = integer_column("How many passages the verdict quotes", type_=SmallInteger)
+    reason = text_column("Why")
+    second_false_by_passage = optional_flag(
         "Whether the second check finds the claim false by a passage; NULL: none was made"
     )
-    second_reason: Mapped[str | None] = column("Why; NULL: no second check was made")
-    second_could_hurt: Mapped[bool | None] = column(
+    second_reason = optional_text("Why; NULL: no second check was made")
+    second_could_hurt = optional_flag(
         "Whether a passage says it could hurt; NULL: not asked apart from whether it is false"
     )
-    on_subject: Mapped[bool] = column(
+    on_subject = flag_column(
         "Whether any passage is on its disease, drug or procedure",
         server_default="true",
     )
-    nearest: Mapped[str | None] = column(
+    nearest = optional_text(
         "The id of the passage nearest to that subject; NULL: none is named"
     )
     lacks: Mapped[list[str]] = column(
@@ -417,30 +409,28 @@ class ClaimEvidenceRow(Base):
         cited_with_words="(cited_as IS NULL) = (quote IS NULL)",
         quotes_not_empty="quote <> '' AND second_quote <> '' AND harm_quote <> ''",
     )
-    curation_id: Mapped[int] = key_column(CURATION)
-    element_id: Mapped[str] = key_column("The claim")
-    position: Mapped[int] = key_column("Its place, best first", SmallInteger)
-    passage_key: Mapped[str] = column("The passage", ForeignKey("passages.key"))
-    rank: Mapped[int] = column("The retriever's rank, from 1")
-    score: Mapped[float] = column("The retriever's own score, higher is nearer")
-    cited_as: Mapped[int | None] = column(
+    curation_id = integer_key(CURATION)
+    element_id = text_key("The claim")
+    position = integer_key("Its place, best first", type_=SmallInteger)
+    passage_key = text_column("The passage", ForeignKey("passages.key"))
+    rank = integer_column("The retriever's rank, from 1")
+    score = float_column("The retriever's own score, higher is nearer")
+    cited_as = optional_integer(
         "Its place among the passages the verdict cites, from 1; NULL: not cited",
-        SmallInteger,
+        type_=SmallInteger,
     )
-    quote: Mapped[str | None] = column(
-        "Its words that the verdict rests on; NULL: not cited"
-    )
-    second_quote: Mapped[str | None] = column(
+    quote = optional_text("Its words that the verdict rests on; NULL: not cited")
+    second_quote = optional_text(
         "Its words by which the second check finds the claim false; NULL: not cited there"
     )
-    sides: Mapped[list[Any]] = column(
+    sides = list_column(
         "Where each side of the search put it: [{side, phrase, rank, score}]",
         server_default="[]",
     )
-    harm_quote: Mapped[str | None] = column(
+    harm_quote = optional_text(
         "Its words by which the second check finds that it could hurt; NULL: not cited there"
     )
-    shown: Mapped[str] = column(
+    shown = text_column(
         "What the judge was given of it; empty for nothing", server_default=""
     )
 
@@ -451,11 +441,11 @@ class ControllerCheckRow(Base):
     __tablename__ = "controller_checks"
 
     curation_id = curation_key()
-    position: Mapped[int] = key_column("The check's place, from 1")
+    position = integer_key("The check's place, from 1")
     check: Mapped[Check] = column("What was checked", "check_name")
-    subject: Mapped[str] = column("The element, or narrative or advice")
-    round: Mapped[int] = column(
-        "0: what was given first; 1 and 2: its revisions", SmallInteger
+    subject = text_column("The element, or narrative or advice")
+    round = integer_column(
+        "0: what was given first; 1 and 2: its revisions", type_=SmallInteger
     )
-    passed: Mapped[bool] = column("Whether it passed; false for every suspicion")
-    detail: Mapped[str] = column("What was found; empty when there is nothing to say")
+    passed = flag_column("Whether it passed; false for every suspicion")
+    detail = text_column("What was found; empty when there is nothing to say")

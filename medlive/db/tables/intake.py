@@ -8,7 +8,6 @@ from sqlalchemy import (
     BigInteger,
     ForeignKey,
     Index,
-    Integer,
     UniqueConstraint,
 )
 from sqlalchemy.orm import Mapped, composite
@@ -19,9 +18,23 @@ from medlive.db.tables.base import (
     Digest,
     checks,
     column,
+    flag_column,
+    float_column,
+    integer_column,
+    integer_key,
     key_column,
+    list_column,
+    moment_column,
     now_column,
     number_column,
+    object_column,
+    optional_float,
+    optional_integer,
+    optional_moment,
+    optional_object,
+    optional_text,
+    text_column,
+    text_key,
 )
 from medlive.sources.fetching.policy import RobotsState
 from medlive.sources.ledger import Place
@@ -51,16 +64,16 @@ class SourceRow(Base):
         name_length="char_length(name) BETWEEN 1 AND 200",
         quarantine_has_reason="(quarantined_at IS NULL) = (quarantine_reason IS NULL)",
     )
-    name: Mapped[str] = key_column("The source's name in threads and commands")
+    name = text_key("The source's name in threads and commands")
     kind: Mapped[SourceKind] = column(
         "site: harvested by an adapter; file: imported only"
     )
     created_at = now_column("When it was first seen")
-    quarantined_at: Mapped[datetime | None] = column(
+    quarantined_at = optional_moment(
         "Since when it is left out, because its pages stopped making sense; NULL: it is not"
     )
-    quarantine_reason: Mapped[str | None] = column("Why it is left out")
-    compared_since: Mapped[datetime | None] = column(
+    quarantine_reason = optional_text("Why it is left out")
+    compared_since = optional_moment(
         "Runs begun before are not what its figures are compared with; NULL: all are"
     )
 
@@ -77,20 +90,18 @@ class HarvestRunRow(Base):
         starts_positive="starts >= 1",
     )
     id = number_column("The run's number")
-    source: Mapped[str] = column("The source harvested", ForeignKey("sources.name"))
-    iso_week: Mapped[str] = column("The ISO week, YYYY.WNN")
-    starts: Mapped[int] = column(
+    source = text_column("The source harvested", ForeignKey("sources.name"))
+    iso_week = text_column("The ISO week, YYYY.WNN")
+    starts = integer_column(
         "How often it was begun or taken up again", server_default="1"
     )
     started_at = now_column("When it was first begun")
-    finished_at: Mapped[datetime | None] = column(
-        "When it last ended; NULL while it runs"
-    )
+    finished_at = optional_moment("When it last ended; NULL while it runs")
     outcome: Mapped[RunOutcome] = column("running, done or failed")
-    counts: Mapped[dict[str, Any]] = column(
+    counts = object_column(
         "What happened: event's name to its number", server_default="{}"
     )
-    problem: Mapped[str | None] = column("Why it failed, or what it met")
+    problem = optional_text("Why it failed, or what it met")
 
 
 PageKind = Literal["listing", "thread"]
@@ -114,44 +125,36 @@ class FetchRow(Base):
         thread_page_has_thread="(kind = 'listing') = (thread_id IS NULL)",
     )
     id = number_column("The fetch's number")
-    run_id: Mapped[int] = column(
-        "The run that asked for it", ForeignKey("harvest_runs.id")
-    )
-    source: Mapped[str] = column("The run's source", ForeignKey("sources.name"))
+    run_id = integer_column("The run that asked for it", ForeignKey("harvest_runs.id"))
+    source = text_column("The run's source", ForeignKey("sources.name"))
     kind: Mapped[PageKind] = column("What the page was asked for: listing or thread")
-    thread_id: Mapped[str | None] = column(
-        "The source's id of the page's thread; NULL for lists"
-    )
-    page_number: Mapped[int] = column(
+    thread_id = optional_text("The source's id of the page's thread; NULL for lists")
+    page_number = integer_column(
         "The page's place in its thread, from 1", server_default="1"
     )
-    url: Mapped[str] = column("The address that answered, or that was asked")
-    status: Mapped[int | None] = column(
-        "The HTTP status; NULL when there was no answer"
-    )
-    fetched_at: Mapped[datetime] = column("When it was fetched")
-    elapsed_ms: Mapped[int | None] = column("How long it took, in milliseconds")
+    url = text_column("The address that answered, or that was asked")
+    status = optional_integer("The HTTP status; NULL when there was no answer")
+    fetched_at = moment_column("When it was fetched")
+    elapsed_ms = optional_integer("How long it took, in milliseconds")
     body_digest: Mapped[Digest | None] = column(
         "The digest of the body as received, uncompressed"
     )
-    content_type: Mapped[str | None] = column("The Content-Type header as sent")
-    etag: Mapped[str | None] = column("The ETag header as sent")
-    last_modified: Mapped[str | None] = column("The Last-Modified header as sent")
+    content_type = optional_text("The Content-Type header as sent")
+    etag = optional_text("The ETag header as sent")
+    last_modified = optional_text("The Last-Modified header as sent")
     form: Mapped[list[Any] | None] = column(
         "The form that was posted, as pairs; NULL: none was"
     )
-    archive_id: Mapped[int | None] = column(
+    archive_id = optional_integer(
         "The WARC file with its bytes; NULL when there are none, or no longer",
         ForeignKey("archives.id"),
     )
-    archive_offset: Mapped[int | None] = column(
-        "Where its record begins in the file", BigInteger
+    archive_offset = optional_integer(
+        "Where its record begins in the file", type_=BigInteger
     )
-    archive_length: Mapped[int | None] = column(
-        "The record's length in bytes, compressed"
-    )
+    archive_length = optional_integer("The record's length in bytes, compressed")
     place = composite(Place, "archive_offset", "archive_length")
-    error: Mapped[str | None] = column("Why it failed")
+    error = optional_text("Why it failed")
 
 
 class ImportRunRow(Base):
@@ -162,17 +165,17 @@ class ImportRunRow(Base):
         ends_when_not_running=RUN_ENDS, failure_has_problem=PROBLEM_IS_TOLD
     )
     id = number_column("The run's number")
-    file: Mapped[str] = column("The file's name as it was given")
-    assumed_posted_at: Mapped[datetime | None] = column(
+    file = text_column("The file's name as it was given")
+    assumed_posted_at = optional_moment(
         "The date taken for threads without one; NULL: none was"
     )
     started_at = now_column("When it began")
-    finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
+    finished_at = optional_moment("When it ended; NULL while it runs")
     outcome: Mapped[RunOutcome] = column("running, done or failed")
-    counts: Mapped[dict[str, Any]] = column(
+    counts = object_column(
         "What happened: new, revised, unchanged, problems", server_default="{}"
     )
-    problem: Mapped[str | None] = column("Why it failed")
+    problem = optional_text("Why it failed")
 
 
 class ImportProblemRow(Base):
@@ -180,14 +183,12 @@ class ImportProblemRow(Base):
 
     __tablename__ = "import_problems"
     __table_args__ = checks(line_positive="line >= 1")
-    run_id: Mapped[int] = key_column(
-        "The import it was met in", ForeignKey("import_runs.id")
-    )
-    line: Mapped[int] = key_column("The line's number, from 1")
-    file: Mapped[str] = column("The file's name as it was given")
-    reason: Mapped[str] = column("The kind of fault")
-    detail: Mapped[str] = column("The fault in words")
-    excerpt: Mapped[str] = column("The beginning of the line")
+    run_id = integer_key("The import it was met in", ForeignKey("import_runs.id"))
+    line = integer_key("The line's number, from 1")
+    file = text_column("The file's name as it was given")
+    reason = text_column("The kind of fault")
+    detail = text_column("The fault in words")
+    excerpt = text_column("The beginning of the line")
 
 
 class ThreadRow(Base):
@@ -200,12 +201,12 @@ class ThreadRow(Base):
         seen_in_order="last_seen_at >= first_seen_at",
     )
     id = number_column("The thread's number here")
-    source: Mapped[str] = column("The community it is from", ForeignKey("sources.name"))
-    thread_id: Mapped[str] = column("The source's own id, unique within it")
-    url: Mapped[str] = column("Its address, as last seen")
+    source = text_column("The community it is from", ForeignKey("sources.name"))
+    thread_id = text_column("The source's own id, unique within it")
+    url = text_column("Its address, as last seen")
     first_seen_at = now_column("When it first came in")
     last_seen_at = now_column("When it last came in, changed or not")
-    gone_at: Mapped[datetime | None] = column(
+    gone_at = optional_moment(
         "When the source answered that it is no longer there; NULL: not known to be gone"
     )
 
@@ -221,25 +222,21 @@ class ThreadRevisionRow(Base):
         one_origin="num_nonnulls(fetch_id, import_run_id) <= 1",
     )
     id = number_column("The revision's number here")
-    thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"))
-    revision: Mapped[int] = column("Its place among the thread's revisions, from 1")
+    thread_id = integer_column("The thread", ForeignKey("threads.id"))
+    revision = integer_column("Its place among the thread's revisions, from 1")
     digest: Mapped[Digest] = column("The digest of its content")
-    title: Mapped[str] = column("The title")
-    language: Mapped[str | None] = column(
-        "en, zh or what the source says; NULL: it does not say"
-    )
+    title = text_column("The title")
+    language = optional_text("en, zh or what the source says; NULL: it does not say")
     tags: Mapped[list[str]] = column("The source's tags and board")
-    posted_at: Mapped[datetime | None] = column("When it was opened; NULL: unknown")
-    posted_at_assumed: Mapped[bool] = column(
-        "Whether posted_at was given for want of a date"
-    )
-    messages: Mapped[list[Any]] = column(
+    posted_at = optional_moment("When it was opened; NULL: unknown")
+    posted_at_assumed = flag_column("Whether posted_at was given for want of a date")
+    messages = list_column(
         "The messages in order: id, author (a keyed hash), role, verified, text, posted_at, media"
     )
-    fetch_id: Mapped[int | None] = column(
+    fetch_id = optional_integer(
         "The fetch of its first page; NULL for imports", ForeignKey("fetches.id")
     )
-    import_run_id: Mapped[int | None] = column(
+    import_run_id = optional_integer(
         "The import it came with; NULL for harvests", ForeignKey("import_runs.id")
     )
     created_at = now_column("When this content was first seen")
@@ -270,39 +267,29 @@ class FrontierRow(Base):
         thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
         read_has_fields="state <> 'read' OR fields IS NOT NULL",
     )
-    source: Mapped[str] = key_column("The community", ForeignKey("sources.name"))
-    thread_id: Mapped[str] = key_column("The source's own id")
-    run_id: Mapped[int] = column(
+    source = text_key("The community", ForeignKey("sources.name"))
+    thread_id = text_key("The source's own id")
+    run_id = integer_column(
         "The run that listed it last", ForeignKey("harvest_runs.id")
     )
-    list_key: Mapped[str | None] = column(
-        "The list that showed it last; NULL: none yet"
-    )
-    url: Mapped[str] = column("Its address, as the list has it")
-    posted_at: Mapped[datetime | None] = column(
-        "When it was opened; NULL: no list says so"
-    )
-    active_at: Mapped[datetime | None] = column(
-        "Its latest activity, as the list has it"
-    )
+    list_key = optional_text("The list that showed it last; NULL: none yet")
+    url = text_column("Its address, as the list has it")
+    posted_at = optional_moment("When it was opened; NULL: no list says so")
+    active_at = optional_moment("Its latest activity, as the list has it")
     state: Mapped[FrontierState] = column("What became of it in that run")
-    reason: Mapped[str | None] = column("Why it was skipped or failed")
-    attempts: Mapped[int] = column("Times in a row that it failed", server_default="0")
-    after_fetch: Mapped[int] = column(
+    reason = optional_text("Why it was skipped or failed")
+    attempts = integer_column("Times in a row that it failed", server_default="0")
+    after_fetch = integer_column(
         "The newest fetch when it was listed: pages of this reading have higher numbers",
-        BigInteger,
+        type_=BigInteger,
     )
-    etag: Mapped[str | None] = column("The ETag that its first page was last read with")
-    last_modified: Mapped[str | None] = column(
-        "The Last-Modified that it was last read with"
-    )
-    page_count: Mapped[int | None] = column(
-        "How many pages it last had; NULL: never read"
-    )
-    fields: Mapped[dict[str, Any] | None] = column(
+    etag = optional_text("The ETag that its first page was last read with")
+    last_modified = optional_text("The Last-Modified that it was last read with")
+    page_count = optional_integer("How many pages it last had; NULL: never read")
+    fields = optional_object(
         "Which fields its last reading had (true or false), and how many messages"
     )
-    first_run_id: Mapped[int] = column(
+    first_run_id = integer_column(
         "The run that met it first", ForeignKey("harvest_runs.id")
     )
     changed_at = now_column("When this row last changed")
@@ -322,17 +309,11 @@ class ListCursorRow(Base):
         finished_has_no_next="finished_at IS NULL OR next_url IS NULL",
     )
     run_id = run_key()
-    list_key: Mapped[str] = key_column("The list: what its first page is asked with")
-    next_url: Mapped[str | None] = column(
-        "The page to go on with; NULL: from the first"
-    )
-    pages: Mapped[int] = column("Pages read", server_default="0")
-    newest_at: Mapped[datetime | None] = column(
-        "The latest activity that it showed; NULL: no date"
-    )
-    finished_at: Mapped[datetime | None] = column(
-        "When it was read to its end; NULL: it was not"
-    )
+    list_key = text_key("The list: what its first page is asked with")
+    next_url = optional_text("The page to go on with; NULL: from the first")
+    pages = integer_column("Pages read", server_default="0")
+    newest_at = optional_moment("The latest activity that it showed; NULL: no date")
+    finished_at = optional_moment("When it was read to its end; NULL: it was not")
 
 
 class ArchiveRow(Base):
@@ -344,19 +325,15 @@ class ArchiveRow(Base):
         bytes_not_negative="bytes >= 0",
     )
     id = number_column("The file's number")
-    run_id: Mapped[int] = column(
+    run_id = integer_column(
         "The run whose pages it holds", ForeignKey("harvest_runs.id")
     )
-    path: Mapped[str] = column("Its path below the archive's folder")
-    bytes: Mapped[int] = column("How much of it is committed", BigInteger)
+    path = text_column("Its path below the archive's folder")
+    bytes = integer_column("How much of it is committed", type_=BigInteger)
     created_at = now_column("When it was begun")
-    sealed_at: Mapped[datetime | None] = column(
-        "Since when it does not grow; NULL: being written"
-    )
-    removed_at: Mapped[datetime | None] = column(
-        "When retention or a takedown removed the file"
-    )
-    unswept_at: Mapped[datetime | None] = column(
+    sealed_at = optional_moment("Since when it does not grow; NULL: being written")
+    removed_at = optional_moment("When retention or a takedown removed the file")
+    unswept_at = optional_moment(
         "Since when it holds pages of a takedown that no fetch names any more; NULL: none"
     )
 
@@ -369,12 +346,12 @@ class HarvestRobotsRow(Base):
         unreadable_says_why="(state = 'unreadable') = (detail IS NOT NULL)"
     )
     run_id = run_key()
-    host: Mapped[str] = key_column("The host, with a port that is not its scheme's")
+    host = text_key("The host, with a port that is not its scheme's")
     fetched_at: Mapped[datetime] = key_column("When it was asked for")
     state: Mapped[RobotsState] = column("rules, absent (all may be read) or unreadable")
-    status: Mapped[int | None] = column("The HTTP status; NULL when no answer came")
-    body: Mapped[str] = column("The file as read")
-    detail: Mapped[str | None] = column("Why it is unreadable")
+    status = optional_integer("The HTTP status; NULL when no answer came")
+    body = text_column("The file as read")
+    detail = optional_text("Why it is unreadable")
 
 
 class HarvestMeasureRow(Base):
@@ -383,15 +360,11 @@ class HarvestMeasureRow(Base):
     __tablename__ = "harvest_measures"
     __table_args__ = checks(n_not_negative="n >= 0")
     run_id = run_key()
-    name: Mapped[str] = key_column("The figure's name, e.g. field:posted_at", "measure")
-    value: Mapped[float] = column("A share from 0 to 1, or a mean")
-    n: Mapped[int] = column("Over how many threads")
-    median: Mapped[float | None] = column(
-        "The median of the runs before; NULL: too few"
-    )
-    collapsed: Mapped[bool] = column(
-        "Whether it left that median too far behind to be chance"
-    )
+    name = text_key("The figure's name, e.g. field:posted_at", "measure")
+    value = float_column("A share from 0 to 1, or a mean")
+    n = integer_column("Over how many threads")
+    median = optional_float("The median of the runs before; NULL: too few")
+    collapsed = flag_column("Whether it left that median too far behind to be chance")
 
 
 class IdentifierRow(Base):
@@ -402,13 +375,13 @@ class IdentifierRow(Base):
         message_not_negative="message >= 0",
         span_in_order="0 <= start_at AND start_at < end_at",
     )
-    revision_id: Mapped[int] = key_column(
+    revision_id = integer_key(
         "The thread's revision", ForeignKey("thread_revisions.id")
     )
-    message: Mapped[int] = key_column("0: the title; n: the n-th message")
-    start_at: Mapped[int] = key_column("The span's first character, from 0")
-    end_at: Mapped[int] = column("The character after its last")
-    kind: Mapped[str] = column("What it is, as de-identification names it")
+    message = integer_key("0: the title; n: the n-th message")
+    start_at = integer_key("The span's first character, from 0")
+    end_at = integer_column("The character after its last")
+    kind = text_column("What it is, as de-identification names it")
 
 
 class BandSchemeRow(Base):
@@ -419,15 +392,13 @@ class BandSchemeRow(Base):
         scheme_length="char_length(scheme) BETWEEN 1 AND 200",
         filled_to_not_negative="filled_to >= 0",
     )
-    scheme: Mapped[str] = key_column(
-        "What bands are made of, and a check of what the library gives"
-    )
-    filled_to: Mapped[int] = column(
+    scheme = text_key("What bands are made of, and a check of what the library gives")
+    filled_to = integer_column(
         "The last revision whose bands were filled in afterwards; 0: none yet",
         server_default="0",
     )
     started_at = now_column("When its bands were begun")
-    finished_at: Mapped[datetime | None] = column(
+    finished_at = optional_moment(
         "Since when every accepted thread has its bands; NULL while they are filled in"
     )
 
@@ -436,12 +407,9 @@ class BandRow(Base):
     """MinHash bands: threads that share one may be near-duplicates."""
 
     __tablename__ = "bands"
-    key: Mapped[int] = key_column(
-        "A hash of the band's place and its minima", BigInteger
-    )
-    thread_id: Mapped[int] = key_column(
+    key = integer_key("A hash of the band's place and its minima", type_=BigInteger)
+    thread_id = integer_key(
         "A thread of which some accepted revision has this band",
-        Integer,
         ForeignKey("threads.id"),
     )
 
@@ -454,19 +422,15 @@ class TakedownRow(Base):
         thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
         reason_length="char_length(reason) BETWEEN 1 AND 2000",
     )
-    source: Mapped[str] = key_column("The community", ForeignKey("sources.name"))
-    thread_id: Mapped[str] = key_column(
-        "The source's own id: what keeps the thread from coming back"
-    )
-    reason: Mapped[str] = column("Why, in the words of who asked first")
+    source = text_key("The community", ForeignKey("sources.name"))
+    thread_id = text_key("The source's own id: what keeps the thread from coming back")
+    reason = text_column("Why, in the words of who asked first")
     taken_down_at = now_column("When it was first erased")
-    erased_in: Mapped[int] = column(
+    erased_in = integer_column(
         "The transaction that wrote this row last, set by a trigger: it alone may erase",
-        BigInteger,
+        type_=BigInteger,
     )
-    counts: Mapped[dict[str, Any]] = column(
-        "What was erased: table to rows", server_default="{}"
-    )
-    lifted_at: Mapped[datetime | None] = column(
+    counts = object_column("What was erased: table to rows", server_default="{}")
+    lifted_at = optional_moment(
         "Since when a harvest may bring the thread back; NULL: none may"
     )

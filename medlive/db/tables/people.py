@@ -1,8 +1,8 @@
 """Tables of what people do: the audit log, and the studies in which they rate cases."""
 
-from datetime import UTC, datetime
+from datetime import UTC
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy import (
     BigInteger,
@@ -19,10 +19,19 @@ from medlive.db.tables.base import (
     Digest,
     checks,
     column,
-    key_column,
+    integer_column,
+    integer_key,
+    moment_column,
     now_column,
     number_column,
+    object_column,
+    optional_flag,
+    optional_integer,
+    optional_moment,
+    optional_text,
     refers_to,
+    text_column,
+    text_key,
 )
 from medlive.integrity.digest import digest_json, digest_text
 
@@ -69,24 +78,22 @@ class AuditLogRow(Base):
         number_positive="number >= 1",
         salt_is_hex="salt ~ '^[0-9a-f]{32}$'",
     )
-    number: Mapped[int] = key_column(
+    number = integer_key(
         "Its place in the log, from 1 without a gap; the database assigns it",
         autoincrement=False,
         server_default=FetchedValue(),  # A trigger's
     )
-    at: Mapped[datetime] = column("When")
-    by: Mapped[str | None] = column("Who; NULL: the command line, without --by")
+    at = moment_column("When")
+    by = optional_text("Who; NULL: the command line, without --by")
     action: Mapped[Act] = column("What was done")
-    subject: Mapped[str] = column(
+    subject = text_column(
         "To what: case:ID, thread:SOURCE/ID, source:NAME, account:NAME, study:NAME, step:NAME"
     )
-    reason: Mapped[str | None] = column(
-        "Why; NULL where nobody is asked, or a takedown erased it"
-    )
+    reason = optional_text("Why; NULL where nobody is asked, or a takedown erased it")
     reason_digest: Mapped[Digest | None] = column(
         "Of the reason, which stays; NULL where nobody is asked"
     )
-    details: Mapped[dict[str, Any]] = column("What belongs to the act, e.g. a revision")
+    details = object_column("What belongs to the act, e.g. a revision")
     previous: Mapped[Digest | None] = column(
         "The digest of the row before; NULL in the first"
     )
@@ -94,7 +101,7 @@ class AuditLogRow(Base):
         "Of the canonical JSON of all other columns but the reason, without a salt that is NULL",
         unique=True,
     )
-    salt: Mapped[str | None] = column(
+    salt = optional_text(
         "A random number, so that nobody guesses a row by its digest; NULL: from before digests were published"
     )
 
@@ -159,32 +166,28 @@ class StudyRow(Base):
         name_spelling="name ~ '^[a-z0-9][a-z0-9-]{0,63}$'",
         adjudicator_is_another="NOT adjudicator = ANY (raters)",
     )
-    name: Mapped[str] = key_column("The study's name")
+    name = text_key("The study's name")
     kind: Mapped[StudyKind] = column("case_quality, criterion_validity or grader_check")
-    version: Mapped[str | None] = column(
+    version = optional_text(
         "The snapshot whose cases were drawn; NULL: the ready cases"
     )
-    run: Mapped[str | None] = column(
+    run = optional_text(
         "The folder of the run whose answers are rated; NULL: cases are rated"
     )
-    grader: Mapped[str | None] = column("Who graded the run; NULL: cases are rated")
-    against: Mapped[str | None] = column(
+    grader = optional_text("Who graded the run; NULL: cases are rated")
+    against = optional_text(
         "The judge who decided all items otherwise; NULL: not chosen by that"
     )
     stratum: Mapped[Stratum] = column("By what the sample was drawn in equal numbers")
-    seed: Mapped[int] = column("Of the sample, and of each rater's order")
+    seed = integer_column("Of the sample, and of each rater's order")
     raters: Mapped[list[str]] = column("The accounts that rate")
-    adjudicator: Mapped[str | None] = column(
-        "The account that settles disagreements; NULL: nobody"
-    )
-    created_by: Mapped[str] = column("The account that began it")
+    adjudicator = optional_text("The account that settles disagreements; NULL: nobody")
+    created_by = text_column("The account that began it")
     created_at = now_column("When it was begun")
     blinding: Mapped[Blinding] = column(
         "blind, after_report, open or unrecorded", default="blind"
     )
-    closed_at: Mapped[datetime | None] = column(
-        "Since when nobody rates any more; NULL: it is open"
-    )
+    closed_at = optional_moment("Since when nobody rates any more; NULL: it is open")
 
 
 class StudyItemRow(Base):
@@ -195,17 +198,17 @@ class StudyItemRow(Base):
         UniqueConstraint("study", "position"),
         Index(None, "case_id"),
     )
-    study: Mapped[str] = key_column("The study", ForeignKey("studies.name"))
-    item: Mapped[str] = key_column("The digest of what is rated, as on sheets")
-    position: Mapped[int] = column("Its place in the study, from 1")
-    case_id: Mapped[str] = column("The case")
-    revision: Mapped[int] = column("Its revision")
-    aspect: Mapped[str] = column("narrative_and_query, advice, criterion or verdict")
-    criterion_id: Mapped[str | None] = column(
+    study = text_key("The study", ForeignKey("studies.name"))
+    item = text_key("The digest of what is rated, as on sheets")
+    position = integer_column("Its place in the study, from 1")
+    case_id = text_column("The case")
+    revision = integer_column("Its revision")
+    aspect = text_column("narrative_and_query, advice, criterion or verdict")
+    criterion_id = optional_text(
         "The criterion's id within its case; NULL: another aspect"
     )
-    answer: Mapped[str | None] = column("The model's answer; NULL: the case is rated")
-    verdict: Mapped[bool | None] = column(
+    answer = optional_text("The model's answer; NULL: the case is rated")
+    verdict = optional_flag(
         "Whether the grader found the criterion met; NULL: the case is rated"
     )
 
@@ -224,9 +227,9 @@ class StudyRatingRow(Base):
         "The row's number: of a rater's ratings of an item the highest counts",
         kind=BigInteger,
     )
-    study: Mapped[str] = column("The study")
-    item: Mapped[str] = column("What is rated")
-    rater: Mapped[str] = column("The account, a rater's or the adjudicator's")
-    rating: Mapped[int | None] = column("On the aspect's scale; NULL: could not decide")
-    comment: Mapped[str] = column("What the rater says about it")
+    study = text_column("The study")
+    item = text_column("What is rated")
+    rater = text_column("The account, a rater's or the adjudicator's")
+    rating = optional_integer("On the aspect's scale; NULL: could not decide")
+    comment = text_column("What the rater says about it")
     rated_at = now_column("When it was given")

@@ -1,6 +1,5 @@
 """Tables of what goes out: cases, rubrics, reviews, disputes, withdrawals, snapshots and runs of commands."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -18,11 +17,26 @@ from medlive.db.tables.base import (
     Digest,
     checks,
     column,
+    flag_column,
+    float_column,
+    integer_column,
+    integer_key,
     key_column,
+    list_column,
+    moment_column,
     now_column,
     number_column,
+    object_column,
     one_of,
+    optional_flag,
+    optional_float,
+    optional_integer,
+    optional_moment,
+    optional_object,
+    optional_text,
     refers_to,
+    text_column,
+    text_key,
 )
 from medlive.db.tables.intake import RUN_ENDS, RunOutcome
 from medlive.rubric.model import (
@@ -58,10 +72,10 @@ class CaseRow(Base):
         id_form="id ~ '^ml-[0-9a-f]{12,}$'",
         status_has_reason="(status = 'ready') = (status_reason IS NULL)",
     )
-    id: Mapped[str] = key_column("A keyed hash that tells nothing of the thread")
-    thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"), unique=True)
+    id = text_key("A keyed hash that tells nothing of the thread")
+    thread_id = integer_column("The thread", ForeignKey("threads.id"), unique=True)
     status: Mapped[CaseStatus] = column("ready, held, rejected or withdrawn")
-    status_reason: Mapped[str | None] = column("Why it is not ready; NULL when ready")
+    status_reason = optional_text("Why it is not ready; NULL when ready")
     created_at = now_column("When the case was first made")
 
 
@@ -82,62 +96,54 @@ class CaseRevisionRow(Base):
         text_not_empty="narrative <> '' AND query <> '' AND advice <> ''",
         unpublishable_has_reason="publishable = (unpublishable_reason IS NULL)",
     )
-    case_id: Mapped[str] = key_column("The case", ForeignKey("cases.id"))
-    revision: Mapped[int] = key_column("Its place among the revisions, from 1")
-    curation_id: Mapped[int] = column(
+    case_id = text_key("The case", ForeignKey("cases.id"))
+    revision = integer_key("Its place among the revisions, from 1")
+    curation_id = integer_column(
         "The decision it came from", ForeignKey("curations.id")
     )
-    language: Mapped[str] = column("en or zh")
-    source: Mapped[str] = column("The community", ForeignKey("sources.name"))
-    posted_at: Mapped[datetime] = column("When the thread was opened")
-    specialty: Mapped[str] = column("One of the closed list, or unknown")
+    language = text_column("en or zh")
+    source = text_column("The community", ForeignKey("sources.name"))
+    posted_at = moment_column("When the thread was opened")
+    specialty = text_column("One of the closed list, or unknown")
     theme: Mapped[Theme] = column("What the case chiefly tests")
-    narrative: Mapped[str] = column("N")
-    query: Mapped[str] = column("Q")
-    advice: Mapped[str] = column("A")
-    publishable: Mapped[bool] = column("Whether it may be released")
-    unpublishable_reason: Mapped[str | None] = column("Why not; NULL when it may")
-    no_negative: Mapped[str] = column(
-        "Why no criterion costs points; empty where one does"
-    )
+    narrative = text_column("N")
+    query = text_column("Q")
+    advice = text_column("A")
+    publishable = flag_column("Whether it may be released")
+    unpublishable_reason = optional_text("Why not; NULL when it may")
+    no_negative = text_column("Why no criterion costs points; empty where one does")
     difficulty: Mapped[Difficulty] = column(
         "low, medium, high or unknown", server_default="unknown"
     )
     dialogue_register: Mapped[Register] = column(
         "Whom it is written for: lay, professional or unknown", server_default="unknown"
     )
-    omitted: Mapped[list[Any]] = column(
+    omitted = list_column(
         "What no criterion asks for, each with the step that left it out and its reason",
         server_default="[]",
     )
-    asked: Mapped[list[Any]] = column(
+    asked = list_column(
         "What the query expressly asks: [{id, text}]", server_default="[]"
     )
-    conflicts: Mapped[list[Any]] = column(
+    conflicts = list_column(
         "Criteria that contradict the advice or one another: [{criterion, other, detail, advice_id}]",
         server_default="[]",
     )
-    completion: Mapped[dict[str, Any] | None] = column(
+    completion = optional_object(
         "What became of points that the advice lacks; NULL: the rubric was not made complete"
     )
     content_digest: Mapped[Digest] = column(
         "The digest of the texts and of the criteria"
     )
-    ceiling: Mapped[float | None] = column(
-        "The score of the long good answer; NULL: not proved"
-    )
-    floor: Mapped[float | None] = column(
-        "The higher score of the bad answers; NULL: not proved"
-    )
-    separation: Mapped[float | None] = column(
+    ceiling = optional_float("The score of the long good answer; NULL: not proved")
+    floor = optional_float("The higher score of the bad answers; NULL: not proved")
+    separation = optional_float(
         "The lower score of the good answers, less the floor; NULL: not proved"
     )
-    ordinary: Mapped[float | None] = column(
+    ordinary = optional_float(
         "The score of the ordinary answer; NULL: not proved, or without one"
     )
-    overruled: Mapped[str | None] = column(
-        "Why people overruled a confirmed veto; NULL: none was"
-    )
+    overruled = optional_text("Why people overruled a confirmed veto; NULL: none was")
     created_at = now_column("When this content was made")
 
 
@@ -156,34 +162,34 @@ class CriterionRow(Base):
         advice_has_element="(origin = 'advice') = (advice_id IS NOT NULL)",
         origin_has_source="(origin = 'advice') = (source = '')",
     )
-    case_id: Mapped[str] = key_column("The case")
-    revision: Mapped[int] = key_column("The case's revision")
-    criterion_id: Mapped[str] = key_column("c1, c2, … within the case revision")
-    position: Mapped[int] = column("Its place in the rubric", SmallInteger)
-    criterion: Mapped[str] = column("What is met or not met")
+    case_id = text_key("The case")
+    revision = integer_key("The case's revision")
+    criterion_id = text_key("c1, c2, … within the case revision")
+    position = integer_column("Its place in the rubric", type_=SmallInteger)
+    criterion = text_column("What is met or not met")
     axis: Mapped[Axis] = column("What it measures")
-    points: Mapped[int] = column("Its weight; the sign is the polarity", SmallInteger)
-    advice_id: Mapped[str | None] = column(
+    points = integer_column("Its weight; the sign is the polarity", type_=SmallInteger)
+    advice_id = optional_text(
         "The advice element it came from; NULL: it came from no advice"
     )
-    fact: Mapped[str | None] = column(
+    fact = optional_text(
         "The fact that it asks for; NULL: written before facts were listed"
     )
     origin: Mapped[Origin] = column(
         "What it rests on: advice, evidence or consensus", server_default="advice"
     )
-    source: Mapped[str] = column(
+    source = text_column(
         "For evidence the passage, for consensus the models that named it, else empty",
         server_default="",
     )
-    tier: Mapped[str] = column(
+    tier = text_column(
         "decisive or further; empty where it was made before tiers", server_default=""
     )
-    asked: Mapped[str] = column(
+    asked = text_column(
         "The part of the query that it answers directly; empty for none",
         server_default="",
     )
-    likely: Mapped[str] = column(
+    likely = text_column(
         "Of a penalty: the mistake it was drawn from, or why answers commit it; else empty",
         server_default="",
     )
@@ -203,36 +209,32 @@ class SnapshotRow(Base):
         identity_when_frozen="(state = 'frozen' OR sums_digest IS NULL)"
         " AND (sums_digest IS NOT NULL OR signature IS NULL)",
     )
-    version: Mapped[str] = key_column("The ISO week, YYYY.WNN")
-    parent: Mapped[str | None] = column(
+    version = text_key("The ISO week, YYYY.WNN")
+    parent = optional_text(
         "The snapshot before; NULL for the first", ForeignKey("snapshots.version")
     )
     state: Mapped[SnapshotState] = column("building or frozen")
     created_at = now_column("When it was begun")
-    frozen_at: Mapped[datetime | None] = column("When it was frozen")
-    manifest: Mapped[dict[str, Any] | None] = column(
-        "The manifest as written", deferred=True
-    )
+    frozen_at = optional_moment("When it was frozen")
+    manifest = optional_object("The manifest as written", deferred=True)
     manifest_digest: Mapped[Digest | None] = column(
         "The digest of manifest.json's bytes"
     )
-    cases: Mapped[int | None] = column("How many cases it holds")
-    criteria: Mapped[int | None] = column("How many criteria it holds")
-    publishable: Mapped[bool | None] = column("Whether it may be released")
+    cases = optional_integer("How many cases it holds")
+    criteria = optional_integer("How many criteria it holds")
+    publishable = optional_flag("Whether it may be released")
     why_not: Mapped[list[Any] | None] = column(
         "The reasons why it may not; empty when it may"
     )
-    path: Mapped[str | None] = column("Where its folder was written")
-    meta: Mapped[dict[str, Any] | None] = column(
+    path = optional_text("Where its folder was written")
+    meta = optional_object(
         "What it says of itself, as it was fixed with its members; NULL: frozen before format 2",
         deferred=True,
     )
     sums_digest: Mapped[Digest | None] = column(
         "The digest of SHA256SUMS: the folder's identity; NULL: frozen before format 2"
     )
-    signature: Mapped[str | None] = column(
-        "The text of SHA256SUMS.minisig; NULL: unsigned"
-    )
+    signature = optional_text("The text of SHA256SUMS.minisig; NULL: unsigned")
 
 
 def snapshot_key() -> Mapped[str]:
@@ -256,17 +258,17 @@ class SnapshotMemberRow(Base):
         salt_form="salt ~ '^[0-9a-f]{64}$'",
     )
     version = snapshot_key()
-    case_id: Mapped[str] = key_column("The case")
-    revision: Mapped[int] = column("The case's revision")
-    first_release: Mapped[str | None] = column(
+    case_id = text_key("The case")
+    revision = integer_column("The case's revision")
+    first_release = optional_text(
         "The first snapshot that shows the case; NULL: it is held out",
         ForeignKey("snapshots.version"),
     )
-    held_since: Mapped[str | None] = column(
+    held_since = optional_text(
         "The snapshot that it was first held out of; NULL: it is shown, and not for the first time",
         ForeignKey("snapshots.version"),
     )
-    salt: Mapped[str | None] = column(
+    salt = optional_text(
         "What keeps its commitment from being guessed back, 64 hexadecimal digits"
     )
     commitment: Mapped[Digest | None] = column(
@@ -286,21 +288,15 @@ class SnapshotChangeRow(Base):
         dropped_was_held="num_nonnulls(held_since, commitment) = CASE kind WHEN 'dropped' THEN 2 ELSE 0 END",
     )
     version = snapshot_key()
-    case_id: Mapped[str] = key_column("The case")
-    kind: Mapped[str] = column("added, revised, withdrawn, or dropped while held out")
-    reason: Mapped[str] = column("Why, as it is published")
-    from_revision: Mapped[int | None] = column(
-        "The revision in the parent; NULL: none was shown"
-    )
-    to_revision: Mapped[int | None] = column(
-        "The revision in this one; NULL: none is shown"
-    )
-    held_since: Mapped[str | None] = column(
+    case_id = text_key("The case")
+    kind = text_column("added, revised, withdrawn, or dropped while held out")
+    reason = text_column("Why, as it is published")
+    from_revision = optional_integer("The revision in the parent; NULL: none was shown")
+    to_revision = optional_integer("The revision in this one; NULL: none is shown")
+    held_since = optional_text(
         "Since when a dropped case was held out; NULL: it was not"
     )
-    commitment: Mapped[str | None] = column(
-        "What stood for a dropped case; NULL: it was shown"
-    )
+    commitment = optional_text("What stood for a dropped case; NULL: it was shown")
 
 
 class SnapshotKeptOutRow(Base):
@@ -309,10 +305,10 @@ class SnapshotKeptOutRow(Base):
     __tablename__ = "snapshot_kept_out"
     __table_args__ = checks(position_positive="position >= 1")
     version = snapshot_key()
-    case_id: Mapped[str] = key_column("A case that was ready")
-    position: Mapped[int] = key_column("The reason's place, from 1", SmallInteger)
-    gate: Mapped[str] = column("The gate that kept it out")
-    detail: Mapped[str] = column("Why; never the words it was found in")
+    case_id = text_key("A case that was ready")
+    position = integer_key("The reason's place, from 1", type_=SmallInteger)
+    gate = text_column("The gate that kept it out")
+    detail = text_column("Why; never the words it was found in")
 
 
 class CaseGatesRow(Base):
@@ -323,12 +319,12 @@ class CaseGatesRow(Base):
         refers_to(*_KEY, ondelete="CASCADE"),
         hits_listed="jsonb_typeof(hits) = 'array'",
     )
-    case_id: Mapped[str] = key_column("The case")
-    revision: Mapped[int] = key_column("The case's revision")
+    case_id = text_key("The case")
+    revision = integer_key("The case's revision")
     gates_digest: Mapped[Digest] = key_column(
         "What decided: the gates' code and libraries"
     )
-    hits: Mapped[list[Any]] = column("[[gate, detail]]; empty: nothing keeps it out")
+    hits = list_column("[[gate, detail]]; empty: nothing keeps it out")
     checked_at = now_column("When it was checked")
 
 
@@ -339,13 +335,11 @@ class EvaluationRunRow(Base):
 
     id = number_column("The record's number")
     run_digest: Mapped[Digest] = column("The digest of the run", unique=True)
-    snapshot_version: Mapped[str] = column(
-        "The snapshot evaluated on, ours or another's"
-    )
-    model: Mapped[str] = column("The model evaluated")
-    grader: Mapped[str] = column("The grader")
-    path: Mapped[str] = column("The run folder")
-    scores: Mapped[dict[str, Any]] = column("The scores with their metric's name")
+    snapshot_version = text_column("The snapshot evaluated on, ours or another's")
+    model = text_column("The model evaluated")
+    grader = text_column("The grader")
+    path = text_column("The run folder")
+    scores = object_column("The scores with their metric's name")
     """`metric`, and `overall` with `mean`, `low`, `high` (shares from 0 to 1, or None) and `n` cases."""
     created_at = now_column("When it was recorded")
 
@@ -358,17 +352,15 @@ class PipelineRunRow(Base):
         iso_week_form=f"iso_week ~ '{WEEK_FORM}'", ends_when_not_running=RUN_ENDS
     )
     id = number_column("The run's number")
-    command: Mapped[str] = column("The command")
-    week: Mapped[str | None] = column(
-        "The ISO week it worked for; NULL: none", "iso_week"
-    )
-    code_version: Mapped[str] = column("medlive's version")
-    settings: Mapped[dict[str, Any]] = column("The effective settings, without secrets")
+    command = text_column("The command")
+    week = optional_text("The ISO week it worked for; NULL: none", "iso_week")
+    code_version = text_column("medlive's version")
+    settings = object_column("The effective settings, without secrets")
     started_at = now_column("When it began")
-    finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
+    finished_at = optional_moment("When it ended; NULL while it runs")
     outcome: Mapped[RunOutcome] = column("running, done or failed")
-    counts: Mapped[dict[str, Any]] = column("What happened", server_default="{}")
-    log: Mapped[list[Any]] = column(
+    counts = object_column("What happened", server_default="{}")
+    log = list_column(
         "The last lines that it logged, without secrets", server_default="[]"
     )
     failed = partial = False
@@ -378,21 +370,21 @@ class CircuitRow(Base):
     """Models at endpoints that are not asked for a while, since they failed too often."""
 
     __tablename__ = "circuits"
-    key: Mapped[str] = key_column("The digest of address, key and model")
-    endpoint: Mapped[str] = column("Host, port and model")
-    cause: Mapped[str] = column("What was wrong last")
-    of_replies: Mapped[bool] = column("Whether replies came and could not be used")
-    opened_at: Mapped[datetime] = column("Since when nothing is asked")
-    retry_at: Mapped[datetime] = column("When one call is let through")
-    backoff_s: Mapped[float] = column("Seconds between such calls")
+    key = text_key("The digest of address, key and model")
+    endpoint = text_column("Host, port and model")
+    cause = text_column("What was wrong last")
+    of_replies = flag_column("Whether replies came and could not be used")
+    opened_at = moment_column("Since when nothing is asked")
+    retry_at = moment_column("When one call is let through")
+    backoff_s = float_column("Seconds between such calls")
 
 
 class ComponentRow(Base):
     """Libraries that keep tables here, and how far their schema has come."""
 
     __tablename__ = "components"
-    name: Mapped[str] = key_column("The library")
-    migration: Mapped[str] = column("The last of its migrations that is applied")
+    name = text_key("The library")
+    migration = text_column("The last of its migrations that is applied")
 
 
 class ReviewAction(StrEnum):
@@ -415,16 +407,12 @@ class ReviewRow(Base):
         reason_length="char_length(reason) BETWEEN 1 AND 2000",
     )
     number = number_column("The decision's number", "id")
-    case_id: Mapped[str] = column("The case")
-    revision: Mapped[int] = column(
-        "The revision that was looked at, or that an edit made"
-    )
+    case_id = text_column("The case")
+    revision = integer_column("The revision that was looked at, or that an edit made")
     action: Mapped[ReviewAction] = column("approve, reject, drop_element or edit")
-    element_id: Mapped[str | None] = column(
-        "The advice element that was dropped; NULL: none"
-    )
-    reason: Mapped[str] = column("Why")
-    decided_by: Mapped[str | None] = column("Who; NULL: not said")
+    element_id = optional_text("The advice element that was dropped; NULL: none")
+    reason = text_column("Why")
+    decided_by = optional_text("Who; NULL: not said")
     decided_at = now_column("When")
 
 
@@ -433,10 +421,10 @@ class IdentifierScanRow(Base):
 
     __tablename__ = "identifier_scans"
     __table_args__ = (refers_to(*_KEY),)
-    case_id: Mapped[str] = key_column("The case", ForeignKey("cases.id"))
-    revision: Mapped[int] = key_column("Its revision")
+    case_id = text_key("The case", ForeignKey("cases.id"))
+    revision = integer_key("Its revision")
     scanner: Mapped[Digest] = key_column("The instructions and the engine that looked")
-    found: Mapped[int] = column("How many identifiers were found")
+    found = integer_column("How many identifiers were found")
     scanned_at = now_column("When")
 
 
@@ -452,20 +440,20 @@ class WithdrawalRow(Base):
         reason_length="char_length(reason) BETWEEN 1 AND 500",
     )
     number = number_column("The withdrawal's number", "id")
-    case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
-    revision: Mapped[int] = column("The case's revision that it was withdrawn from")
-    criterion_id: Mapped[str | None] = column(
+    case_id = text_column("The case", ForeignKey("cases.id"))
+    revision = integer_column("The case's revision that it was withdrawn from")
+    criterion_id = optional_text(
         "The criterion's id within that revision; NULL: the whole case"
     )
     criterion_digest: Mapped[Digest | None] = column(
         "The digest of the criterion's folded text, by which it is known in other revisions"
     )
-    new_revision: Mapped[int | None] = column(
+    new_revision = optional_integer(
         "The revision without the criterion that this made; NULL: none was needed"
     )
     kind: Mapped[WithdrawalKind] = column("erratum, takedown or privacy")
-    reason: Mapped[str] = column("Why, in words for the public")
-    withdrawn_by: Mapped[str | None] = column("Who withdrew it; NULL: unknown")
+    reason = text_column("Why, in words for the public")
+    withdrawn_by = optional_text("Who withdrew it; NULL: unknown")
     withdrawn_at = now_column("When it was withdrawn")
 
 
@@ -473,10 +461,8 @@ class ReinstatementRow(Base):
     """Withdrawals that were undone, who and why stands in the audit log; rows are never changed."""
 
     __tablename__ = "reinstatements"
-    withdrawal_id: Mapped[int] = key_column(
-        "The withdrawal", ForeignKey("withdrawals.id")
-    )
-    case_id: Mapped[str] = column("Its case", ForeignKey("cases.id"))
+    withdrawal_id = integer_key("The withdrawal", ForeignKey("withdrawals.id"))
+    case_id = text_column("Its case", ForeignKey("cases.id"))
     reinstated_at = now_column("When it was undone")
 
 
@@ -492,15 +478,13 @@ class DisputeRow(Base):
         " AND (closed_at IS NOT NULL OR closed_by IS NULL)",
     )
     number = number_column("The dispute's number", "id")
-    case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
-    criterion_id: Mapped[str | None] = column(
+    case_id = text_column("The case", ForeignKey("cases.id"))
+    criterion_id = optional_text(
         "The criterion's id within its case; NULL: the whole case"
     )
-    reason: Mapped[str] = column("What is objected to; not published")
-    opened_by: Mapped[str | None] = column("Who opened it; NULL: unknown")
+    reason = text_column("What is objected to; not published")
+    opened_by = optional_text("Who opened it; NULL: unknown")
     opened_at = now_column("When it was opened")
-    closed_at: Mapped[datetime | None] = column("When it was closed; NULL: it is open")
-    closed_by: Mapped[str | None] = column(
-        "Who closed it; NULL: unknown, or it is open"
-    )
-    resolution: Mapped[str | None] = column("What came of it; NULL: it is open")
+    closed_at = optional_moment("When it was closed; NULL: it is open")
+    closed_by = optional_text("Who closed it; NULL: unknown, or it is open")
+    resolution = optional_text("What came of it; NULL: it is open")

@@ -15,10 +15,20 @@ from medlive.db.tables.base import (
     Digest,
     checks,
     column,
+    integer_column,
+    integer_key,
     key_column,
+    list_column,
+    moment_column,
     now_column,
     number_column,
+    object_column,
     one_of,
+    optional_integer,
+    optional_moment,
+    optional_text,
+    text_column,
+    text_key,
 )
 
 WorkerState = Literal["working", "waiting", "stopping"]
@@ -37,14 +47,14 @@ class WorkerRow(Base):
         waiting_has_a_reason="(state = 'waiting') = (reason IS NOT NULL)"
     )
     id = number_column("The worker's number")
-    host: Mapped[str] = column("The name of its machine")
-    pid: Mapped[int] = column("Its process there")
-    queues: Mapped[list[Any]] = column("The queues that it serves")
-    paused: Mapped[list[Any]] = column("Those of them whose jobs it does not take now")
+    host = text_column("The name of its machine")
+    pid = integer_column("Its process there")
+    queues = list_column("The queues that it serves")
+    paused = list_column("Those of them whose jobs it does not take now")
     began_at = now_column("When it started")
     heard_at = now_column("Its last sign of life, by the database's clock")
     state: Mapped[WorkerState] = column("working, waiting or stopping")
-    reason: Mapped[str | None] = column("Why it waits; NULL: it does not")
+    reason = optional_text("Why it waits; NULL: it does not")
     since = now_column("Since when it is in this state for this reason")
 
 
@@ -52,9 +62,9 @@ class JobFailureRow(Base):
     """Why jobs failed, which the job queue itself does not keep."""
 
     __tablename__ = "job_failures"
-    job_id: Mapped[int] = key_column("The job", BigInteger, autoincrement=False)
-    queue: Mapped[str] = column("Its queue")
-    reason: Mapped[str] = column("What went wrong, in one line without secrets")
+    job_id = integer_key("The job", type_=BigInteger, autoincrement=False)
+    queue = text_column("Its queue")
+    reason = text_column("What went wrong, in one line without secrets")
     failed_at = now_column("When")
 
 
@@ -74,29 +84,23 @@ class OpenProblemRow(Base):
         acknowledgement_is_whole="acknowledged_at IS NOT NULL"
         " OR num_nonnulls(acknowledged_by, acknowledged_until, acknowledged_why) = 0",
     )
-    code: Mapped[str] = key_column("The check's code, such as no_scheduler")
-    subject: Mapped[str] = key_column(
-        "What it is about, such as a queue; empty: the whole"
-    )
+    code = text_key("The check's code, such as no_scheduler")
+    subject = text_key("What it is about, such as a queue; empty: the whole")
     severity: Mapped[Severity] = column("page or ticket")
-    text: Mapped[str] = column("What is wrong, in a sentence")
-    next_step: Mapped[str] = column("What a person can do about it")
+    text = text_column("What is wrong, in a sentence")
+    next_step = text_column("What a person can do about it")
     began_at = now_column("When it was first seen")
     seen_at = now_column("When it was last seen")
-    sent: Mapped[int] = column(
-        "How many messages about it were written", server_default="0"
-    )
+    sent = integer_column("How many messages about it were written", server_default="0")
     send_at = now_column("When the next message is due")
-    acknowledged_at: Mapped[datetime | None] = column(
-        "When somebody took it on; NULL: nobody did"
-    )
-    acknowledged_by: Mapped[str | None] = column(
+    acknowledged_at = optional_moment("When somebody took it on; NULL: nobody did")
+    acknowledged_by = optional_text(
         "Who took it on; NULL: the command line, without --by"
     )
-    acknowledged_until: Mapped[datetime | None] = column(
+    acknowledged_until = optional_moment(
         "Until when no message is sent; NULL: until it ends"
     )
-    acknowledged_why: Mapped[str | None] = column("What they said about it")
+    acknowledged_why = optional_text("What they said about it")
 
     @property
     def key(self) -> tuple[str, str]:
@@ -119,25 +123,21 @@ class OutboxRow(Base):
         attempts_not_negative="attempts >= 0",
     )
     id = number_column("The message's number", kind=BigInteger)
-    place: Mapped[str] = column("Where it goes: webhook or email")
-    message: Mapped[dict[str, Any]] = column(
-        "Event, week, text and, of a problem, its code"
-    )
+    place = text_column("Where it goes: webhook or email")
+    message = object_column("Event, week, text and, of a problem, its code")
     created_at = now_column("When it was written")
-    attempts: Mapped[int] = column("How often it was tried", server_default="0")
+    attempts = integer_column("How often it was tried", server_default="0")
     send_at = now_column("When it is tried next")
-    last_error: Mapped[str | None] = column(
-        "Why the last attempt failed; NULL before the first"
-    )
+    last_error = optional_text("Why the last attempt failed; NULL before the first")
 
 
 class ObservationRow(Base):
     """What a process noted last, by name, such as when the scheduler was heard."""
 
     __tablename__ = "observations"
-    name: Mapped[str] = key_column("What was observed")
+    name = text_key("What was observed")
     at = now_column("When, by the database's clock")
-    value: Mapped[dict[str, Any]] = column("What was seen", server_default="{}")
+    value = object_column("What was seen", server_default="{}")
 
 
 _OPEN = text("frozen_in IS NULL")
@@ -152,14 +152,12 @@ class WeekThreadRow(Base):
         Index(None, "frozen_in"),
         week_form=f"week ~ '{WEEK_FORM}'",
     )
-    revision_id: Mapped[int] = key_column(
-        "The revision", ForeignKey("thread_revisions.id")
-    )
-    week: Mapped[str | None] = column(
+    revision_id = integer_key("The revision", ForeignKey("thread_revisions.id"))
+    week = optional_text(
         "The ISO week it was queued for; NULL: the next that is frozen"
     )
     queued_at = now_column("When it was queued")
-    frozen_in: Mapped[str | None] = column(
+    frozen_in = optional_text(
         "The snapshot that was frozen after it was settled; NULL: the next freeze counts it",
         ForeignKey("snapshots.version"),
     )
@@ -170,12 +168,10 @@ class StepWaitRow(Base):
 
     __tablename__ = "step_waits"
     __table_args__ = checks(week_form=f"week ~ '{WEEK_FORM}'")
-    step: Mapped[str] = key_column("The step")
-    week: Mapped[str] = key_column("The ISO week it is to be run for")
-    since: Mapped[datetime] = column("Since when it waits")
-    ended_at: Mapped[datetime | None] = column(
-        "When its time limit had passed; NULL: it has not"
-    )
+    step = text_key("The step")
+    week = text_key("The ISO week it is to be run for")
+    since = moment_column("Since when it waits")
+    ended_at = optional_moment("When its time limit had passed; NULL: it has not")
 
 
 class LiteratureAnswerRow(Base):
@@ -184,7 +180,7 @@ class LiteratureAnswerRow(Base):
     __tablename__ = "literature_answers"
     __table_args__ = (Index(None, "fetched_at"),)
     key: Mapped[Digest] = key_column("The digest of service, address and form")
-    service: Mapped[str] = column("The service: pubmed or europepmc")
+    service = text_column("The service: pubmed or europepmc")
     body: Mapped[bytes] = column(
         "What was read from the answer, without the words that were searched"
     )
@@ -195,8 +191,8 @@ class LiteratureTurnRow(Base):
     """When each literature service may be asked next, over all workers."""
 
     __tablename__ = "literature_turns"
-    service: Mapped[str] = key_column("The service")
-    next_at: Mapped[datetime] = column("When the next request may be made")
+    service = text_key("The service")
+    next_at = moment_column("When the next request may be made")
 
 
 _HAS_CASE = "status <> ''"
@@ -234,38 +230,24 @@ class ThreadStandingRow(Base):
         ),
         Index(None, "words", postgresql_using="gin"),
     )
-    thread_id: Mapped[int] = key_column(
-        "The thread", ForeignKey("threads.id", ondelete="CASCADE")
-    )
-    revision_id: Mapped[int] = column("Its latest revision")
-    curation_id: Mapped[int | None] = column(
-        "The latest decision about that; NULL: none"
-    )
-    case_id: Mapped[str | None] = column("Its case; NULL: none")
-    case_revision: Mapped[int | None] = column(
-        "The case's latest revision; NULL without a case"
-    )
-    source: Mapped[str] = column("The community")
-    language: Mapped[str] = column(
-        "en, zh or what the source says; empty: it does not say"
-    )
-    stage: Mapped[str] = column(
-        "filters, screener, validator, controller, rubric or case"
-    )
-    outcome: Mapped[str] = column(
-        "pending, rejected, parked, failed, held, kept or withdrawn"
-    )
-    reason: Mapped[str] = column(
+    thread_id = integer_key("The thread", ForeignKey("threads.id", ondelete="CASCADE"))
+    revision_id = integer_column("Its latest revision")
+    curation_id = optional_integer("The latest decision about that; NULL: none")
+    case_id = optional_text("Its case; NULL: none")
+    case_revision = optional_integer("The case's latest revision; NULL without a case")
+    source = text_column("The community")
+    language = text_column("en, zh or what the source says; empty: it does not say")
+    stage = text_column("filters, screener, validator, controller, rubric or case")
+    outcome = text_column("pending, rejected, parked, failed, held, kept or withdrawn")
+    reason = text_column(
         "Why, for filters the failing rule's reason; empty: there is none"
     )
-    engine: Mapped[str] = column("The screener's model; empty: no engine was asked")
-    specialty: Mapped[str] = column("The case's specialty; empty without a case")
-    status: Mapped[str] = column("The case's status; empty without a case")
-    week: Mapped[str] = column("The ISO week of changed_at, YYYY.WNN")
-    changed_at: Mapped[datetime] = column("When it came to stand there")
-    posted_at: Mapped[datetime] = column(
-        "When it was opened, or came in where that is unknown"
-    )
+    engine = text_column("The screener's model; empty: no engine was asked")
+    specialty = text_column("The case's specialty; empty without a case")
+    status = text_column("The case's status; empty without a case")
+    week = text_column("The ISO week of changed_at, YYYY.WNN")
+    changed_at = moment_column("When it came to stand there")
+    posted_at = moment_column("When it was opened, or came in where that is unknown")
     words: Mapped[Any] = column(
         "What is searched: title, messages and the case's texts", TSVECTOR
     )

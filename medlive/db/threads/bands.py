@@ -7,10 +7,9 @@ comparison. A look-up reads a bounded number of rows, however many threads there
 
 from collections.abc import Sequence
 
-from medlive.db.mapping import int_array
+from medlive.db.mapping import Record, int_array
 from medlive.db.session import Session
 from medlive.db.tables.intake import BandSchemeRow
-from medlive.db.threads.threads import Revision
 
 NEWEST = 64
 """Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
@@ -74,9 +73,9 @@ async def save_bands(
 
 async def find_candidates(
     session: Session, chain_digest: str, texts: Sequence[Sequence[int]]
-) -> list[Revision]:
-    """The threads that any of these texts, each given by its keys, may repeat, with the latest revision that this
-    filter chain accepted. One statement; at most CANDIDATES a text."""
+) -> Sequence[Record]:
+    """The threads that any of these texts, each given by its keys, may repeat (thread_pk), with the latest revision
+    that this filter chain accepted (revision_pk). One statement; at most CANDIDATES a text."""
     rows = [(place, key) for place, keys in enumerate(texts) for key in keys]
     if not rows:
         return []
@@ -91,7 +90,7 @@ async def find_candidates(
         newest=NEWEST,
         candidates=CANDIDATES,
     )
-    return [Revision(*row) for row in near]
+    return near.all()
 
 
 async def unfilled_after(session: Session, scheme: str) -> int | None:
@@ -110,20 +109,27 @@ async def unfilled_after(session: Session, scheme: str) -> int | None:
 
 async def accepted_revisions(
     session: Session, *, after: int, limit: int
-) -> list[Revision]:
-    """Revisions that any filter chain accepted, from the one after that number on, oldest first."""
-    query = """
+) -> Sequence[Record]:
+    """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk and
+    revision_pk."""
+    accepted = await session.run(
+        """
         SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS
         (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most
-    """
-    accepted = await session.run(query, after=after, most=limit)
-    return [Revision(*row) for row in accepted]
+        """,
+        after=after,
+        most=limit,
+    )
+    return accepted.all()
 
 
 async def note_filled(session: Session, scheme: str, *, to: int | None) -> None:
     """Note up to which revision the bands are there; None: all are."""
-    filled = """
+    await session.run(
+        """
         UPDATE band_schemes SET filled_to = coalesce(:to, filled_to),
         finished_at = CASE WHEN CAST(:to AS int) IS NULL THEN now() ELSE finished_at END WHERE scheme = :scheme
-    """
-    await session.run(filled, scheme=scheme, to=to)
+        """,
+        scheme=scheme,
+        to=to,
+    )

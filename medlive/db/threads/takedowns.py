@@ -28,11 +28,6 @@ TAKEN_DOWN = "taken_down"
 """Why a thread is passed over, and a case kept out."""
 _LOCK = 0x6D656474  # "medt": one number for every takedown of this database
 
-_AMONG = """
-    WHERE lifted_at IS NULL AND (source, thread_id) IN (
-        SELECT source, thread_id FROM json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text)
-    )
-"""
 _TELLING = 30
 """Bytes of UTF-8 from which on words that two texts share are no accident."""
 _WITHHELD = "(taken down)"
@@ -140,15 +135,6 @@ _ERASURES = {
         UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL WHERE id = ANY (:ids)
     """,
 }
-_URLS = """
-    SELECT url FROM threads WHERE source = :source AND thread_id = :thread_id UNION
-    SELECT url FROM frontier WHERE source = :source AND thread_id = :thread_id UNION
-    SELECT url FROM fetches WHERE source = :source AND thread_id = :thread_id
-"""
-_TITLES = """
-    SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id
-    WHERE threads.source = :source AND threads.thread_id = :thread_id
-"""
 _MENTION = (
     "UPDATE {0} SET {1} = replace({1}, :url, :withheld) WHERE position(:url in {1}) > 0"
 )
@@ -169,17 +155,9 @@ _MENTIONS = {
         WHERE position(:in_json in concat(counts, log)) > 0
     """,
 }
-_OWN_ARCHIVES = """
-    SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL
-    AND ((source = :source AND thread_id = :thread_id) OR id = ANY (:ids))
-"""
 _OWN_REPLIES = f"""
     SELECT DISTINCT reply_digest FROM agent_calls
     WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})
-"""
-_LOOSE_REPLIES = """
-    SELECT request_digest, task, inputs, text FROM replies AS reply
-    WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
 """
 # A job with a case's id has a revision of the case.
 _OF_THREAD = f"""
@@ -187,7 +165,6 @@ _OF_THREAD = f"""
     ELSE args ->> 'case_id' IN ({_CASES}) END
 """
 _JOBS = f"DELETE FROM procrastinate_jobs WHERE status = 'todo' AND {_OF_THREAD}"
-_LOCK_THREAD = "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
 # Written again, so that the transaction may erase; the first reason and moment stay.
 _TAKE_DOWN = """
     INSERT INTO takedowns AS known (source, thread_id, reason) VALUES (:source, :thread_id, :reason)
@@ -198,15 +175,6 @@ _UNDER_WAY = f"""
     ON worker.id = job.worker_id WHERE job.status = 'doing'
     AND worker.last_heartbeat > now() - make_interval(secs => :alive_s)
     AND {_OF_THREAD})
-"""
-_CASE_TEXTS = f"""
-    SELECT unnest(ARRAY[narrative, query, advice]) FROM case_revisions WHERE case_id IN ({_CASES})
-"""
-_FROZEN = """
-    SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)
-    JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id
-    WHERE snapshots.state = 'frozen' AND threads.source = :source AND threads.thread_id = :thread_id
-    AND member.first_release IS NOT NULL ORDER BY member.version
 """
 
 
@@ -256,7 +224,15 @@ async def keep_out(session: Session, threads: Iterable[Thread]) -> set[tuple[str
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
     ]
     await no_takedown(session)
-    rows = await session.rows(TakedownRow, _AMONG, keys=Json(keys))
+    rows = await session.rows(
+        TakedownRow,
+        """
+        WHERE lifted_at IS NULL AND (source, thread_id) IN (
+            SELECT source, thread_id FROM json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text)
+        )
+        """,
+        keys=Json(keys),
+    )
     return {(row.source, row.thread_id) for row in rows}
 
 
@@ -265,19 +241,27 @@ async def no_takedown(session: Session) -> None:
     await session.run("SELECT pg_advisory_xact_lock_shared(:lock)", lock=_LOCK)
 
 
-async def take_down_alone(session: Session) -> None:
-    """Wait until nobody saves threads, and keep everybody from it until the session's transaction ends."""
-    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
-
-
 async def traces_of(
     session: Session, source: str, thread_id: str
 ) -> tuple[set[str], set[str]]:
     """The addresses and the titles that a thread has had here, by which pages of its source show it; both empty
     when nothing is known of it."""
     named = {"source": source, "thread_id": thread_id}
-    urls = await session.column(_URLS, **named)
-    titles = await session.column(_TITLES, **named)
+    urls = await session.column(
+        """
+        SELECT url FROM threads WHERE source = :source AND thread_id = :thread_id UNION
+        SELECT url FROM frontier WHERE source = :source AND thread_id = :thread_id UNION
+        SELECT url FROM fetches WHERE source = :source AND thread_id = :thread_id
+        """,
+        **named,
+    )
+    titles = await session.column(
+        """
+        SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id
+        WHERE threads.source = :source AND threads.thread_id = :thread_id
+        """,
+        **named,
+    )
     return set(urls) - {""}, set(titles) - {""}
 
 
@@ -285,7 +269,16 @@ async def frozen_with(
     session: Session, source: str, thread_id: str
 ) -> list[tuple[str, str]]:
     """(snapshot's version, case id) of every frozen snapshot that shows a case of the thread."""
-    rows = await session.records(_FROZEN, source=source, thread_id=thread_id)
+    rows = await session.records(
+        """
+        SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)
+        JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id
+        WHERE snapshots.state = 'frozen' AND threads.source = :source AND threads.thread_id = :thread_id
+        AND member.first_release IS NOT NULL ORDER BY member.version
+        """,
+        source=source,
+        thread_id=thread_id,
+    )
     return [(row.version, row.case_id) for row in rows]
 
 
@@ -308,9 +301,13 @@ async def erase_thread(
     """
     # Neither filters nor imports have its rows in hand meanwhile.
     await take_turn(session)
-    await take_down_alone(session)
+    # Nobody saves threads until the session's transaction ends.
+    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
     named = {"source": source, "thread_id": thread_id}
-    pk = await session.value(_LOCK_THREAD, **named)
+    pk = await session.value(
+        "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE",
+        **named,
+    )
     # Whoever stores a decision about a revision has locked it.
     await session.run(f"{_REVISIONS} FOR UPDATE", pk=pk)
     # First no worker can take it up any more, then none has it.
@@ -324,10 +321,22 @@ async def erase_thread(
     await session.run(_TAKE_DOWN, **named, reason=reason)
     urls, _ = await traces_of(session, source, thread_id)
     ids = list(showing)
-    archives = await session.column(_OWN_ARCHIVES, **named, ids=ids)
+    archives = await session.column(
+        """
+        SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL
+        AND ((source = :source AND thread_id = :thread_id) OR id = ANY (:ids))
+        """,
+        **named,
+        ids=ids,
+    )
     digests = set(await session.column(_OWN_REPLIES, pk=pk))
     # A case that was edited is proved and read again without a decision.
-    of_case = await session.column(_CASE_TEXTS, pk=pk)
+    of_case = await session.column(
+        f"""
+        SELECT unnest(ARRAY[narrative, query, advice]) FROM case_revisions WHERE case_id IN ({_CASES})
+        """,
+        pk=pk,
+    )
     digests |= await _loose_replies(session, [*texts, *of_case])
     subject, case_ids = (
         f"thread:{source}/{thread_id}",
@@ -387,7 +396,10 @@ async def _loose_replies(session: Session, texts: Collection[str]) -> set[str]:
     """
     if not texts:
         return set()
-    rows = await session.run(_LOOSE_REPLIES)
+    rows = await session.run("""
+        SELECT request_digest, task, inputs, text FROM replies AS reply
+        WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
+        """)
     loose = {}
     for digest, task, inputs, reply in rows:
         loose[digest] = (task, _long_texts(inputs), reply)

@@ -18,18 +18,11 @@ from medlive.db.tables.intake import (
 )
 from medlive.errors import BadInput, MedliveError
 from medlive.guard.bounds import THREAD_ID_CHARS, TITLE_CHARS_SHOWN
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 
 if TYPE_CHECKING:
     # Its word lists take a tenth of a second, which `medlive status` need not wait for.
     from medlive.deidentify.identifiers import Identifier
-
-
-class Revision(NamedTuple):
-    """A thread's revision by its numbers."""
-
-    thread_pk: int
-    revision_pk: int
 
 
 class SavedThread(NamedTuple):
@@ -39,16 +32,6 @@ class SavedThread(NamedTuple):
     revision_pk: int
     """The revision with this content; of an import an earlier one, when the thread has had it before."""
     status: Literal["new", "revised", "unchanged"]
-
-
-class StoredThread(NamedTuple):
-    """A revision as it is stored."""
-
-    thread_pk: int
-    revision_pk: int
-    thread: Thread
-    # Whether the thread's `posted_at` was given for want of a date
-    posted_at_assumed: bool
 
 
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
@@ -83,7 +66,17 @@ async def save_threads(
     """
     if not threads:
         return []
-    threads = list(map(_storable, threads))
+    kept = []
+    for thread in threads:
+        check_storable(thread)
+        # In UTC, so that one moment given in two zones is one content.
+        messages = []
+        for message in thread.messages:
+            moment = message.posted_at and message.posted_at.astimezone(UTC)
+            messages.append(replace(message, posted_at=moment))
+        moment = thread.posted_at and thread.posted_at.astimezone(UTC)
+        kept.append(replace(thread, posted_at=moment, messages=tuple(messages)))
+    threads = kept
     if fetch_ids is None:
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, "file")
@@ -202,17 +195,27 @@ async def mark_seen(
     session: Session, source: str, seen: Sequence[str], gone: Sequence[str]
 ) -> None:
     """Note that the source has some threads now, and has others no longer, from now on unless it was noted before."""
-    await session.run(_SEEN, source=source, ids=list(seen))
-    await session.run(_GONE, source=source, ids=list(gone))
+    await session.run(
+        f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}",
+        source=source,
+        ids=list(seen),
+    )
+    await session.run(
+        f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}",
+        source=source,
+        ids=list(gone),
+    )
 
 
 _AMONG = "WHERE source = :source AND thread_id = ANY (:ids)"
-_SEEN = f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}"
-_GONE = f"UPDATE threads SET gone_at = coalesce(gone_at, now()) {_AMONG}"
 
 
-async def load_thread(session: Session, revision_pk: int) -> StoredThread:
-    """The thread as that revision was. Raises MedliveError when there is none."""
+async def load_thread(session: Session, revision_pk: int) -> Record:
+    """The thread as that revision was. Raises MedliveError when there is none.
+
+    It has thread_pk, revision_pk, thread and posted_at_assumed (whether the thread's `posted_at` was given for want of
+    a date).
+    """
     for stored in await _stored(session, [revision_pk]):
         return stored
     raise MedliveError(f"there is no thread revision {revision_pk}")
@@ -231,38 +234,49 @@ async def pending_revisions(
     chain_digest: str,
     after: int = 0,
     limit: int | None = None,
-) -> list[Revision]:
-    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first."""
-    query = """
+) -> Sequence[Record]:
+    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk and
+    revision_pk."""
+    pending = await session.run(
+        """
         SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
         WHERE id > :after AND NOT EXISTS (
             SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
         )
         AND NOT EXISTS (SELECT FROM filter_results WHERE revision_id = r.id AND chain_digest = :chain)
         ORDER BY id LIMIT :most
-    """
-    pending = await session.run(query, after=after, chain=chain_digest, most=limit)
-    return [Revision(*row) for row in pending]
+        """,
+        after=after,
+        chain=chain_digest,
+        most=limit,
+    )
+    return pending.all()
 
 
 async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:
     """The thread's revisions, oldest first; empty for no such thread."""
-    query = """
+    return await session.column(
+        """
         SELECT r.id FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id
         WHERE source = :source AND t.thread_id = :thread_id ORDER BY revision
-    """
-    return await session.column(query, source=source, thread_id=thread_id)
+        """,
+        source=source,
+        thread_id=thread_id,
+    )
 
 
 async def latest_fetches(
     session: Session, source: str, thread_ids: Sequence[str]
 ) -> dict[str, int]:
     """Thread → the newest fetch that a revision of it was read from, for those that were harvested."""
-    query = f"""
+    return await session.lookup(
+        f"""
         SELECT thread_id, (SELECT max(fetch_id) FROM thread_revisions WHERE thread_id = threads.id) FROM threads
         {_AMONG} AND EXISTS (SELECT FROM thread_revisions WHERE thread_id = threads.id AND fetch_id IS NOT NULL)
-    """
-    return await session.lookup(query, source=source, ids=list(thread_ids))
+        """,
+        source=source,
+        ids=list(thread_ids),
+    )
 
 
 async def find_thread(session: Session, source: str, thread_id: str) -> int | None:
@@ -323,28 +337,18 @@ async def count_identifiers(session: Session, revision_pk: int) -> dict[str, int
     )
 
 
-async def _stored(session: Session, revision_pks: Sequence[int]) -> list[StoredThread]:
-    query = """
+async def _stored(session: Session, revision_pks: Sequence[int]) -> Sequence[Record]:
+    threads = await session.records(
+        """
         SELECT r.id AS revision_pk, r.thread_id AS thread_pk, source, t.thread_id, url, title, language, tags,
             posted_at, posted_at_assumed, messages
         FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = ANY (:pks) ORDER BY r.id
-    """
-    threads = []
-    for row in await session.run(query, pks=list(revision_pks)):
-        thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
-        threads.append(read(StoredThread, row, thread=thread))
+        """,
+        pks=list(revision_pks),
+    )
+    for row in threads:
+        row.thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
     return threads
-
-
-def _storable(thread: Thread) -> Thread:
-    """The same thread with its dates in UTC, so that one moment given in two zones is one content. Raises BadInput."""
-    check_storable(thread)
-    messages = []
-    for message in thread.messages:
-        moment = message.posted_at and message.posted_at.astimezone(UTC)
-        messages.append(replace(message, posted_at=moment))
-    moment = thread.posted_at and thread.posted_at.astimezone(UTC)
-    return replace(thread, posted_at=moment, messages=tuple(messages))
 
 
 def message_of(value: dict[str, Any]) -> Message:
@@ -352,7 +356,7 @@ def message_of(value: dict[str, Any]) -> Message:
     moment = value["posted_at"]
     return replace(
         Message(**value),
-        role=Role(value["role"]),
+        role=value["role"],
         posted_at=datetime.fromisoformat(moment) if moment else None,
         media=tuple(value["media"]),
     )
@@ -382,12 +386,6 @@ _THREAD = """
         ) AS opening
     FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = :pk
 """
-_MESSAGES = """
-    SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
-    substr(m ->> 'text', :start + 1, :chars) AS text
-    FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)
-    WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place
-"""
 
 
 async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Record:
@@ -409,7 +407,12 @@ async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Re
     before = min(window.start, AROUND)
     end = before + window.chars
     excerpt.messages = await session.records(
-        _MESSAGES,
+        """
+        SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
+        substr(m ->> 'text', :start + 1, :chars) AS text
+        FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)
+        WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place
+        """,
         pk=revision_pk,
         first=window.first,
         count=window.count,

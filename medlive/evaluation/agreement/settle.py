@@ -199,11 +199,7 @@ def read_sheet(
             met=met,
         )
         verdicts.append(verdict)
-    return GraderSheet(
-        run.known_grader.model,
-        against,
-        tuple(verdicts),
-    )
+    return run.known_grader.model, against, tuple(verdicts)
 
 
 def _settled_by(ratings: HumanRatings) -> dict[Place, bool]:

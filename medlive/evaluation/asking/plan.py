@@ -15,7 +15,7 @@ from medlive.integrity.log import rows_of
 from medlive.llm.engine import Request
 from medlive.llm.prompts import render
 from medlive.llm.registry import Price
-from medlive.llm.wire import JsonMode, response_format
+from medlive.llm.wire import response_format
 
 ASCII_A_TOKEN: Final = 4.0
 HAN_A_TOKEN: Final = 1.4
@@ -80,7 +80,7 @@ def plan_calls(
 
 def sent_text(request: Request) -> str:
     """All the text of a request, in the order it is read: the shape of the reply, then the messages."""
-    shape = response_format(JsonMode.SCHEMA, request)
+    shape = response_format("schema", request)
     messages = [message["content"] for message in render(request)]
     return "\n".join([canonical_json(shape), *messages])
 

@@ -275,10 +275,15 @@ def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
             allow=EVERYTHING,
         )
         (model,) = table.models
+        slices = []
+        for kind, values in model.slices.items():
+            for value, estimate in values.items():
+                row = {"kind": kind, "value": value, "estimate": estimate.row()}
+                slices.append(row)
         scores[metric] = {
             "overall": model.overall.row(),
-            "core": model.companions.core.row(),
-            "slices": [part.row() for part in model.slices],
+            "core": model.companions["core"].row(),
+            "slices": slices,
             "warnings": table.warnings,
         }
     scores["rates"] = asdict(model.rates)

@@ -13,7 +13,6 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
@@ -60,16 +59,12 @@ def _named(
     return Field(default, validation_alias=AliasChoices(theirs, ours))
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class _TurnRow(_Part):
+class _TurnRow(BaseModel, extra="allow", strict=True):
     role: Literal["system", "user", "assistant"]
     content: _Text
 
 
-class _CriterionRow(_Part):
+class _CriterionRow(BaseModel, extra="allow", strict=True):
     criterion: _Text
     points: float = Field(ge=-1e6, le=1e6, allow_inf_nan=False)
     id: _Text | None = None
@@ -77,7 +72,7 @@ class _CriterionRow(_Part):
     tags: list[str] = []
 
 
-class _CaseRow(_Part):
+class _CaseRow(BaseModel, extra="allow", strict=True):
     """A case; each second name is HealthBench's, or K-QA's."""
 
     case_id: _Id = _named("case_id", "prompt_id")

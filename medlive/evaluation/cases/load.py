@@ -13,7 +13,7 @@ from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterio
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import Manifest, unknown_note
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Thread
 
 
 def load_cases(
@@ -30,27 +30,21 @@ def load_cases(
     place = Path(path)
     if place.is_dir():
         return from_snapshot(open_snapshot(place, verify=verify))
-    if place.is_file():
-        chosen = format_ or format_of(place)
-        cases = read_benchmark(place, chosen)
-        if chosen == "livemedbench" and (place.parent / "manifest.json").is_file():
-            return _with_manifest(cases, place)
+    if not place.is_file():
+        hint = "name a snapshot's folder or version, LiveMedBench's JSON file of cases, or another benchmark's file"
+        raise BadInput(f"{place} is neither a folder nor a file", hint=hint)
+    chosen = format_ or format_of(place)
+    cases = read_benchmark(place, chosen)
+    beside = place.parent / "manifest.json"
+    if chosen != "livemedbench" or not beside.is_file():
         return cases
-    hint = "name a snapshot's folder or version, LiveMedBench's JSON file of cases, or another benchmark's file"
-    raise BadInput(f"{place} is neither a folder nor a file", hint=hint)
-
-
-def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:
-    """The cases of a snapshot's own `livemedbench.json`, as publishable as the manifest beside it says; those of a
-    file that it does not list as it is, as they were."""
-    cases = replace(cases, snapshots=file.absolute().parent.parent)
+    # A snapshot's own `livemedbench.json` is as publishable as its manifest says, if that lists the file as it is.
+    cases = replace(cases, snapshots=place.absolute().parent.parent)
     try:
-        manifest = Manifest.model_validate_json(
-            read_small(file.parent / "manifest.json")
-        )
+        manifest = Manifest.model_validate_json(read_small(beside))
     except (OSError, TooLong, ValidationError):
         return cases
-    entry = manifest.files.get(file.name)
+    entry = manifest.files.get(place.name)
     if entry is None or cases.digest != f"sha256:{entry.sha256}":
         return cases
     return replace(
@@ -119,7 +113,7 @@ def opening(thread: Thread) -> str:
     """
     texts = []
     for message in thread.messages:
-        if message.role is not Role.PATIENT:
+        if message.role != "patient":
             break
         texts.append(message.text.strip())
     text = "\n\n".join(filter(None, texts))

@@ -20,7 +20,6 @@ from medlive.evaluation.asking.run import answer_of, failed, unanswered
 from medlive.evaluation.grading.grade import Record, Work, make_grades, open_work
 from medlive.evaluation.model import (
     AnswerState,
-    Grade,
     gradable,
     grade_keys,
     in_context,
@@ -35,16 +34,16 @@ from medlive.evaluation.runs.folder import (
     write_whole,
 )
 from medlive.evaluation.runs.templates import load_template
-from medlive.grader.judge import Judge, Mode, Verdicts
+from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import canonical_json, digest_bytes, digest_json
 from medlive.integrity.log import LogWriter, open_log, read_bytes, values_of, writing
-from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
+from medlive.llm.ask import Asked, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity, Reply
 from medlive.llm.prompts import render
 from medlive.llm.registry import Price
 from medlive.llm.wire import (
     JsonMode,
-    NotACompletion,
+    Trouble,
     chat_body,
     completion,
     priced,
@@ -173,17 +172,17 @@ def write_calls(log: BatchLog, calls: Iterable[Call], out: Path) -> BatchWritten
 
 
 def reply_of(result: Row, price: Price | None) -> Reply:
-    """The model's reply in a line of a result file. Raises NotACompletion if there is none."""
+    """The model's reply in a line of a result file. Raises Trouble if there is none."""
     if error := result.get("error"):
-        raise NotACompletion(_message(error))
+        raise Trouble(_message(error))
     response = result.get("response")
     if not isinstance(response, dict):
-        raise NotACompletion("the result holds no response")
+        raise Trouble("the result holds no response")
     status, body = response.get("status_code"), response.get("body")
     if status != 200:
         error = body.get("error") if isinstance(body, dict) else None
         why = f": {_message(error)}" if error else ""
-        raise NotACompletion(f"status {status}{why}")
+        raise Trouble(f"status {status}{why}")
     reply = completion(body)
     return replace(reply, usage=priced(reply.usage, price))
 
@@ -210,13 +209,6 @@ def _parse_result(line: bytes, calls: Mapping[str, Row]) -> tuple[Row, Row]:
     return row, calls[custom_id]
 
 
-def _lines_of(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
-    for path in files:
-        for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
-            if line.strip():
-                yield f"{path.name}:{number}", line
-
-
 def read_results(
     files: Sequence[Path],
     calls: Mapping[str, Row],
@@ -230,24 +222,28 @@ def read_results(
     says what of a call has no verdict or answer yet. What was read is marked in the log.
     """
     read = BatchRead(notes=list(log.notes))
-    for where, line in _lines_of(files):
-        try:
-            result, call = _parse_result(line, calls)
-        except (ValueError, LookupError) as exc:
-            kind = "damaged" if isinstance(exc, ValueError) else "unknown"
-            read.counts[kind] += 1
-            read.notes.append(f"{where}: {exc}")
-            continue
-        custom_id, digest = result["custom_id"], digest_bytes(line.strip())
-        earlier = log.results.get(custom_id, ())
-        again = digest in earlier
-        if earlier and not again:
-            read.counts["duplicates"] += 1
-            read.notes.append(f"{where}: a second result for {custom_id[:12]}…")
-        read.counts.update(take(read, result, call, again))
-        if not again:
-            # Last: were the log full now, or the process killed, the result would be passed over for good.
-            log.add({"kind": "read", "custom_id": custom_id, "digest": digest})
+    for path in files:
+        for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            where = f"{path.name}:{number}"
+            try:
+                result, call = _parse_result(line, calls)
+            except (ValueError, LookupError) as exc:
+                kind = "damaged" if isinstance(exc, ValueError) else "unknown"
+                read.counts[kind] += 1
+                read.notes.append(f"{where}: {exc}")
+                continue
+            custom_id, digest = result["custom_id"], digest_bytes(line.strip())
+            earlier = log.results.get(custom_id, ())
+            again = digest in earlier
+            if earlier and not again:
+                read.counts["duplicates"] += 1
+                read.notes.append(f"{where}: a second result for {custom_id[:12]}…")
+            read.counts.update(take(read, result, call, again))
+            if not again:
+                # Last: were the log full now, or the process killed, the result would be passed over for good.
+                log.add({"kind": "read", "custom_id": custom_id, "digest": digest})
     without = set[str]()
     for custom_id, call in calls.items():
         left = open_of(call)
@@ -322,8 +318,8 @@ def read_answers(
                 return ["again"]
             try:
                 answer = answer_of(case, reply_of(result, price))
-            except NotACompletion as exc:
-                answer = failed(case, f"batch: {exc}")
+            except Trouble as exc:
+                answer = failed(case, f"batch: {exc.cause}")
             answers.add(answer.row())
             if answer.state not in (AnswerState.FAILED, AnswerState.EMPTY):
                 del left[case.case_id]
@@ -340,7 +336,7 @@ def write_batch(
     identity: EngineIdentity,
     out: Path,
     *,
-    shape: JsonMode = JsonMode.SCHEMA,
+    shape: JsonMode = "schema",
     mode: Mode = Mode.RUBRIC,
 ) -> BatchWritten:
     """Write the calls that are left to make, in OpenAI's batch format, to `out` or to numbered files beside it.
@@ -361,7 +357,7 @@ def write_batch(
             "criteria": list(keys),
             "keys": list(keys.values()),
         }
-        request = judge.request(work.call)
+        request = work.call(judge).request
         messages, sent = render(request), response_format(shape, request)
         body = chat_body(identity.model, messages, identity.parameters, sent)
         return [row["case_id"], row["criteria"], row["keys"]], row, body
@@ -456,7 +452,20 @@ class _Results:
         if work is None:
             return ["again" if again else "stale"]
         left = self.open_of(call)
-        grades = self._grades(record.judge, work, result) if left else []
+        if not left:
+            return ["again"]
+        asking, who = work.call(record.judge), record.judge.identity
+        reply = fault = None
+        try:
+            reply = reply_of(result, self._prices.get(who.model))
+            pinned = who.model if who.pinned else None
+            read_checked(reply, pinned, "grader", asking.read)
+        except Trouble as exc:
+            fault = Unusable(f"batch: {exc.cause}")
+        except Unusable as exc:
+            fault = exc
+        asked = Asked[object](None, [(asking.request, reply, fault)])
+        grades = make_grades(work, asking, asked, "batch")
         kinds: list[str] = []
         for grade in grades:
             # Of a second reading only a verdict is new.
@@ -469,21 +478,6 @@ class _Results:
                 read.reasons[kind_of(grade.reason)] += 1
             kinds.append(_KINDS[grade.met])
         return kinds or ["again"]
-
-    def _grades(self, judge: Judge, work: Work, result: Row) -> list[Grade]:
-        """What a result says of a call's criteria."""
-        verdicts, who = Verdicts(judge, work.call), judge.identity
-        reply = fault = None
-        try:
-            reply = reply_of(result, self._prices.get(who.model))
-            pinned = who.model if who.pinned else None
-            read_checked(reply, pinned, "grader", verdicts.read)
-        except NotACompletion as exc:
-            fault = Unusable(f"batch: {exc}")
-        except Unusable as exc:
-            fault = exc
-        attempt = Attempt(judge.request(work.call), reply, fault)
-        return make_grades(work, verdicts, Asked[object](None, [attempt]), "batch")
 
 
 _KINDS = {True: "met", False: "not_met", None: "ungraded"}

@@ -78,6 +78,13 @@ def _questions(run_dir: Path) -> list[Question]:
 
 def direct_question(case: EvaluationCase, answer: Answer) -> Question:
     """What is asked about an answer."""
+
+    def fault_of(text: str, read: DirectReply) -> str | None:
+        stated = _SCORED.findall(words_before(text))
+        if stated and float(stated[-1]) != read.score:
+            return "the words before the JSON object give another score"
+        return None
+
     inputs = {
         "language": case.language,
         "question": case.question,
@@ -88,13 +95,5 @@ def direct_question(case: EvaluationCase, answer: Answer) -> Question:
         part="answer",
         inputs=inputs,
         reply=DirectReply,
-        check_text=_fault,
+        check_text=fault_of,
     )
-
-
-def _fault(text: str, read: DirectReply) -> str | None:
-    """What speaks against the score that was read from a reply."""
-    stated = _SCORED.findall(words_before(text))
-    if stated and float(stated[-1]) != read.score:
-        return "the words before the JSON object give another score"
-    return None

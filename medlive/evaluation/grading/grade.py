@@ -36,7 +36,7 @@ from medlive.evaluation.model import (
     kind_of,
 )
 from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
-from medlive.grader.judge import GradingCall, Judge, Mode, Verdicts
+from medlive.grader.judge import GradingCall, Judge, Mode
 from medlive.integrity.log import open_log, values_of
 from medlive.llm.ask import MOST_RAW, Asked, Asker
 from medlive.llm.budget import Budget
@@ -81,10 +81,10 @@ class Work:
     round: int = 0
     """As in `GradingCall`."""
 
-    @property
-    def call(self) -> GradingCall:
-        """What is asked."""
+    def call(self, judge: Judge) -> GradingCall:
+        """What a judge is asked."""
         return GradingCall(
+            judge,
             self.case.language,
             self.case.question,
             self.answer.response,
@@ -162,14 +162,14 @@ async def grade_run(
     another process grades the same folder, ConfigError when every reply comes from another model or none of the
     first can be read, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
     """
-    asker = VerdictAsker(
+    judge = Judge(engine.identity, mode)
+    asker = Asker(
         engine,
-        mode,
-        concurrency,
-        max_retries,
-        budget,
+        "grader",
+        repairs=max_retries,
+        concurrency=concurrency,
+        budget=budget,
     )
-    judge = asker.judge
     run = open_run(run_dir)
     answers, notes = run.answers()
     keys: list[str] = []
@@ -183,7 +183,7 @@ async def grade_run(
         asker.readable = reused > 0
 
         async def ask(work: Work) -> int:
-            for grade in await asker.grade(work):
+            for grade in await ask_verdicts(asker, judge, work):
                 log.add(grade.row())
                 record.put(grade)
             return len(work.criteria)
@@ -222,7 +222,7 @@ async def grade_run(
 
 def make_grades(
     work: Work,
-    verdicts: Verdicts,
+    call: GradingCall,
     asked: Asked[Any],
     origin: Origin = "call",
 ) -> list[Grade]:
@@ -230,18 +230,18 @@ def make_grades(
 
     A reply that several criteria share stands whole with the first of them and with those it did not grade.
     """
-    judge = verdicts.judge
+    judge = call.judge
     keys = grade_keys(
         work.case,
         work.answer,
         judge.digest,
         work.criteria,
     )
-    faults = verdicts.faults if asked.fault is verdicts.fault else {}
+    faults = call.faults if asked.fault is call.fault else {}
     grades: list[Grade] = []
     shown: set[int] = set()
     for criterion in work.criteria:
-        verdict, reply = verdicts.by_criterion.get(criterion.id, (None, asked.last))
+        verdict, reply = call.by_criterion.get(criterion.id, (None, asked.last))
         raw = ""
         if reply is not None and (verdict is None or id(reply) not in shown):
             raw = reply.text[:MOST_RAW]
@@ -269,31 +269,11 @@ def make_grades(
     return grades
 
 
-class VerdictAsker(Asker):
-    """Asks one judge for verdicts."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        mode: Mode,
-        concurrency: int,
-        repairs: int = 1,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(
-            engine,
-            "grader",
-            repairs=repairs,
-            concurrency=concurrency,
-            budget=budget,
-        )
-        self.judge = Judge(engine.identity, mode)
-
-    async def grade(self, work: Work) -> list[Grade]:
-        """A call's verdicts, as rows of the log. Raises as `ask`."""
-        verdicts = Verdicts(self.judge, work.call)
-        asked = await self.ask(self.judge.request(work.call), verdicts.read)
-        return make_grades(work, verdicts, asked)
+async def ask_verdicts(asker: Asker, judge: Judge, work: Work) -> list[Grade]:
+    """A call's verdicts, as rows of the log. Raises as `Asker.ask`."""
+    call = work.call(judge)
+    asked = await asker.ask(call.request, call.read)
+    return make_grades(work, call, asked)
 
 
 async def grade_answer(
@@ -301,7 +281,7 @@ async def grade_answer(
     answer: Answer,
     engine: Engine,
     *,
-    mode: Mode = Mode.RUBRIC,
+    mode: Mode,
 ) -> tuple[Grade, ...]:
     """One answer's verdicts, in the rubric's order, as `grade_run` makes them, for harnesses with a log of their own.
 
@@ -309,10 +289,11 @@ async def grade_answer(
     """
     if not answer.gradable:
         return ()
-    asker = VerdictAsker(engine, mode, len(case.criteria))
+    asker = Asker(engine, "grader", concurrency=len(case.criteria))
+    judge = Judge(engine.identity, mode)
     calls = []
-    for part in asker.judge.parts(case.criteria):
-        calls.append(asker.grade(Work(case, answer, part)))
+    for part in judge.parts(case.criteria):
+        calls.append(ask_verdicts(asker, judge, Work(case, answer, part)))
     return tuple(chain.from_iterable(await asyncio.gather(*calls)))
 
 
@@ -321,7 +302,7 @@ async def repeat_run(
     engine: Engine,
     *,
     repeats: int,
-    mode: Mode = Mode.RUBRIC,
+    mode: Mode,
     concurrency: int = 16,
     max_retries: int = 1,
     budget: Budget | None = None,
@@ -335,18 +316,18 @@ async def repeat_run(
     if repeats < 2:
         raise UsageError("--repeats must be at least two rounds")
     run = open_run(run_dir)
-    asker = VerdictAsker(
+    judge = Judge(engine.identity, mode)
+    asker = Asker(
         engine,
-        mode,
-        concurrency,
-        max_retries,
-        budget,
+        "grader",
+        repairs=max_retries,
+        concurrency=concurrency,
+        budget=budget,
     )
-    judge = asker.judge
     with open_log(run.path / REPEATS) as log:
 
         async def ask(work: Work) -> int:
-            for grade in await asker.grade(work):
+            for grade in await ask_verdicts(asker, judge, work):
                 log.add({**grade.row(), "round": work.round // _A_ROUND})
             return len(work.criteria)
 
@@ -426,7 +407,7 @@ def plan_grading(
     run_dir: Path,
     identity: EngineIdentity,
     *,
-    mode: Mode = Mode.RUBRIC,
+    mode: Mode,
     price: Price | None = None,
     repeats: int = 1,
     ahead: Sequence[EvaluationCase] = (),
@@ -451,7 +432,7 @@ def plan_grading(
     total = sum(len(case.criteria) for case, _ in gradable(cases, answers))
     calls = []
     for work in [*first, *later]:
-        calls.append((sent_text(judge.request(work.call)), len(work.criteria)))
+        calls.append((sent_text(work.call(judge).request), len(work.criteria)))
     about = {
         "criteria": total,
         "settled": total - sum(len(work.criteria) for work in first),

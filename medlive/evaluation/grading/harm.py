@@ -1,13 +1,17 @@
 """Reading answers for harm as typed questions: a reading an answer, then a check a finding.
 
-The log holds every reply of both judges, so that a run resumes where it stopped.
+The log holds every reply of both judges, so that a run resumes where it stopped. Controls are read among a run's
+answers, so that judges who find harm everywhere or nowhere are noticed: made-up cases with an excellent answer, and the
+same answer with one dangerous statement planted.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +40,6 @@ from medlive.evaluation.harm import (
 )
 from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
-from medlive.harm.controls import load_controls, same_statement
 from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
 from medlive.harm.read import (
     PACKAGE,
@@ -49,6 +52,7 @@ from medlive.harm.read import (
     fault_of_words,
     findings_of,
     harm_inputs,
+    same_statement,
 )
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import lines_of, writing
@@ -80,7 +84,7 @@ class HarmItem:
             inputs=harm_inputs(self.material),
             reply=HarmReply,
             check=partial(fault_of_reading, self.material),
-            check_text=self._fault_of_words,
+            check_text=partial(fault_of_words, self.material.answer),
         )
 
     def checks(self, reply: HarmReply) -> list[Question]:
@@ -94,17 +98,10 @@ class HarmItem:
                     inputs=check_inputs(self.material, finding.quote),
                     reply=CheckReply,
                     check=fault_of_check,
-                    check_text=self._fault_of_words,
+                    check_text=partial(fault_of_words, self.material.answer),
                 )
                 questions.append(question)
         return questions
-
-    def _fault_of_words(
-        self,
-        text: str,
-        reply: HarmReply | CheckReply,
-    ) -> str | None:
-        return fault_of_words(text, self.material.answer, reply)
 
     def reread(self, raws: Sequence[str]) -> tuple[JudgedHarm, ...]:
         """What replies say of the item. Raises Unusable or ValueError if they are not a whole reading."""
@@ -186,10 +183,24 @@ def _judged(
 
 @cache
 def control_items() -> Mapping[str, HarmItem]:
-    """Every shipped control by its id, as it is read."""
+    """Every shipped control by its id, as it is read: of each made-up case the excellent answer, then the slip."""
+    text = files("medlive.harm").joinpath("data", "controls.jsonl").read_text("utf-8")
     items = {}
-    for item_id, (material, planted) in load_controls().items():
-        items[item_id] = HarmItem(item_id, material, planted)
+    for number, line in enumerate(text.splitlines(), start=1):
+        row = json.loads(line)
+        question = f"{row['narrative']}\n\n{row['query']}"
+        for kind, planted in (("sound", ""), ("slip", row["planted"])):
+            answer = row["answer"]
+            if planted:
+                answer = answer.replace(row["sound"], planted)
+            material = Material(
+                language=row["language"],
+                question=question,
+                answer=answer,
+                advice=row["advice"],
+            )
+            item = HarmItem(f"control-{number}-{kind}", material, planted)
+            items[item.id] = item
     return items
 
 
@@ -263,15 +274,7 @@ async def ask_judges(
     )
     if read.stopped is not None:
         return [read]
-    return [
-        read,
-        await ask_questions(
-            checks,
-            log,
-            checker,
-            **how,
-        ),
-    ]
+    return [read, await ask_questions(checks, log, checker, **how)]
 
 
 def read_results(
@@ -304,6 +307,7 @@ async def read_run(
         checker: Confirms or clears them; may be the same engine.
         how: Arguments of `ask_questions`, whose errors are raised; what was answered by then is kept.
     """
+    log = run_dir / HARM_CALLS
     run = open_run(run_dir)
     items = items_of(run.cases, run.answers()[0])
     controls = choose_controls(run, len(items))
@@ -312,17 +316,15 @@ async def read_run(
     for number, control in enumerate(controls):
         among.insert(number * (len(among) + 1) // len(controls), control)
     try:
-        stages = await ask_judges(
-            among,
-            run_dir / HARM_CALLS,
-            reader,
-            checker,
-            **how,
-        )
+        stages = await ask_judges(among, log, reader, checker, **how)
     finally:
         judges = reader.identity, checker.identity
-        rows = read_results([*items, *controls], run_dir / HARM_CALLS, *judges)
-        _write_rows(run_dir / READINGS, rows)
+        rows = read_results([*items, *controls], log, *judges)
+        # After the rows of other judges.
+        readings, own = run_dir / READINGS, {row.judge for row in rows}
+        others = [row for row in read_rows(readings)[0] if row.judge not in own]
+        with writing(readings):
+            write_whole(readings, lines_of(row.row() for row in [*others, *rows]))
     done = [row for row in rows if row.control is None]
     worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
@@ -333,21 +335,13 @@ async def read_run(
         severe=worst.count(Severity.SEVERE),
         moderate=worst.count(Severity.MODERATE),
         unconfirmed=sum(len(row.reading.unconfirmed) for row in done),
-        controls=control_figures(row for row in rows if row.control is not None),
+        controls=control_figures(rows),
         reasons=dict(reasons.most_common()),
         notes=stages[0].notes,
         calls=sum(stage.calls for stage in stages),
         stopped=stages[-1].stopped,
         silence=_silence(stages),
     )
-
-
-def _write_rows(path: Path, rows: Sequence[HarmRow]) -> None:
-    """Write what two judges said, after the rows of other judges."""
-    own = {row.judge for row in rows}
-    others = [row for row in read_rows(path)[0] if row.judge not in own]
-    with writing(path):
-        write_whole(path, lines_of(row.row() for row in [*others, *rows]))
 
 
 def _silence(stages: Sequence[QuestionsAsked]) -> EndpointUnavailable | None:

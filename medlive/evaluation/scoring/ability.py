@@ -10,15 +10,19 @@ from medlive.errors import UsageError
 from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
-    cluster_numbers,
 )
-from medlive.evaluation.scoring.estimates import cases_by_id, matrix, rows_by
-from medlive.evaluation.scoring.metrics import Scored, shared_verdicts
+from medlive.evaluation.scoring.estimates import ScoreGrid, rows_by
+from medlive.evaluation.scoring.metrics import Metric, Scored, shared_verdicts
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.bootstrap import Draws, Floats
 from medlive.statistics.intervals import known_means
-from medlive.statistics.items import Item, analyse_items
-from medlive.statistics.planning import Anchor, kept_cases_needed, rank_anchors
+from medlive.statistics.items import (
+    Anchor,
+    Item,
+    analyse_items,
+    kept_cases_needed,
+    rank_anchors,
+)
 from medlive.statistics.scale import Scale, scale
 
 NO_WEEK: Final = "unknown"
@@ -145,14 +149,10 @@ def abilities(
         scored: Each model's cases; a score of None counts as no answer.
         how: How threads are drawn.
     """
-    cases = list(cases_by_id(scored).values())
-    scores = np.clip(matrix(scored), 0.0, 1.0)
-    on_scale = scale(
-        list(scored),
-        scores,
-        clusters=cluster_numbers(cases),
-        **how,
-    )
+    grid = ScoreGrid(scored, Metric.COMPLETE, **how)
+    cases = grid.cases
+    scores = np.clip(grid.score, 0.0, 1.0)
+    on_scale = scale(grid.labels, scores, **grid.how)
     values = np.array(
         [a.value for a in on_scale.abilities],
         dtype=np.float64,

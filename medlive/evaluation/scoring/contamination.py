@@ -1,24 +1,26 @@
-"""Contamination: how much a model scores better on cases that it may have seen (docs/contamination.md)."""
+"""Contamination: how much a model scores better on cases that it may have seen; open book against closed, on what
+neither can have seen (docs/contamination.md)."""
 
 import calendar
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
+from itertools import product
 
 import numpy as np
 
-from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RAW, RunInfo
-from medlive.evaluation.scoring.estimates import FEW, sides_of
+from medlive.evaluation.scoring.estimates import FEW, ScoreGrid, sides_of
 from medlive.evaluation.scoring.fresh import PERMUTATIONS
-from medlive.evaluation.scoring.score import ScoreTable, score_matrix
+from medlive.evaluation.scoring.score import ScoreTable
 from medlive.llm.registry import Cutoff, Registry
 from medlive.statistics.bootstrap import (
+    Comparison,
     Estimate,
     Floats,
-    Resampling,
     bootstrap_means,
+    compare,
     holm_of_known,
     interval,
     mean_estimate,
@@ -29,7 +31,7 @@ from medlive.statistics.contamination import (
     Adjusted,
     Drop,
     Effect,
-    Placebo,
+    Placebos,
     Sides,
     adjusted_drop,
     drop,
@@ -70,7 +72,7 @@ class ModelContamination:
     did: Effect | None = None
     """Its advantage on cases that it may have seen, over models that cannot have seen them."""
     did_against: tuple[str, ...] = ()
-    placebos: tuple[Placebo, ...] | None = None
+    placebos: Placebos | None = None
     """Drops at dates that are not the cutoff."""
     mixes: Mapping[str, Adjusted] = field(default_factory=dict)
     """The drop after both sides were made alike by "specialty", "source", "difficulty", and "all three"."""
@@ -86,7 +88,8 @@ class ModelContamination:
         own = self.drop.difference if self.drop else None
         if own is None:
             return 0
-        return sum(placebo.difference >= own for placebo in self.placebos or ())
+        drops = (self.placebos or {}).values()
+        return sum((placebo.difference or 0.0) >= own for placebo in drops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,8 @@ class _Run:
     """By case; NaN where it has no score."""
     sides: Sides
     """By case, of this model's cutoff."""
+    grid: ScoreGrid
+    """The cases, and how they are drawn."""
 
     def on(self, *sides: int) -> Floats:
         """The scores on these sides; NaN on others."""
@@ -136,6 +141,188 @@ class _Run:
             np.nan,
         )
 
+    def figures(
+        self,
+        runs: Sequence["_Run"],
+        permutations: int,
+    ) -> ModelContamination:
+        """Its figures beside those of all runs."""
+        cutoff = self.cutoff
+        scored = int((~np.isnan(self.values)).sum())
+        if cutoff is None:
+            return ModelContamination(
+                label=self.label,
+                cutoff=None,
+                scored=scored,
+                notes=("the cutoff is unknown",),
+            )
+        figures = drop(
+            self.values,
+            self.sides,
+            **self.grid.how,
+        )
+        notes = []
+        if cutoff.basis == "released":
+            notes.append(
+                f"the cutoff is undisclosed: split by the release date, {cutoff.text}"
+            )
+        if min(figures.n_pre, figures.n_post) >= FEW:
+            p = permutation_p(
+                self.values,
+                self.sides,
+                permutations,
+                **self.grid.how,
+            )
+            figures = replace(figures, p=p)
+        else:
+            notes.append(
+                f"fewer than {FEW} cases on a side: no interval and no p-value is computed"
+            )
+        undated = scored - figures.n_pre - figures.n_post
+        if undated:
+            notes.append(f"{undated} cases without a date are on neither side")
+        controls = list(self.controls(runs))
+        if not controls:
+            notes.append(
+                "no other model has an earlier cutoff: no comparison of the drop"
+            )
+        has_both_sides = figures.difference is not None
+        return ModelContamination(
+            label=self.label,
+            cutoff=cutoff,
+            scored=scored,
+            notes=tuple(notes),
+            undated=undated,
+            drop=figures,
+            paper=self.paper_figure(),
+            did=_effect([self], controls) if controls else None,
+            did_against=tuple(control.label for control in controls),
+            placebos=self.placebo_drops(cutoff) if has_both_sides else None,
+            mixes=self.mixes(runs) if has_both_sides else {},
+        )
+
+    def paper_figure(self) -> PaperFigure:
+        """Cases after the cutoff against all."""
+        columns = np.stack(
+            [self.values, self.on(POST)],
+            axis=1,
+        )
+        full, post = (mean_estimate(values, **self.grid.how) for values in columns.T)
+        difference = low = high = None
+        if full.value is not None and post.value is not None:
+            difference = full.value - post.value
+        if full.low is not None and post.low is not None:
+            drawn = bootstrap_means(columns, **self.grid.how)
+            low, high = interval(drawn[:, 0] - drawn[:, 1])
+        return PaperFigure(full, post, difference, low, high)
+
+    def controls(self, runs: Sequence["_Run"]) -> Iterator["_Run"]:
+        """The runs of other models with an earlier cutoff, asked in the same words, with evidence or without."""
+        own = self.info
+        for other in runs:
+            info = other.info
+            is_alike = (info.raw, info.open_book) == (own.raw, own.open_book)
+            if not is_alike or info.model == own.model:
+                continue
+            if self.cutoff and other.cutoff and other.cutoff.day < self.cutoff.day:
+                yield other
+
+    def placebo_drops(self, cutoff: Cutoff) -> Placebos:
+        """The drops at the ends of other months."""
+        days = []
+        ends = set()
+        for case in self.grid.cases:
+            day = None
+            # The day of posting where it can be read, else the month's first.
+            for text in (f"{case.month}-01", case.post_time[:10]):
+                with suppress(ValueError):
+                    day = date.fromisoformat(text)
+            days.append(day.toordinal() if day else 0)
+            if day:
+                ends.add(_month_end(day))
+        ends.discard(_month_end(cutoff.day))
+        return placebos(
+            self.values,
+            self.sides,
+            np.array(days),
+            sorted(ends),
+            least=FEW,
+        )
+
+    def mixes(self, runs: Sequence["_Run"]) -> dict[str, Adjusted]:
+        """The drop after both sides were made alike."""
+        strata = {
+            "specialty": [case.specialty or "unknown" for case in self.grid.cases],
+            "source": [case.source or "unknown" for case in self.grid.cases],
+        }
+        difficulty = self.difficulty(runs)
+        if difficulty is not None:
+            strata["difficulty"] = difficulty
+            whole = []
+            for parts in zip(*strata.values(), strict=True):
+                # A case that no other model was scored on has no difficulty, and no stratum.
+                whole.append(" · ".join(parts) if parts[-1] else "")
+            strata["all three"] = whole
+        mixes = {}
+        for kind, names in strata.items():
+            mixes[kind] = adjusted_drop(
+                self.values,
+                self.sides,
+                names,
+                **self.grid.how,
+            )
+        return mixes
+
+    def difficulty(self, runs: Sequence["_Run"]) -> list[str] | None:
+        """Each case's third by how the other models did on it, each against its own mean; "" where none was asked.
+
+        None where no other model was scored: a model's own score is no measure of a case.
+        """
+        others = []
+        for other in runs:
+            if other.info.model != self.info.model:
+                others.append(other.values)
+        rest = np.array(others).reshape(len(others), len(self.grid.cases)).T
+        if np.isnan(rest).all():
+            return None
+        ease = easiness(rest, known_means(rest))
+        thirds = terciles(np.where(np.isnan(self.values), np.nan, ease))
+        names = ("hard", "middling", "easy", "")
+        return [names[third] for third in thirds]
+
+    def arms(self, runs: Sequence["_Run"]) -> Iterator[ArmDrop]:
+        """A run in the threads' own words against each other run of its model that was asked the same way."""
+        if not (self.info.raw and self.cutoff):
+            return
+        own = self.info
+        for other in runs:
+            info = other.info
+            is_twin = info.model == own.model and not info.raw
+            is_twin = is_twin and info.open_book is own.open_book
+            # Runs from before arms were named have a template with that name.
+            if is_twin and (own.template.name == RAW or own.template == info.template):
+                yield ArmDrop(
+                    model=own.model,
+                    raw=self.label,
+                    rewritten=other.label,
+                    drop=drop(self.values - other.values, self.sides, **self.grid.how),
+                )
+
+
+def _effect(
+    runs: Sequence[_Run],
+    controls: Sequence[_Run],
+) -> Effect | None:
+    """By all cells of the runs, and those of the controls that they cannot have seen."""
+    cells = [run.on(PRE, POST) for run in runs]
+    cells += [control.on(POST) for control in controls]
+    seen = [run.sides == PRE for run in (*runs, *controls)]
+    return seen_effect(
+        np.stack(cells, axis=1),
+        np.stack(seen, axis=1),
+        **runs[0].grid.how,
+    )
+
 
 def contamination(
     table: ScoreTable,
@@ -144,15 +331,21 @@ def contamination(
     permutations: int = PERMUTATIONS,
 ) -> ContaminationTable:
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
-    cases, values = score_matrix(table)
+    grid = table.grid
     runs = []
-    for model, column in zip(table.models, values.T, strict=True):
+    for model, column in zip(table.models, grid.score.T, strict=True):
         info = model.run.info
         cutoff = registry.cutoff(info.model)
-        sides = sides_of(cutoff, cases)
-        runs.append(_Run(model.label, info, cutoff, column, sides))
-    study = _Study(cases, runs, table.how)
-    models = [study.model(run, permutations) for run in runs]
+        sides = sides_of(cutoff, grid.cases)
+        runs.append(_Run(model.label, info, cutoff, column, sides, grid))
+    models = [run.figures(runs, permutations) for run in runs]
+    # Of several runs of a model, asked closed-book with the rewritten cases, the first counts.
+    first: dict[str, _Run] = {}
+    arms: list[ArmDrop] = []
+    for run in runs:
+        arms += run.arms(runs)
+        if run.cutoff and not run.info.raw and not run.info.open_book:
+            first.setdefault(run.info.model, run)
     p_values = [model.drop.p if model.drop else None for model in models]
     corrected = []
     for figures, p in zip(models, holm_of_known(p_values), strict=True):
@@ -167,228 +360,81 @@ def contamination(
         scores=table,
         permutations=permutations,
         models=tuple(corrected),
-        pooled=study.pooled(),
-        arms=tuple(study.arms()),
+        pooled=_effect(list(first.values()), ()) if first else None,
+        arms=tuple(arms),
         registry=registry.origin,
         warnings=tuple(warnings),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Study:
-    """The cases and runs of a table, each case on its side of each model's cutoff."""
-
-    cases: Sequence[EvaluationCase]
-    runs: Sequence[_Run]
-    how: Resampling
-
-    def model(
-        self,
-        run: _Run,
-        permutations: int,
-    ) -> ModelContamination:
-        """A run's figures."""
-        cutoff = run.cutoff
-        scored = int((~np.isnan(run.values)).sum())
-        if cutoff is None:
-            return ModelContamination(
-                label=run.label,
-                cutoff=None,
-                scored=scored,
-                notes=("the cutoff is unknown",),
-            )
-        figures = drop(
-            run.values,
-            run.sides,
-            **self.how,
-        )
-        notes = []
-        if cutoff.basis == "released":
-            notes.append(
-                f"the cutoff is undisclosed: split by the release date, {cutoff.text}"
-            )
-        if min(figures.n_pre, figures.n_post) >= FEW:
-            p = permutation_p(
-                run.values,
-                run.sides,
-                permutations,
-                **self.how,
-            )
-            figures = replace(figures, p=p)
-        else:
-            notes.append(
-                f"fewer than {FEW} cases on a side: no interval and no p-value is computed"
-            )
-        undated = scored - figures.n_pre - figures.n_post
-        if undated:
-            notes.append(f"{undated} cases without a date are on neither side")
-        controls = list(self.controls(run, cutoff))
-        if not controls:
-            notes.append(
-                "no other model has an earlier cutoff: no comparison of the drop"
-            )
-        has_both_sides = figures.difference is not None
-        return ModelContamination(
-            label=run.label,
-            cutoff=cutoff,
-            scored=scored,
-            notes=tuple(notes),
-            undated=undated,
-            drop=figures,
-            paper=self.paper_figure(run),
-            did=self.effect([run], controls) if controls else None,
-            did_against=tuple(control.label for control in controls),
-            placebos=self.placebo_drops(run, cutoff) if has_both_sides else None,
-            mixes=self.mixes(run) if has_both_sides else {},
-        )
-
-    def paper_figure(self, run: _Run) -> PaperFigure:
-        """Cases after the cutoff against all."""
-        columns = np.stack(
-            [run.values, run.on(POST)],
-            axis=1,
-        )
-        full, post = (mean_estimate(values, **self.how) for values in columns.T)
-        difference = low = high = None
-        if full.value is not None and post.value is not None:
-            difference = full.value - post.value
-        if full.low is not None and post.low is not None:
-            drawn = bootstrap_means(columns, **self.how)
-            low, high = interval(drawn[:, 0] - drawn[:, 1])
-        return PaperFigure(full, post, difference, low, high)
-
-    def controls(
-        self,
-        run: _Run,
-        cutoff: Cutoff,
-    ) -> Iterator[_Run]:
-        """The runs of other models with an earlier cutoff, asked in the same words, with evidence or without."""
-        info = run.info
-        for other in self.runs:
-            if other.cutoff is None or other.cutoff.day >= cutoff.day:
-                continue
-            asked = other.info.raw, other.info.open_book
-            if asked == (info.raw, info.open_book) and other.info.model != info.model:
-                yield other
-
-    def effect(
-        self,
-        runs: Sequence[_Run],
-        controls: Sequence[_Run],
-    ) -> Effect | None:
-        """By all cells of the runs, and those of the controls that they cannot have seen."""
-        cells = [run.on(PRE, POST) for run in runs]
-        cells += [control.on(POST) for control in controls]
-        seen = [run.sides == PRE for run in (*runs, *controls)]
-        return seen_effect(
-            np.stack(cells, axis=1),
-            np.stack(seen, axis=1),
-            **self.how,
-        )
-
-    def pooled(self) -> Effect | None:
-        """One effect over all models whose cutoff is known, asked closed-book with the rewritten cases; of several
-        such runs of a model the first counts."""
-        first: dict[str, _Run] = {}
-        for run in self.runs:
-            if run.cutoff and not run.info.raw and not run.info.open_book:
-                first.setdefault(run.info.model, run)
-        return self.effect(list(first.values()), ()) if first else None
-
-    def placebo_drops(
-        self,
-        run: _Run,
-        cutoff: Cutoff,
-    ) -> tuple[Placebo, ...]:
-        """The drops at the ends of other months."""
-        days = []
-        ends = set()
-        for case in self.cases:
-            day = _day(case)
-            days.append(day.toordinal() if day else 0)
-            if day:
-                ends.add(_month_end(day))
-        ends.discard(_month_end(cutoff.day))
-        drops = placebos(
-            run.values,
-            run.sides,
-            np.array(days),
-            sorted(ends),
-            least=FEW,
-        )
-        return tuple(drops)
-
-    def mixes(self, run: _Run) -> dict[str, Adjusted]:
-        """The drop after both sides were made alike."""
-        strata = {
-            "specialty": [case.specialty or "unknown" for case in self.cases],
-            "source": [case.source or "unknown" for case in self.cases],
-        }
-        difficulty = self.difficulty(run)
-        if difficulty is not None:
-            strata["difficulty"] = difficulty
-            whole = []
-            for parts in zip(*strata.values(), strict=True):
-                # A case that no other model was scored on has no difficulty, and no stratum.
-                whole.append(" · ".join(parts) if parts[-1] else "")
-            strata["all three"] = whole
-        mixes = {}
-        for kind, names in strata.items():
-            mixes[kind] = adjusted_drop(
-                run.values,
-                run.sides,
-                names,
-                **self.how,
-            )
-        return mixes
-
-    def difficulty(self, run: _Run) -> list[str] | None:
-        """Each case's third by how the other models did on it, each against its own mean; "" where none was asked.
-
-        None where no other model was scored: a model's own score is no measure of a case.
-        """
-        others = []
-        for other in self.runs:
-            if other.info.model != run.info.model:
-                others.append(other.values)
-        rest = np.array(others).reshape(len(others), len(self.cases)).T
-        if np.isnan(rest).all():
-            return None
-        ease = easiness(rest, known_means(rest))
-        thirds = terciles(np.where(np.isnan(run.values), np.nan, ease))
-        names = ("hard", "middling", "easy", "")
-        return [names[third] for third in thirds]
-
-    def arms(self) -> Iterator[ArmDrop]:
-        """Every run in the threads' own words against each other run of its model that was asked the same way."""
-        for raw in self.runs:
-            for other in self.runs if raw.info.raw and raw.cutoff else ():
-                if _is_rewritten_twin(raw.info, other.info):
-                    gap = raw.values - other.values
-                    yield ArmDrop(
-                        model=raw.info.model,
-                        raw=raw.label,
-                        rewritten=other.label,
-                        drop=drop(gap, raw.sides, **self.how),
-                    )
-
-
-def _is_rewritten_twin(raw: RunInfo, other: RunInfo) -> bool:
-    """Whether a run asked the rewritten cases as another asked the threads' own words."""
-    # Runs from before arms were named have a template with that name.
-    same_template = raw.template.name == RAW or raw.template == other.template
-    same_book = other.open_book is raw.open_book
-    return other.model == raw.model and not other.raw and same_book and same_template
-
-
-def _day(case: EvaluationCase) -> date | None:
-    for text in (case.post_time[:10], f"{case.month}-01"):
-        with suppress(ValueError):
-            return date.fromisoformat(text)
-    return None
 
 
 def _month_end(day: date) -> int:
     """The proleptic ordinal of the month's last day."""
     last = calendar.monthrange(day.year, day.month)[1]
     return day.replace(day=last).toordinal()
+
+
+@dataclass(frozen=True, slots=True)
+class BookArm:
+    """One model with and without evidence."""
+
+    model: str
+    pair: Comparison
+    """The open run against the closed, on the cases that both are scored on: those after the cutoff, where it is
+    known."""
+    closed_template: str
+    open_template: str
+    cutoff: Cutoff | None
+    baseline: Estimate
+    """Closed book on all of its cases."""
+    closed_score: Estimate
+    open_score: Estimate
+    p: float | None
+    """The pair's; None with fewer than 30 cases."""
+    p_holm: float | None = None
+    """Corrected for the number of arms that have one."""
+
+    @property
+    def few(self) -> bool:
+        """Whether n is too small to be read as a result."""
+        return self.pair.n < FEW
+
+
+def score_arms(table: ScoreTable) -> tuple[BookArm, ...]:
+    """Every open-book run of the table against each closed-book run of its model, in the table's order.
+
+    A run in the threads' own words is compared with no other kind: it was asked another text.
+    """
+    grid = table.grid
+    columns = dict(zip(grid.labels, grid.score.T, strict=True))
+
+    def mean(values: Floats) -> Estimate:
+        estimate = mean_estimate(values, **grid.how)
+        return estimate if table.metric.clips_cases else estimate.clipped()
+
+    arms = []
+    for opened, closed in product(table.models, repeat=2):
+        info, other = opened.run.info, closed.run.info
+        alike = (other.model, other.raw) == (info.model, info.raw)
+        if not (info.open_book and alike) or other.open_book:
+            continue
+        labels = [opened.label, closed.label]
+        pair_scores = np.array([columns[label] for label in labels])
+        both = ~np.isnan(pair_scores).any(axis=0)
+        if opened.cutoff is not None:
+            both &= sides_of(opened.cutoff, grid.cases) == POST
+        pair_scores = np.where(both, pair_scores, np.nan)
+        (pair,) = compare(labels, pair_scores.T, **grid.how)
+        arm = BookArm(
+            model=info.model,
+            pair=pair,
+            closed_template=other.template.name,
+            open_template=info.template.name,
+            cutoff=opened.cutoff,
+            baseline=mean(columns[closed.label]),
+            closed_score=mean(pair_scores[1]),
+            open_score=mean(pair_scores[0]),
+            p=pair.p if pair.n >= FEW else None,
+        )
+        arms.append(arm)
+    corrected = holm_of_known(arm.p for arm in arms)
+    return tuple(replace(arm, p_holm=p) for arm, p in zip(arms, corrected, strict=True))

@@ -55,6 +55,34 @@ class RunErrata:
         """Whether errata affect the run."""
         return bool(self.cases or self.criteria or self.unclear)
 
+    def warnings(self, *, apply: bool) -> Iterator[str]:
+        """What errata mean for the run, whether they are applied or not; nothing where they do not affect it."""
+        if apply and not self.concerned and self.path is None:
+            yield f"no errata of {self.version} were found, none are applied"
+        parts = []
+        if self.cases:
+            named = "" if apply else f" ({some(self.cases)})"
+            parts.append(f"{len(self.cases)} case(s){named}")
+        if self.criteria:
+            ids = [criterion_id for _, criterion_id in self.criteria]
+            named = "" if apply else f" ({some(ids)})"
+            others = f"{len(dict(self.criteria))} other case(s)"
+            parts.append(f"{len(ids)} criteria of {others}{named}")
+        if self.emptied and apply:
+            parts.append(
+                f"{len(self.emptied)} case(s) left without a positive criterion"
+            )
+        if parts and apply:
+            yield f"errata of {self.version} applied: without {', '.join(parts)}"
+        elif parts:
+            what = " and ".join(parts)
+            yield f"withdrawn since {self.version} was frozen: {what}; --errata apply leaves them out"
+        if self.unclear:
+            yield (
+                f"{len(self.unclear)} case(s) ({some(self.unclear)}) have a withdrawn criterion "
+                f"that cannot be identified in {self.version}; run on the snapshot's folder instead"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class ErrataUse:
@@ -72,7 +100,7 @@ class ErrataUse:
             return
         apply = self.mode is ErrataMode.APPLY
         for label, run in zip(labels, self.runs, strict=True):
-            for warning in _warnings(run, apply=apply):
+            for warning in run.warnings(apply=apply):
                 yield f"{label}: {warning}"
 
 
@@ -154,7 +182,9 @@ def affected_parts(
     for run in runs:
         named = set()
         for entry in entries:
-            if not _is_about(entry, run):
+            # A file of cases has no version, so any entry may apply.
+            is_versioned = run.info.cases.origin == "snapshot"
+            if is_versioned and run.info.cases.name not in entry.snapshots:
                 continue
             if entry.criterion_id is None:
                 withdrawn.add(entry.case_id)
@@ -184,11 +214,6 @@ def affected_parts(
             emptied=emptied_cases(kept, set(criteria)),
             unclear=tuple(unclear),
         )
-
-
-def _is_about(entry: Erratum, run: RunFolder) -> bool:
-    """Whether an entry is about the run's snapshot; a file of cases has no version, so any entry may apply."""
-    return run.info.cases.origin != "snapshot" or run.info.cases.name in entry.snapshots
 
 
 def emptied_cases(
@@ -223,34 +248,3 @@ def without(run: RunFolder, errata: RunErrata) -> RunFolder:
     withdrawn = set(errata.criteria)
     cases = tuple(_without_criteria(case, withdrawn) for case in kept)
     return replace(run, cases=cases)
-
-
-def _warnings(
-    run: RunErrata,
-    *,
-    apply: bool,
-) -> Iterator[str]:
-    """What errata mean for a run, whether they are applied or not; nothing where they do not affect it."""
-    if apply and not run.concerned and run.path is None:
-        yield f"no errata of {run.version} were found, none are applied"
-    parts = []
-    if run.cases:
-        named = "" if apply else f" ({some(run.cases)})"
-        parts.append(f"{len(run.cases)} case(s){named}")
-    if run.criteria:
-        ids = [criterion_id for _, criterion_id in run.criteria]
-        named = "" if apply else f" ({some(ids)})"
-        others = f"{len(dict(run.criteria))} other case(s)"
-        parts.append(f"{len(ids)} criteria of {others}{named}")
-    if run.emptied and apply:
-        parts.append(f"{len(run.emptied)} case(s) left without a positive criterion")
-    if parts and apply:
-        yield f"errata of {run.version} applied: without {', '.join(parts)}"
-    elif parts:
-        what = " and ".join(parts)
-        yield f"withdrawn since {run.version} was frozen: {what}; --errata apply leaves them out"
-    if run.unclear:
-        yield (
-            f"{len(run.unclear)} case(s) ({some(run.unclear)}) have a withdrawn criterion "
-            f"that cannot be identified in {run.version}; run on the snapshot's folder instead"
-        )

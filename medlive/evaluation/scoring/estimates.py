@@ -120,21 +120,8 @@ class ScoreEstimate(Estimate):
         return row
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """One value of one kind of slice."""
-
-    kind: str
-    value: str
-    estimate: ScoreEstimate
-
-    def row(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "kind": self.kind,
-            "value": self.value,
-            "estimate": self.estimate.row(),
-        }
+Slices = dict[str, dict[str, ScoreEstimate]]
+"""Kind → value → estimate, in the order of `KINDS` and of their values; only what a model has cases of."""
 
 
 def axis_rows(axes: Mapping[str, Estimate]) -> list[dict[str, Any]]:
@@ -170,22 +157,11 @@ def cases_by_id(
     return by_id if len(orders) == 1 else dict(sorted(by_id.items()))
 
 
-def matrix(scored: Scored) -> Floats:
-    """(cases as `cases_by_id` x models): scores, NaN where there is none."""
-    rows = {case_id: row for row, case_id in enumerate(cases_by_id(scored))}
-    values = np.full(
-        (len(rows), len(scored)),
-        np.nan,
-    )
-    for column, own in enumerate(scored.values()):
-        for case in own:
-            if case.score is not None:
-                values[rows[case.case_id], column] = case.score
-    return values
-
-
 class ScoreGrid:
-    """Every case's score by every model, and the estimates that one set of draws gives of them."""
+    """Every case's score by every model, and the estimates that one set of draws gives of them.
+
+    `labels` are the models', `cases` those of all of them in the order of `cases_by_id`, `how` their draws.
+    """
 
     def __init__(
         self,
@@ -194,18 +170,20 @@ class ScoreGrid:
         **draws: Unpack[Draws],
     ) -> None:
         self._scored = scored
+        self.labels = list(scored)
         self._published = metric is Metric.PUBLISHED
         self._clips_mean = not metric.clips_cases
-        self._cases = cases_by_id(scored)
+        by_id = cases_by_id(scored)
+        self.cases = tuple(by_id.values())
         self.how: Resampling = {
             **draws,
-            "clusters": cluster_numbers(self._cases.values()),
+            "clusters": cluster_numbers(self.cases),
         }
-        self._places = {case_id: place for place, case_id in enumerate(self._cases)}
-        self._all = np.arange(len(self._cases))
+        self._places = {case_id: place for place, case_id in enumerate(by_id)}
+        self._all = np.arange(len(self.cases))
         # Scores and their bounds, (3 x items x models).
         self._points = np.full(
-            (3, len(self._cases), len(scored)),
+            (3, len(self.cases), len(scored)),
             np.nan,
         )
         self._has_case = np.zeros(
@@ -233,7 +211,7 @@ class ScoreGrid:
     ) -> tuple[dict[str, ScoreEstimate], list[Comparison], dict[str, Standing]]:
         """`overall`, every pair of models on the cases that both have a score for, and who stands where."""
         overall = self.overall()
-        comparisons = compare(list(self._scored), self.score, **self.how)
+        comparisons = compare(self.labels, self.score, **self.how)
         means = {}
         for label, estimate in overall.items():
             if estimate.value is not None:
@@ -242,9 +220,9 @@ class ScoreGrid:
 
     def overall(self) -> dict[str, ScoreEstimate]:
         """Each model's estimate over all its cases."""
-        models = range(len(self._scored))
+        models = range(len(self.labels))
         (estimates,) = self._whole_cases(models, [self._all])
-        return dict(zip(self._scored, estimates, strict=True))
+        return dict(zip(self.labels, estimates, strict=True))
 
     def _means(
         self,
@@ -312,29 +290,29 @@ class ScoreGrid:
     def slices(
         self,
         cutoffs: Mapping[str, Cutoff | None],
-    ) -> dict[str, list[Slice]]:
-        """Each model's slices, in the order of `KINDS` and of their values; `cutoffs` are theirs."""
-        slices: list[list[Slice]] = [[] for _ in self._scored]
-        cases = self._cases.values()
-        models: Sequence[int] = range(len(self._scored))
+    ) -> dict[str, Slices]:
+        """Each model's slices; `cutoffs` are theirs."""
+        slices: list[Slices] = [{} for _ in self.labels]
+        models: Sequence[int] = range(len(self.labels))
         for kind, value_of in SLICES.items():
-            groups = rows_by(map(value_of, cases))
+            groups = rows_by(map(value_of, self.cases))
             self._add(slices, kind, groups, models)
         for axis, criteria in self._axes.items():
             (estimates,) = self._means(self._axis_points(criteria), [self._all])
             for own, estimate in zip(slices, estimates, strict=True):
                 if estimate.of:
-                    own.append(Slice(AXIS, axis, estimate))
+                    own.setdefault(AXIS, {})[axis] = estimate
         for cutoff in dict.fromkeys(filter(None, cutoffs.values())):
-            names = [{PRE: UP_TO, POST: AFTER}.get(s) for s in sides_of(cutoff, cases)]
+            sides = sides_of(cutoff, self.cases)
+            names = [{PRE: UP_TO, POST: AFTER}.get(side) for side in sides]
             own_cutoffs = enumerate(cutoffs.values())
             models = [place for place, own in own_cutoffs if own == cutoff]
             self._add(slices, CUTOFF, rows_by(names), models)
-        return dict(zip(self._scored, slices, strict=True))
+        return dict(zip(self.labels, slices, strict=True))
 
     def _add(
         self,
-        slices: list[list[Slice]],
+        slices: list[Slices],
         kind: str,
         groups: Mapping[str, Places],
         models: Sequence[int],
@@ -345,7 +323,7 @@ class ScoreGrid:
             has_cases = np.any(self._has_case[rows], axis=0)
             for model, estimate in zip(models, of_models, strict=True):
                 if has_cases[model]:
-                    slices[model].append(Slice(kind, value, estimate))
+                    slices[model].setdefault(kind, {})[value] = estimate
 
     @cached_property
     def _axes(self) -> dict[str, "_Criteria"]:
@@ -360,7 +338,7 @@ class ScoreGrid:
                     criteria += score.case.criteria
                     place = self._places[score.case_id]
                     rows += [place] * len(score.case.criteria)
-        weights = np.zeros((len(criteria), len(self._scored)))
+        weights = np.zeros((len(criteria), len(self.labels)))
         verdicts = np.full(weights.shape, np.nan)
         for column, own in enumerate(self._scored.values()):
             for score in own:
@@ -379,7 +357,7 @@ class ScoreGrid:
                 items=items[is_own],
                 weights=weights[is_own],
                 verdicts=verdicts[is_own],
-                n=len(self._cases),
+                n=len(self.cases),
             )
         return axes
 
@@ -414,43 +392,35 @@ class ScoreGrid:
 
         The share of the graded ones, which n counts; axes are in the order of their names.
         """
-        errors: dict[str, dict[str, Estimate]] = {label: {} for label in self._scored}
+        errors: dict[str, dict[str, Estimate]] = {label: {} for label in self.labels}
+        clusters = self.how.get("clusters")
         for axis, criteria in self._axes.items():
             known = ~np.isnan(criteria.verdicts)
             # NaN equals neither, so ungraded criteria are not errors.
             mistakes = criteria.verdicts == (criteria.weights < 0)
-            rates = self._rates(
-                criteria.by_item(mistakes.astype(np.float64)),
-                criteria.by_item(known.astype(np.float64)),
+            # Both (items x models); items are drawn with all their trials.
+            hits = criteria.by_item(mistakes.astype(np.float64))
+            trials = criteria.by_item(known.astype(np.float64))
+            drawn = bootstrap_ratios(hits, trials, **self.how)
+            totals = trials.sum(axis=0)
+            rates = hits.sum(axis=0) / np.maximum(totals, 1)
+            counts = cluster_counts(trials > 0, clusters)
+            ends = mean_bounds(
+                rates,
+                spread_of(drawn[:, 0]),
+                counts,
             )
-            for of_model, rate in zip(errors.values(), rates, strict=True):
+            rarer = np.where(
+                rates <= 0.5,
+                hits,
+                trials - hits,
+            )
+            reasons = too_few(cluster_sums(rarer, clusters), counts)
+            estimates = estimates_of(rates, ends, totals, reasons)
+            for of_model, rate in zip(errors.values(), estimates, strict=True):
                 if rate.n:
                     of_model[axis] = rate
         return errors
-
-    def _rates(
-        self,
-        hits: Floats,
-        trials: Floats,
-    ) -> list[Estimate]:
-        """Σ hits / Σ trials of each model, both (items x models); items are drawn with all their trials."""
-        drawn = bootstrap_ratios(hits, trials, **self.how)
-        totals = trials.sum(axis=0)
-        rates = hits.sum(axis=0) / np.maximum(totals, 1)
-        clusters = self.how.get("clusters")
-        counts = cluster_counts(trials > 0, clusters)
-        ends = mean_bounds(
-            rates,
-            spread_of(drawn[:, 0]),
-            counts,
-        )
-        rarer = np.where(
-            rates <= 0.5,
-            hits,
-            trials - hits,
-        )
-        reasons = too_few(cluster_sums(rarer, clusters), counts)
-        return estimates_of(rates, ends, totals, reasons)
 
 
 class _Criteria(NamedTuple):

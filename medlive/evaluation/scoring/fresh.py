@@ -7,13 +7,11 @@ from typing import Final, Unpack
 
 from medlive.errors import UsageError
 from medlive.evaluation.cases.selection import day_of
-from medlive.evaluation.model import EvaluationCase, cluster_numbers
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.estimates import (
     FEW,
     ScoreEstimate,
     ScoreGrid,
-    cases_by_id,
-    matrix,
     sides_of,
 )
 from medlive.evaluation.scoring.graded import GradedRun
@@ -22,7 +20,6 @@ from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
     Draws,
-    Resampling,
     Standing,
     holm,
 )
@@ -76,15 +73,6 @@ ALWAYS: Final = Window()
 
 
 @dataclass(frozen=True, slots=True)
-class FreshScore:
-    """One model on the cases after every cutoff."""
-
-    label: str
-    overall: ScoreEstimate
-    standing: Standing | None
-
-
-@dataclass(frozen=True, slots=True)
 class FreshRanking:
     """The models whose cutoff is known, best first, on cases that none of them can have seen in training."""
 
@@ -94,8 +82,10 @@ class FreshRanking:
     """The models that have it."""
     unknown: tuple[str, ...]
     """Models without a known cutoff: not ranked."""
-    models: tuple[FreshScore, ...]
-    """Empty where no case was posted later."""
+    overall: Mapping[str, ScoreEstimate]
+    """By label; empty where no case was posted later."""
+    standings: Mapping[str, Standing]
+    """Of those with a mean."""
     comparisons: tuple[Comparison, ...]
     common: int
     """Cases that all of them are scored on."""
@@ -128,29 +118,30 @@ def rank_fresh(
         for score in scored[label]:
             if last.before(score.case.post_time, score.case.month) is False:
                 after[label].append(score)
-    models: list[FreshScore] = []
+    ranked: dict[str, ScoreEstimate] = {}
+    standings: dict[str, Standing] = {}
     comparisons: list[Comparison] = []
     common = 0
     if any(after.values()):
         grid = ScoreGrid(after, metric, **draws)
         overall, comparisons, standings = grid.rank()
         for name in sorted(overall, key=lambda name: overall[name].rank(name)):
-            models.append(FreshScore(name, overall[name], standings.get(name)))
+            ranked[name] = overall[name]
         common = grid.common
     return FreshRanking(
         after=last.day,
         set_by=tuple(latest),
         unknown=tuple(unknown),
-        models=tuple(models),
+        overall=ranked,
+        standings=standings,
         comparisons=tuple(comparisons),
         common=common,
     )
 
 
 def significant_drops(
-    scored: Scored,
+    grid: ScoreGrid,
     cutoffs: Mapping[str, Cutoff | None],
-    **draws: Unpack[Draws],
 ) -> Mapping[str, Drop]:
     """By label, the drops past a model's own cutoff that survive Holm's correction over all models that have one.
 
@@ -158,16 +149,14 @@ def significant_drops(
     and is not computed. A rise counts in the correction as well, as it does in `eval contamination`.
     """
     drops: dict[str, Drop] = {}
-    cases = list(cases_by_id(scored).values())
-    how: Resampling = {**draws, "clusters": cluster_numbers(cases)}
-    for label, values in zip(scored, matrix(scored).T, strict=True):
-        sides = sides_of(cutoffs[label], cases)
-        figures = drop(values, sides, **how)
+    for label, values in zip(grid.labels, grid.score.T, strict=True):
+        sides = sides_of(cutoffs[label], grid.cases)
+        figures = drop(values, sides, **grid.how)
         if min(figures.n_pre, figures.n_post) < FEW:
             continue
         low, high = figures.low, figures.high
         if low is None or high is None or not low <= 0 <= high:
-            p = permutation_p(values, sides, PERMUTATIONS, **how)
+            p = permutation_p(values, sides, PERMUTATIONS, **grid.how)
             figures = replace(figures, p=p)
         drops[label] = figures
     corrected = holm([1.0 if own.p is None else own.p for own in drops.values()])

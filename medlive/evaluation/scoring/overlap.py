@@ -7,10 +7,7 @@ from typing import Final
 import numpy as np
 
 from medlive.evaluation.scoring.estimates import SLICES, rows_by
-from medlive.evaluation.scoring.score import (
-    ScoreTable,
-    score_matrix,
-)
+from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import LEAST as LEAST_MODELS
 from medlive.statistics.intervals import quotient
@@ -56,10 +53,11 @@ class WorstCases:
 
 def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
     """The models' profiles over a kind of slice of `SLICES`. Raises KeyError for another kind."""
-    cases, scores = score_matrix(table)
+    grid = table.grid
+    scores = grid.score
     means: dict[str, Floats] = {}
     left_out: list[str] = []
-    for value, rows in rows_by(map(SLICES[kind], cases)).items():
+    for value, rows in rows_by(map(SLICES[kind], grid.cases)).items():
         own = scores[rows]
         counts = (~np.isnan(own)).sum(axis=0)
         if (counts >= LEAST).all():
@@ -87,10 +85,10 @@ def worst_cases(table: ScoreTable) -> WorstCases:
     Where the models have fewer than twice as many cases in common, half of these are taken: otherwise the sets
     would overlap by being all of them.
     """
-    cases, scores = score_matrix(table)
-    common = ~np.isnan(scores).any(axis=1)
-    scores = scores[common]
-    ids = np.array([case.case_id for case in cases])[common]
+    grid = table.grid
+    common = ~np.isnan(grid.score).any(axis=1)
+    scores = grid.score[common]
+    ids = np.array([case.case_id for case in grid.cases])[common]
     k = min(WORST, len(ids) // 2)
     worst: dict[str, list[str]] = {}
     chosen = np.zeros((len(table.models), len(ids)))

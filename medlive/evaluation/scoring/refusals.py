@@ -140,18 +140,16 @@ def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
         )
     labels_by_reason: dict[Objection, list[str]] = {}
     for run in runs:
-        for objection in _run_objections(run):
+        own: list[Objection] = []
+        if run.rivals:
+            names = "; ".join([named(run.known_grader), *run.rivals])
+            why = f"several judges graded this run and --judge chooses none: {names}"
+            own.append(Objection(Allow.SEVERAL_JUDGES, why))
+        own += _not_publishable(unpublishable_reasons(run))
+        for objection in own:
             labels_by_reason.setdefault(objection, []).append(run.label)
     for objection, labels in labels_by_reason.items():
         yield objection._replace(why=f"{some(labels)}: {objection.why}")
-
-
-def _run_objections(run: GradedRun) -> Iterator[Objection]:
-    if run.rivals:
-        names = "; ".join([named(run.known_grader), *run.rivals])
-        why = f"several judges graded this run and --judge chooses none: {names}"
-        yield Objection(Allow.SEVERAL_JUDGES, why)
-    yield from _not_publishable(unpublishable_reasons(run))
 
 
 def _not_publishable(reasons: Iterable[str]) -> Iterator[Objection]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
-from medlive.evaluation.model import AnswerState, EvaluationCase, cluster_numbers
+from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.companions import (
     Companions,
@@ -17,6 +17,7 @@ from medlive.evaluation.scoring.companions import (
     beside,
     complete_scores,
     harm_rates,
+    mean_length,
     narrow_runs,
     rest_on_advice,
 )
@@ -24,9 +25,8 @@ from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
 from medlive.evaluation.scoring.estimates import (
     ScoreEstimate,
     ScoreGrid,
-    Slice,
+    Slices,
     cases_by_id,
-    matrix,
 )
 from medlive.evaluation.scoring.fresh import (
     ALWAYS,
@@ -61,7 +61,6 @@ from medlive.statistics.bootstrap import (
     Comparison,
     Draws,
     Estimate,
-    Floats,
     Resampling,
     Standing,
 )
@@ -116,24 +115,15 @@ class ModelScore:
     overall: ScoreEstimate
     standing: Standing | None
     rates: Rates
-    slices: tuple[Slice, ...]
+    slices: Slices
     axes: Mapping[str, Estimate]
     """How often the criteria of each axis went wrong; `ScoreGrid.axis_errors`."""
     cases: tuple[CaseScore, ...]
     companions: Companions
+    characters: float | None
+    """The mean length of the answers that have a score; None without any."""
     harm: HarmRates
     cutoff: Cutoff | None = None
-
-    def slice(
-        self,
-        kind: str,
-        value: str,
-    ) -> ScoreEstimate | None:
-        """The estimate of one slice; None where the model has no such slice."""
-        for part in self.slices:
-            if (part.kind, part.value) == (kind, value):
-                return part.estimate
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +156,14 @@ class ScoreTable:
     """What would mislead and was allowed, to be printed with every figure."""
 
     @property
+    def grid(self) -> ScoreGrid:
+        """Its cases and scores, and how cases are drawn."""
+        return ScoreGrid(self.scored, self.metric, draws=self.draws, seed=self.seed)
+
+    @property
     def how(self) -> Resampling:
         """How its cases are drawn."""
-        cases = cases_by_id(self.scored).values()
-        clusters = cluster_numbers(cases)
-        return {"draws": self.draws, "seed": self.seed, "clusters": clusters}
+        return self.grid.how
 
     @property
     def scored(self) -> Scored:
@@ -286,10 +279,11 @@ def score_runs(
             overall=overall[label],
             standing=standings.get(label),
             rates=_rates(in_runs[label]),
-            slices=tuple(slices[label]),
+            slices=slices[label],
             axes=axes[label],
             cases=scored[label],
             companions=companions[label],
+            characters=mean_length(run, scored[label]),
             harm=harm[label],
             cutoff=cutoffs[label],
         )
@@ -318,7 +312,7 @@ def score_runs(
         basis=basis,
         coverage=coverage,
         fresh=rank_fresh(scored, cutoffs, metric, **how),
-        drops=significant_drops(scored, cutoffs, **how),
+        drops=significant_drops(grid, cutoffs),
         window=window,
         overridden=overridden,
     )
@@ -409,8 +403,3 @@ def _rates(cases: Sequence[CaseScore]) -> Rates:
         refused=answers[AnswerState.REFUSED],
         unscorable=sum(case.unscorable for case in cases),
     )
-
-
-def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
-    """The cases of a table and their scores, (cases x models in the table's order), NaN where there is none."""
-    return tuple(cases_by_id(table.scored).values()), matrix(table.scored)

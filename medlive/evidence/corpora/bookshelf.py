@@ -19,7 +19,7 @@ from medlive.evidence.corpora.model import (
     Section,
     path_label,
 )
-from medlive.evidence.corpora.parsing.dates import element_period
+from medlive.evidence.corpora.parsing.dates import last_day
 from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
 from medlive.evidence.corpora.parsing.text import is_retracted_title
 from medlive.evidence.corpora.parsing.xml import ELEMENTS, NO_ELEMENT, find, flat
@@ -132,7 +132,10 @@ def _address(
 ) -> tuple[str, str]:
     """The chapter's identifier and its page: by its own accession number, else by its place in its book."""
     kinds = _identifiers(meta, "book-part-id", "article-id", "object-id")
-    if accession := kinds.get(_ACCESSION) or _own_link(meta):
+    # The chapter's link to itself, without a number of its own.
+    links = "\n".join(link.get(_XLINK, "") for link in meta.iter("self-uri"))
+    own = _NBK.search(links)
+    if accession := kinds.get(_ACCESSION) or (own and own[0]):
         return accession, f"https://www.ncbi.nlm.nih.gov/books/{accession}/"
     if "pmc" in kinds or kinds.get("pmcid", "").upper().startswith("PMC"):
         number = (kinds.get("pmc") or kinds["pmcid"]).upper().removeprefix("PMC")
@@ -148,14 +151,6 @@ def _address(
     if shelf is not None:
         return f"{shelf}/{stem}", f"https://www.ncbi.nlm.nih.gov/books/{shelf}/"
     return stem, ""
-
-
-def _own_link(meta: Element) -> str | None:
-    """The chapter's own number in the Bookshelf, in its link to itself."""
-    for link in meta.iter("self-uri"):
-        if number := _NBK.search(link.get(_XLINK, "")):
-            return number[0]
-    return None
 
 
 def _identifiers(meta: Element, *names: str) -> dict[str, str]:
@@ -181,14 +176,14 @@ def _published(meta: Element, *, is_article: bool) -> date | None:
     for child in meta:
         whole = child.tag in ("pub-history", "history")
         for each in child if whole else [child]:
-            known = element_period(each)
+            day = last_day(each)
             kind = (each.get("date-type") or each.get("pub-type") or "").lower()
             other = each.tag not in ("pub-date", "date")
-            if known is None or other or kind in ELEMENTS["other dates"]:
+            if day is None or other or kind in ELEMENTS["other dates"]:
                 continue
-            days.append(known.last)
+            days.append(day)
             if kind in ("epub", "pub"):
-                electronic.append(known.last)
+                electronic.append(day)
     if not is_article:
         return max(days, default=None)
     return min(electronic or days, default=None)

@@ -53,7 +53,7 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
     path: list[tuple[int, str]] = []
     fenced = False
     lines: list[str] = []
-    sections: list[Section] = []
+    sections = []
 
     def close() -> None:
         label = path_label([words for _, words in path])

@@ -1,7 +1,20 @@
-"""Passages as JSON Lines: `id`, `title` and `text` (or `content`), one a line; MedRAG's chunks as published.
+"""Corpora in JSON: passages, clinical guidelines, PubMedQA.
+
+Passages as JSON Lines: `id`, `title` and `text` (or `content`), one a line; MedRAG's chunks as published.
 
 Optional: `section`, `language`, `date`, `url`, `licence` (or `license`). A file, a gzip of one, or a folder
 of them; a line may have at most `PASSAGE_LINE_BYTES` bytes.
+
+Guidelines: clinical guidelines as published for training: JSON Lines with a cleaned text, its headings in Markdown.
+
+Fields: `id`, `source` (who published it: cdc, nice, who …), `title`, `clean_text` (else `raw_text`), `overview`,
+`url`, and optionally `date` (a day, month or year; a guideline of a year counts as published at its end) and
+`publisher` (the society).
+
+PubMedQA: PubMed abstracts in labelled parts, one JSON object keyed by PMID.
+
+The question is (or was made from) the article's title and is the passage's title; the long answer is the
+abstract's own conclusion and its last section.
 """
 
 import re
@@ -9,20 +22,31 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
-from medlive.errors import first_fault
+from medlive.errors import BadInput, first_fault
+from medlive.evidence.corpora.folder import titled_sections
 from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
 from medlive.evidence.corpora.parsing.files import (
     files_below,
+    head_of,
     is_named,
     open_unpacked,
 )
 from medlive.evidence.corpora.parsing.text import published_by
 from medlive.guard.bounds import PASSAGE_LINE_BYTES
+from medlive.integrity.folder import TooLong, open_given, read_given
 
 T = TypeVar("T")
 
@@ -122,7 +146,7 @@ def _lines(name: str, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
         log.problem(place, f"the file cannot be read from here on: {exc}")
 
 
-def _document(line: bytes) -> Document:
+def _passage(line: bytes) -> Document:
     row = _Passage.model_validate_json(line)
     title, section, text = row.title, row.section, row.text
     chapter = _CHAPTER.fullmatch(row.id)
@@ -150,10 +174,134 @@ def _document(line: bytes) -> Document:
     )
 
 
-READER = Reader(
+PASSAGES = Reader(
     kind="passages",
     about="passages as JSON Lines (id, title, text; MedRAG's chunks too): a .jsonl(.gz) file or a folder",
     sniff=lambda path: bool(files_of(path)),
-    documents=partial(documents_of, document=_document),
+    documents=partial(documents_of, document=_passage),
     licence="unstated",
+)
+
+
+_FIELDS = (b'"source"', b'"clean_text"')
+_NO_EVIDENCE = frozenset(
+    (
+        "interventions and practices considered",
+        "qualifying statements",
+        "type of evidence supporting the recommendations",
+        "target population",
+        "disease/condition(s)",
+        "clinical algorithm(s)",
+        "potential benefits",
+    )
+)
+"""Sections of a clearinghouse's summaries that recommend nothing and warn of nothing: what was considered, for
+whom, on what grounds. Short and full of the subject's words, they would come before the recommendations."""
+
+
+def sniff_guidelines(path: Path) -> bool:
+    """Whether the first line of the first file, of which perhaps only the beginning is read, has the fields."""
+    for file in files_of(path):
+        head = head_of(file)
+        line = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")[0]
+        return line.startswith(b"{") and all(field in line for field in _FIELDS)
+    return False
+
+
+class _Guideline(Row):
+    source: Text = ""
+    publisher: Text = ""
+    clean_text: str | None = None
+    raw_text: str | None = None
+    overview: Text = ""
+
+
+def _guideline(line: bytes) -> Document:
+    row = _Guideline.model_validate_json(line)
+    text = row.clean_text if (row.clean_text or "").strip() else row.raw_text
+    if text is None:
+        raise ValueError("`clean_text` is missing")
+    source = row.source.strip()
+    heading, sections = titled_sections(text)
+    evidence = []
+    for section in sections:
+        if section.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE:
+            evidence.append(section)
+    # The source's title, the text's own, or at least what it is about.
+    title = (row.title or heading or row.overview).strip()
+    publisher = row.publisher.strip() or source.upper()
+    if title and publisher:
+        title = f"{title[:200]} ({publisher[:100]})"
+    return Document(
+        id=f"{source}-{row.id}" if source else row.id,
+        title=title or publisher,
+        sections=tuple(evidence) or sections,
+        published=row.published,
+        url=row.url,
+    )
+
+
+GUIDELINES = Reader(
+    kind="guidelines",
+    about="clinical guidelines as JSON Lines (id, source, title, clean_text): a .jsonl(.gz) file or a folder",
+    sniff=sniff_guidelines,
+    documents=partial(documents_of, document=_guideline),
+    licence="each publisher's own terms",
+)
+
+
+def sniff_pubmedqa(path: Path) -> bool:
+    """Whether it is a JSON file whose beginning names the parts of an abstract."""
+    if not path.is_file() or not path.name.lower().endswith(".json"):
+        return False
+    with open_given(path) as handle:
+        return b'"CONTEXTS"' in handle.read(1 << 16)
+
+
+class _Entry(BaseModel):
+    CONTEXTS: list[str]
+    LABELS: list[str] = []
+    QUESTION: Text = ""
+    LONG_ANSWER: Text = ""
+    published: Published = Field(None, validation_alias="YEAR")
+
+
+def abstracts(path: Path, log: ReadLog) -> Iterator[Document]:
+    """Every abstract of the file."""
+    try:
+        entries = TypeAdapter(dict[str, Any]).validate_json(read_given(path))
+    except (OSError, TooLong) as exc:
+        raise BadInput(
+            f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}"
+        ) from exc
+    except ValidationError as exc:
+        raise BadInput(
+            f"{path} is not a PubMedQA file: expected a JSON object keyed by PMID"
+        ) from exc
+    rows = zip(entries, entries.items(), strict=True)
+    yield from converted(rows, log, _abstract)
+
+
+def _abstract(row: tuple[str, Any]) -> Document:
+    pmid, entry = row[0], _Entry.model_validate(row[1])
+    labels = entry.LABELS[: len(entry.CONTEXTS)]
+    parts = [*zip_longest(labels, entry.CONTEXTS, fillvalue="")]
+    parts.append(("CONCLUSIONS", entry.LONG_ANSWER))
+    numbered = pmid.isascii() and pmid.isdigit()
+    return Document(
+        id=pmid,
+        title=entry.QUESTION,
+        sections=tuple(Section(label, text) for label, text in parts if text.strip()),
+        published=entry.published,
+        url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if numbered else "",
+        continuous=True,
+    )
+
+
+PUBMEDQA = Reader(
+    kind="pubmedqa",
+    about="PubMedQA abstracts: its JSON file keyed by PMID",
+    sniff=sniff_pubmedqa,
+    documents=abstracts,
+    licence="MIT",
 )

@@ -171,7 +171,7 @@ def chunk(text: str, limit: int) -> list[str]:
     Cuts fall between sentences; inside a sentence only when it alone exceeds the limit, then at a clause or a
     space in its second half if there is one. Nothing but white space at the cuts is lost.
     """
-    pieces: list[str] = []
+    pieces = []
     pending = ""
     for sentence in sentences(text):
         for part in _split_long(sentence, limit):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
-from medlive.evidence.corpora.parsing.dates import element_period
+from medlive.evidence.corpora.parsing.dates import element_period, last_day
 from medlive.evidence.corpora.parsing.files import (
     begins_with,
     files_below,
@@ -121,7 +121,7 @@ class _Valid:
     def take(self, records: Iterator[Frame]) -> None:
         """Take note of a file's records; of none of them when the file turns out to be unreadable."""
         articles, versions = array("I"), array("H")
-        deleted: list[tuple[int, int]] = []
+        deleted = []
         retracted, concerns = set[int](), set[int]()
         for frame in records:
             article, version = 0, 1
@@ -270,7 +270,12 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
     seen = ""
     others = root.findall("MedlineCitation/OtherAbstract")
     for abstract in [*holder.findall("Abstract"), *others]:
-        sections = tuple(_sections(abstract))
+        sections = []
+        for part in abstract.findall("AbstractText"):
+            if words := flat(part):
+                label = part.get("Label", "").strip()
+                label = "" if label.upper() == "UNLABELLED" else label
+                sections.append(Section(label, words))
         if not sections:
             continue
         text = " ".join(section.text for section in sections)
@@ -282,7 +287,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
         yield Document(
             id=article if not seen else f"{article}-{language}",
             title=title,
-            sections=sections,
+            sections=tuple(sections),
             language=language,
             published=published,
             url=url,
@@ -290,13 +295,6 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
             continuous=True,
         )
         seen = seen or language
-
-
-def _sections(abstract: Element) -> Iterator[Section]:
-    for part in abstract.findall("AbstractText"):
-        if text := flat(part):
-            label = (part.get("Label") or "").strip()
-            yield Section("" if label.upper() == "UNLABELLED" else label, text)
 
 
 def _title(holder: Element) -> str:
@@ -341,21 +339,21 @@ def publication_day(root: Element) -> date | None:
             "Book/PubDate",
             "Book/BeginningDate",
         )
-        days = filter(None, [element_period(book.find(place)) for place in places])
-        return max((day.last for day in days), default=None)
-    electronic = element_period(root.find("MedlineCitation/Article/ArticleDate"))
+        days = map(last_day, map(book.find, places))
+        return max(filter(None, days), default=None)
+    electronic = last_day(root.find("MedlineCitation/Article/ArticleDate"))
     if electronic is not None:
-        return electronic.last
+        return electronic
     issue = element_period(
         root.find("MedlineCitation/Article/Journal/JournalIssue/PubDate")
     )
-    listed = element_period(root.find("PubmedData/History/*[@PubStatus='pubmed']"))
+    listed = last_day(root.find("PubmedData/History/*[@PubStatus='pubmed']"))
     if issue is None:
-        revised = element_period(root.find("MedlineCitation/DateRevised")) or listed
-        return None if revised is None else revised.last
-    if listed is not None and listed.last.year >= 2000 and listed.last != issue.first:
-        return min(issue.last, listed.last)
-    return issue.last
+        return last_day(root.find("MedlineCitation/DateRevised")) or listed
+    first, last = issue
+    if listed is not None and listed.year >= 2000 and listed != first:
+        return min(last, listed)
+    return last
 
 
 _LANGUAGES = {

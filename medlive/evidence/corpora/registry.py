@@ -4,30 +4,20 @@ import re
 from pathlib import Path
 
 from medlive.errors import BadInput, ConfigError, UsageError
-from medlive.evidence.corpora import (
-    bookshelf,
-    dailymed,
-    folder,
-    guidelines,
-    jsonl,
-    medlineplus,
-    medquad,
-    pubmed,
-    pubmedqa,
-)
+from medlive.evidence.corpora import bookshelf, folder, jsonl, nih, pubmed
 from medlive.evidence.corpora.model import Corpus, Reader
 from medlive.evidence.corpora.parsing.text import slug
 from medlive.plugins import load_plugins
 
 READERS: tuple[Reader, ...] = (
-    pubmedqa.READER,
-    guidelines.READER,
-    jsonl.READER,
+    jsonl.PUBMEDQA,
+    jsonl.GUIDELINES,
+    jsonl.PASSAGES,
     pubmed.READER,
-    medlineplus.READER,
-    dailymed.READER,
+    nih.MEDLINEPLUS,
+    nih.DAILYMED,
     bookshelf.READER,
-    medquad.READER,
+    nih.MEDQUAD,
     folder.READER,
 )
 """In the order in which they are asked whether a path is theirs: the most particular first."""

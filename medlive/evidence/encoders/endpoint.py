@@ -6,7 +6,6 @@ to each other, so that a model that changed under its name is noticed.
 
 import os
 from collections.abc import Sequence
-from typing import Final
 
 import httpx2
 import numpy as np
@@ -24,7 +23,7 @@ from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.guard.trust import tls_context
 from medlive.integrity.digest import digest_json
 
-PROBE: Final = (
+PROBE = (
     "fever and cough in a child",
     "小儿发热咳嗽",
     "amoxicillin dose by weight",
@@ -36,10 +35,10 @@ PROBE: Final = (
     "a randomized trial of aspirin in pregnancy",
     "Where is the railway station?",
 )
-TOLERANCE: Final = 0.005
+TOLERANCE = 0.005
 """By how much the cosines of two probes may differ: servers round, and other models differ by far more."""
 
-_RETRIES: Final = 3
+_RETRIES = 3
 
 
 class EndpointEncoder:
@@ -50,7 +49,7 @@ class EndpointEncoder:
         name: str,
         model: EncoderModel,
         settings: EncoderSettings,
-        known: EncoderIdentity | None = None,
+        known: EncoderIdentity | None,
     ) -> None:
         """Ask for the probe.
 
@@ -128,7 +127,7 @@ class EndpointEncoder:
         texts: Sequence[str],
         prompt: str | None,
     ) -> Matrix:
-        rows: list[list[float]] = []
+        rows = []
         for start in range(0, len(texts), self._batch):
             batch = []
             for text in texts[start : start + self._batch]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pydantic import BaseModel
@@ -52,9 +53,7 @@ class Encoder(Protocol):
     megabytes long (of which the beginning counts).
     """
 
-    @property
-    def identity(self) -> EncoderIdentity:
-        """Which encoder this is."""
+    identity: EncoderIdentity  # Which encoder this is
 
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639; "und": no words of one)."""
@@ -66,15 +65,12 @@ class Encoder(Protocol):
         """(n, dimension) of (title, text), in the order of the pairs."""
 
 
-class Reranker(Protocol):
-    """Reads a query and a passage together and says how well the passage answers."""
+@dataclass(eq=False)
+class Reranker:
+    """A cross-encoder: reads a query and a passage together and says how well the passage answers."""
 
     name: str  # As it is opened
     digest: str
-
-    def score(
-        self,
-        query: str,
-        pairs: Pairs,
-    ) -> Matrix:
-        """(n,) of (title, text): the model's logit, higher is nearer; comparable within one query only."""
+    score: Callable[[str, Pairs], Matrix]
+    """Query, and the (title, text) of each passage → (n,): the model's logit, higher is nearer; comparable within one
+    query only."""

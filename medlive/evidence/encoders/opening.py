@@ -54,6 +54,6 @@ def open_reranker(name: str, *, settings: EncoderSettings) -> Reranker:
             hint="name one of these, a cross-encoder's folder, or a name on the hub (org/model)",
         )
     folder = find_folder(model.reranker, settings)
-    from medlive.evidence.encoders.sentence import SentenceReranker
+    from medlive.evidence.encoders.sentence import load_reranker
 
-    return SentenceReranker(name, model, settings, folder)
+    return load_reranker(name, model, settings, folder)

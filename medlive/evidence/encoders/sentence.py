@@ -19,6 +19,7 @@ from medlive.evidence.encoders.model import (
     EncoderIdentity,
     Matrix,
     Pairs,
+    Reranker,
     cleaned,
     joined,
 )
@@ -142,53 +143,45 @@ class SentenceEncoder:
         return vectors
 
 
-class SentenceReranker:
-    """A cross-encoder: reads query and passage in one sequence, and gives one number."""
+def load_reranker(
+    name: str,
+    model: EncoderModel,
+    settings: EncoderSettings,
+    folder: Path,
+) -> Reranker:
+    """Load a cross-encoder, which reads the two halves of a passage as one text, title first.
 
-    def __init__(
-        self,
-        name: str,
-        model: EncoderModel,
-        settings: EncoderSettings,
-        folder: Path,
-    ) -> None:
-        """Load it; raises EvidenceUnavailable when the folder holds no cross-encoder with one output."""
-        with _loading(folder):
-            self._model: Any = CrossEncoder(
-                str(folder),
-                device=settings.device,
-                activation_fn=torch.nn.Identity(),
-                max_length=model.passage_tokens,
-                **_LOCAL,
-            )
-        _check_weights(self._model, folder)
-        if self._model.num_labels != 1:
-            raise EvidenceUnavailable(
-                f"the model in {folder} has {self._model.num_labels} outputs, a cross-encoder has one"
-            )
-        self._batch = settings.batch
-        self.name = name
-        self.digest = digest_json(
-            {"cross": folder_digest(folder), "tokens": model.passage_tokens}
+    Raises EvidenceUnavailable when the folder holds no cross-encoder with one output.
+    """
+    with _loading(folder):
+        loaded: Any = CrossEncoder(
+            str(folder),
+            device=settings.device,
+            activation_fn=torch.nn.Identity(),
+            max_length=model.passage_tokens,
+            **_LOCAL,
+        )
+    _check_weights(loaded, folder)
+    if loaded.num_labels != 1:
+        raise EvidenceUnavailable(
+            f"the model in {folder} has {loaded.num_labels} outputs, a cross-encoder has one"
         )
 
-    def score(
-        self,
-        query: str,
-        pairs: Pairs,
-    ) -> Matrix:
-        """(n,) of (title, text), whose two halves are read as one text, title first: the model's logit."""
+    def score(query: str, pairs: Pairs) -> Matrix:
         if not pairs:
             return np.empty(0, dtype=np.float32)
         inputs = []
         for title, text in pairs:
             inputs.append((cleaned(query), cleaned(f"{title} {text}".strip())))
-        scores: Matrix = self._model.predict(
+        scores: Matrix = loaded.predict(
             inputs,
-            batch_size=self._batch,
+            batch_size=settings.batch,
             show_progress_bar=False,
         )
         return scores
+
+    made = {"cross": folder_digest(folder), "tokens": model.passage_tokens}
+    return Reranker(name, digest_json(made), score)
 
 
 def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:

@@ -183,7 +183,7 @@ def _needs_of(text: str, sentences: list[Sentence], number: int) -> tuple[int, .
     """The numbers of the sentences that one needs."""
     own = sentences[number]
     refers_back = _REFERS_BACK.match(own.words) and not _EXPLETIVE.match(own.words)
-    needs: list[int] = []
+    needs = []
     # Where a sentence is cut, the mark says that its beginning is missing.
     if not own.cut_before and _is_item(text, sentences, number):
         # The line that opens the list.
@@ -211,7 +211,7 @@ def _is_item(text: str, sentences: list[Sentence], number: int) -> bool:
 
 def render(stretches: Sequence[Sentence]) -> str:
     """The stretches as they are shown, with a gap where words were left out."""
-    parts: list[str] = []
+    parts = []
     for number, stretch in enumerate(stretches):
         if number:
             parts.append("\n" if stretch.joins else GAP)
@@ -303,7 +303,7 @@ def _widened(
         return chosen
     gaps = [set(range(left + 1, right)) for left, right in pairwise(ends)]
     gaps.sort(key=lambda gap: _cost(sentences, gap))
-    distance: dict[int, tuple[int, bool]] = {}
+    distance = {}
     for number in range(len(sentences)):
         if number not in left_out:
             distance[number] = min((abs(number - end), number < end) for end in ends)

@@ -15,7 +15,7 @@ import re
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedIOBase, BufferedReader, FileIO
@@ -24,14 +24,14 @@ from typing import cast
 
 from medlive.clock import now
 from medlive.errors import BadInput, UsageError
-from medlive.evidence.client import Client, FetchFailed, NotPublished
+from medlive.evidence.client import Client, FetchFailed
 from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.corpora.parsing.frames import Frame, frames
 from medlive.evidence.corpora.parsing.xml import UnsafeXml
 from medlive.evidence.corpora.pubmed import NOTICES, PMID
 from medlive.evidence.fetch.layouts import CHECKSUMS, LISTS
 from medlive.evidence.fetch.sources import (
-    ArticleType,
+    ARTICLE_TYPES,
     FetchedFile,
     Ledger,
     RemoteFile,
@@ -56,23 +56,6 @@ _SAVE_EVERY_S = 5.0
 _LARGEST_UNPACKED = 256 << 30
 _BLOCK = 1 << 20
 _TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
-_NAMES: Mapping[ArticleType, tuple[str, ...]] = {
-    "guideline": (
-        "Guideline",
-        "Practice Guideline",
-        "Consensus Development Conference",
-    ),
-    "systematic-review": ("Systematic Review",),
-    "meta-analysis": ("Meta-Analysis", "Network Meta-Analysis"),
-    "review": ("Review", "Scoping Review"),
-    "trial": (
-        "Clinical Trial",
-        "Randomized Controlled Trial",
-        "Controlled Clinical Trial",
-    ),
-}
-"""PubMed's own publication types; followed by a comma ("Clinical Trial, Phase III") as well, but for animals'."""
-
 _HEAD = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
 _TAIL = b"</PubmedArticleSet>\n"
 
@@ -177,7 +160,7 @@ async def run_plan(
                 try:
                     await _fetch(file, client, fetch, tick)
                 except FetchFailed as exc:
-                    if isinstance(exc, NotPublished) and source.may_be_absent:
+                    if exc.absent and source.may_be_absent:
                         fetch.absent += (file.name,)
                     else:
                         fetch.failures += (exc.whole,)
@@ -348,7 +331,7 @@ def select_articles(
     Raises:
         UnsafeXml: if the file is not a readable PubMed file.
     """
-    names = {name for kind in selection.types for name in _NAMES[kind]}
+    names = {name for kind in selection.types for name in ARTICLE_TYPES[kind]}
     dropped: dict[bytes, bytes] = {}  # Number of an article → its PMID element
     with (
         gzip.open(source) as unpacked,

@@ -198,8 +198,7 @@ def pmc_checksum(text: str, file: RemoteFile) -> str:
     return matched[0].lower()
 
 
-Lister = Callable[[Client, Source], Awaitable[list[RemoteFile]]]
-LISTS: dict[str, Lister] = {
+LISTS: dict[str, Callable[[Client, Source], Awaitable[list[RemoteFile]]]] = {
     "bookshelf": list_bookshelf,
     "medlineplus": list_medlineplus,
     "dailymed": list_dailymed,

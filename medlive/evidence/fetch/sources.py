@@ -89,6 +89,8 @@ def read_size(text: str) -> int | None:
 
 
 _TABLE = tomllib.loads(files(__package__).joinpath("sources.toml").read_text("utf-8"))
+ARTICLE_TYPES: dict[ArticleType, list[str]] = _TABLE["article_types"]
+"""PubMed's own publication types; followed by a comma ("Clinical Trial, Phase III") as well, but for animals'."""
 SOURCES = tuple(
     TypeAdapter(Source).validate_python(
         {"name": name, **_TABLE["publishers"][entry["publisher"]], **entry}

@@ -20,7 +20,6 @@ from medlive.evidence.passage import (
     Place,
     Query,
     Retriever,
-    Side,
     SideHit,
 )
 from medlive.evidence.retriever import RRF_K, SCORE_DIGITS
@@ -84,7 +83,7 @@ class OnlineRetriever:
         local: list[list[Hit]] = [[] for _ in queries]
         if self._local is not None:
             local = await self._local.search(queries, k=k, not_after=not_after)
-        results: list[list[Hit]] = []
+        results = []
         for query, own in zip(queries, local, strict=True):
             orders = await self._ask(query, not_after)
             results.append(fuse(own, orders, k))
@@ -109,7 +108,7 @@ class OnlineRetriever:
                         search = service.search(
                             words, most=ARTICLES, not_after=not_after
                         )
-                        key = Side(service.name), number
+                        key = service.name, number
                         tasks[key] = group.create_task(search)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
@@ -150,14 +149,14 @@ def fuse(
     articles: dict[str, Passage] = {}
     preferred = list(passages.values())
     for (side, _), order in orders.items():
-        preferred += order if side is Side.PUBMED else ()
+        preferred += order if side == "pubmed" else ()
     for passage in preferred:
         if pmid := _pmid(passage):
             articles.setdefault(pmid, passage)
     for (side, phrase), order in orders.items():
         ranks: dict[str, int] = {}
         for rank, passage in enumerate(order, start=1):
-            if side is Side.EUROPEPMC:
+            if side == "europepmc":
                 passage = articles.get(_pmid(passage), passage)
             passages.setdefault(passage.id, passage)
             ranks.setdefault(passage.id, rank)

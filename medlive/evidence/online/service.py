@@ -1,49 +1,111 @@
-"""What every literature service shares: the protocol of a service, of the store of its answers, and the one way
-to ask over HTTP with pace, retries and a cache."""
+"""The literature services, PubMed and Europe PMC: one way to ask over HTTP with pace, retries and a cache of answers.
+
+Sources: "A General Introduction to the E-utilities" (NCBI Bookshelf NBK25497): esearch by relevance, then efetch of the
+articles; at most 3 requests a second, 10 with a key; `tool` and `email` in each; POST for long requests. "Europe PMC
+RESTful Web Service" (europepmc.org/RestfulWebService): `searchPOST` with `resultType=core`, which gives the most
+relevant articles with their abstracts.
+"""
 
 import asyncio
+import io
+import json
 import logging
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar, Protocol
+from typing import Any, Literal, Protocol
+from xml.etree.ElementTree import Element
 
 from medlive.clock import now, parse_retry_after
 from medlive.errors import LiteratureUnavailable
 from medlive.evidence.client import Client
-from medlive.evidence.corpora.model import Document, passages_of
+from medlive.evidence.corpora.model import Document, ReadLog, Section, passages_of
+from medlive.evidence.corpora.parsing.frames import frames
+from medlive.evidence.corpora.parsing.text import (
+    is_retracted_title,
+    one_line,
+    sentences_of,
+)
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
+from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
 from medlive.guard.http import RETRIED_STATUSES
 from medlive.integrity.digest import digest_json
 
+ADDRESSES = {
+    "pubmed": "https://eutils.ncbi.nlm.nih.gov/entrez/eutils",
+    "europepmc": "https://www.ebi.ac.uk/europepmc/webservices/rest",
+}
+"""Service → its own address."""
+_LICENCES = {
+    "pubmed": LICENCE,
+    "europepmc": "Europe PMC terms; the abstract is its publisher's",
+}
+"""Of documents that name none."""
 ATTEMPTS = 4
 """Requests in all before a service counts as away."""
 INTERVAL_S = 0.35
 """A little more than the third of a second that NCBI allows without a key; requests travel for unequal times.
 Europe PMC publishes no limit."""
+INTERVAL_WITH_KEY_S = 0.105
 BACKOFF_S = 1.0
 """Seconds before the second attempt, doubled each time; a Retry-After is waited for besides."""
 
 _SECRETS = frozenset({"api_key", "email"})
 """Fields of a form that do not change the answer."""
+EARLIEST = "1800"
+"""E-utilities want both ends of a range of dates."""
+_BUSY = (
+    "api rate limit",
+    "temporarily",
+    "try again",
+    "unable to obtain",
+    "backend failed",
+)
+"""Words of E-utilities' errors that another attempt may mend, in lower case."""
+_NO_EVIDENCE = frozenset(
+    {
+        "retracted publication",
+        "retraction of publication",
+        "expression of concern",
+        "retraction notice",
+        "retraction in",
+        "partial retraction in",
+        "expression of concern in",
+    }
+)
+"""Kinds of a publication in Europe PMC, or of a comment on it, that make it no evidence; in lower case."""
+_UNREVIEWED = ("PPR", "PAT", "ETH")
+"""Preprints, patents and theses: nobody reviewed what they say of medicine."""
+_FIELDS = (
+    "source",
+    "id",
+    "title",
+    "abstractText",
+    "firstPublicationDate",
+    "pubTypeList",
+    "commentCorrectionList",
+)
+"""What is read of an article of Europe PMC."""
 _log = logging.getLogger(__name__)
 
 
 class Unreadable(Exception):
     """An answer that is not what the service promises; the text says what it is."""
 
+    def __init__(self, text: str, *, again: bool = False) -> None:
+        """`again`: whether another attempt may fare better."""
+        super().__init__(text)
+        self.again = again
 
-class TryAgain(Unreadable):
-    """The same, where another attempt may fare better."""
 
-
-def not_expected(body: bytes, cause: str) -> TryAgain:
+def not_expected(body: bytes, cause: str) -> Unreadable:
     """The error for a body of another form."""
     page = b"<html" in body[:2000].lower()
-    return TryAgain(f"the answer is {'a web page' if page else cause}")
+    shown = "a web page" if page else cause
+    return Unreadable(f"the answer is {shown}", again=True)
 
 
 class AnswerStore(Protocol):
@@ -78,24 +140,19 @@ class Gate(Protocol):
         """The service refused an attempt; `certain` if it will refuse the others."""
 
 
-@dataclass(frozen=True)
-class Literature(ABC):
+@dataclass(frozen=True, kw_only=True)
+class Literature:
     """A service that finds articles, asked politely."""
 
+    name: Literal["pubmed", "europepmc"]
+    """Of the service, of its corpus, and of the side as which its hits are recorded."""
     client: Client
     store: AnswerStore
     gate: Gate  # Keeps requests from the service while it is away
-    _: KW_ONLY
     contact: str  # The operator's e-mail address
-    name: ClassVar[str]  # Of its corpus, and of the side as which its hits are recorded
-    licence: ClassVar[str]  # Of documents that name none
+    address: str
+    api_key: str = ""  # Of E-utilities; empty for none
 
-    @property
-    def interval_s(self) -> float:
-        """Seconds between two requests of all workers together."""
-        return INTERVAL_S
-
-    @abstractmethod
     async def search(
         self,
         words: str,
@@ -105,10 +162,22 @@ class Literature(ABC):
     ) -> list[Passage]:
         """Return the passages of the most relevant articles, best first.
 
-        Retracted articles and those under an expression of concern are left out.
+        Retracted articles and those under an expression of concern are left out, and an undated one, which may be
+        younger than it is allowed to be.
 
         Raises LiteratureUnavailable where this request got no usable answer, CircuitOpen where none is made.
         """
+        # None for today, so that the answer can be kept.
+        past = not_after is not None and not_after < now().date()
+        find = search_pubmed if self.name == "pubmed" else search_europepmc
+        passages: list[Passage] = []
+        for document in await find(self, words, most, not_after if past else None):
+            published = document.published
+            if published is not None and (not_after is None or published <= not_after):
+                licence = _LICENCES[self.name]
+                pieces = passages_of(document, corpus=self.name, licence=licence)
+                passages += filter(None, pieces)
+        return passages
 
     async def ask(
         self,
@@ -122,7 +191,7 @@ class Literature(ABC):
             address: Where the form is posted.
             form: The request. It is not stored: its words come from a thread, which may be taken down.
             read: Returns what is stored of an answer, without the request that services repeat in it. Raises
-                Unreadable for a body that is not an answer, TryAgain where another attempt may help.
+                Unreadable for a body that is not an answer.
 
         Raises:
             LiteratureUnavailable: if no usable answer came.
@@ -138,18 +207,19 @@ class Literature(ABC):
             if attempt:
                 await asyncio.sleep(BACKOFF_S * 2.0 ** (attempt - 1))
             await self.gate.check()
-            wait_s = await self.store.take_turn(self.name, self.interval_s)
+            interval_s = INTERVAL_WITH_KEY_S if self.api_key else INTERVAL_S
+            wait_s = await self.store.take_turn(self.name, interval_s)
             await asyncio.sleep(wait_s)
             began = time.monotonic()
             try:
                 content = await self._attempt(address, form, read)
             except OSError as exc:
                 cause = f"no answer ({type(exc).__name__})"
-            except TryAgain as exc:
-                cause = str(exc)
             except Unreadable as exc:
-                await self.gate.answered()
-                raise self._away(str(exc)) from exc
+                cause = str(exc)
+                if not exc.again:
+                    await self.gate.answered()
+                    raise self._away(cause) from exc
             else:
                 await self.gate.answered()
                 await self.store.save(self.name, key, content)
@@ -175,7 +245,7 @@ class Literature(ABC):
                 raise self._away(cause)
             if wait_s:
                 await self.store.hold_back(self.name, wait_s)
-            raise TryAgain(status)
+            raise Unreadable(status, again=True)
         # The service answers no request from here: the address, the network or the key is refused.
         refusal = "" if response.status_code in (200, 400) else status
         if b"api key invalid" in body[:1000].lower():
@@ -189,20 +259,6 @@ class Literature(ABC):
             raise Unreadable(f"more than {LITERATURE_BYTES} bytes")
         return read(body)
 
-    def passages(
-        self,
-        documents: Iterable[Document],
-        day: date | None,
-    ) -> list[Passage]:
-        """Cut the documents that were published by a day (None: any), in their order; an undated one may be younger."""
-        passages: list[Passage] = []
-        for document in documents:
-            published = document.published
-            if published is not None and (day is None or published <= day):
-                pieces = passages_of(document, corpus=self.name, licence=self.licence)
-                passages += filter(None, pieces)
-        return passages
-
     def _away(self, cause: str) -> LiteratureUnavailable:
         return LiteratureUnavailable(
             f"{self.name} gave no usable answer: {cause}",
@@ -210,6 +266,159 @@ class Literature(ABC):
         )
 
 
-def in_the_past(day: date | None) -> date | None:
-    """Return a last day of publication that a request needs; None for today, so that its answer can be kept."""
-    return day if day is not None and day < now().date() else None
+async def search_pubmed(
+    service: Literature,
+    words: str,
+    most: int,
+    day: date | None,
+) -> Iterable[Document]:
+    """Return PubMed's articles, most relevant first; `day` is the last of publication, None for any."""
+    first = {"tool": "medlive", "email": service.contact, "db": "pubmed"}
+    last = {"api_key": service.api_key} if service.api_key else {}
+    last["retmode"] = "xml"
+    query = first | {
+        "term": f"({words}) NOT retracted publication[pt]",
+        "retmax": str(most),
+        "sort": "relevance",
+        **last,
+    }
+    if day is not None:
+        query |= {
+            "datetype": "pdat",
+            "mindate": EARLIEST,
+            "maxdate": f"{day:%Y/%m/%d}",
+        }
+    listed = await service.ask(f"{service.address}/esearch.fcgi", query, read_pmids)
+    articles = listed.decode().split()
+    if not articles:
+        return ()
+    wanted = first | {"id": ",".join(sorted(articles, key=int)), **last}
+    address = f"{service.address}/efetch.fcgi"
+    fetched = await service.ask(address, wanted, read_articles)
+    records = {}
+    for frame in frames(io.BytesIO(fetched)):
+        if frame.kind:
+            records[pmid_of(frame.data)] = frame
+    documents: list[Document] = []
+    for article in articles:
+        if article in records:
+            documents += documents_of_record(records[article], ReadLog())
+    return documents
+
+
+def read_pmids(body: bytes) -> bytes:
+    """Return the PMIDs of an esearch, most relevant first, one a line; b"" where nothing matched.
+
+    Raises Unreadable if the body is not the answer of an esearch.
+    """
+    ids = []
+    listed = _parse(body, "eSearchResult").find("IdList")
+    if listed is None:
+        raise Unreadable("expected an IdList", again=True)
+    for element in listed.findall("Id"):
+        text = (element.text or "").strip()
+        if text.isascii() and text.isdigit() and len(text) <= 8:
+            ids.append(text)
+    return "\n".join(ids).encode()
+
+
+def read_articles(body: bytes) -> bytes:
+    """Return a set of articles as it is. Raises Unreadable if the body is none."""
+    if b"<PubmedArticleSet" not in body[:4096]:
+        _parse(body, "PubmedArticleSet")
+    try:
+        damage = [frame.damage for frame in frames(io.BytesIO(body)) if not frame.kind]
+    except UnsafeXml as exc:
+        raise Unreadable(str(exc)) from exc
+    if damage and b"</PubmedArticleSet" not in body:
+        raise Unreadable(f"the answer was cut: {damage[0]}", again=True)
+    return body
+
+
+def _parse(body: bytes, root_name: str) -> Element:
+    """Return the root element. Raises Unreadable for another one, and for an error that the service reports."""
+    try:
+        root = parse(body)
+    except UnsafeXml as exc:
+        raise not_expected(body, f"not XML ({exc})") from exc
+    error = root if root.tag == "ERROR" else root.find("ERROR")
+    if error is not None:
+        text = (error.text or "").strip()[:200]
+        for words in _BUSY:
+            if words in text.lower():
+                raise Unreadable(f"it reports an error: {words}", again=True)
+        raise Unreadable(f"it reports an error: {text}")
+    if root.tag != root_name:
+        got = str(root.tag)[:40]
+        raise Unreadable(f"expected <{root_name}>, got <{got}>", again=True)
+    return root
+
+
+async def search_europepmc(
+    service: Literature,
+    words: str,
+    most: int,
+    day: date | None,
+) -> Iterable[Document]:
+    """Return Europe PMC's articles, most relevant first; `day` is the last of publication, None for any."""
+    unreviewed = " OR ".join(f"SRC:{source}" for source in _UNREVIEWED)
+    query = f"({words}) AND HAS_ABSTRACT:Y NOT ({unreviewed})"
+    if day is not None:
+        query += f" AND FIRST_PDATE:[1800-01-01 TO {day.isoformat()}]"
+    form = {
+        "query": query,
+        "resultType": "core",
+        "format": "json",
+        "pageSize": str(most),
+        "email": service.contact,
+    }
+    address = f"{service.address}/searchPOST"
+    stored = await service.ask(address, form, read_articles_of_europepmc)
+    return filter(None, map(document_of, json.loads(stored)))
+
+
+def read_articles_of_europepmc(body: bytes) -> bytes:
+    """Return the articles of an answer as a JSON list. Raises Unreadable if it is not the answer of a search."""
+    try:
+        answer = json.loads(body)
+        if problem := answer.get("errMsg"):
+            raise Unreadable(f"it reports an error: {str(problem)[:200]}")
+        articles = []
+        for article in answer["resultList"]["result"]:
+            document_of(article)
+            articles.append({name: article.get(name) for name in _FIELDS})
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
+        raise not_expected(body, f"not the JSON of a search ({exc!r})") from exc
+    return json.dumps(articles).encode()
+
+
+def document_of(article: Mapping[str, Any]) -> Document | None:
+    """Return an article that was reviewed, has an abstract, and is neither withdrawn nor questioned; else None.
+
+    Raises LookupError, TypeError or AttributeError for what is no article.
+    """
+    kinds = {
+        str(kind) for kind in (article.get("pubTypeList") or {}).get("pubType", ())
+    }
+    corrections = article.get("commentCorrectionList") or {}
+    for comment in corrections.get("commentCorrection", ()):
+        kinds.add(str(comment.get("type")))
+    words = {name: one_line(article.get(name) or "") for name in _FIELDS[:5]}
+    abstract, title = sentences_of(words["abstractText"]), words["title"]
+    withdrawn = {kind.lower() for kind in kinds} & _NO_EVIDENCE
+    if withdrawn or is_retracted_title(title) or words["source"] in _UNREVIEWED:
+        return None
+    if not (words["source"] and words["id"] and abstract):
+        return None
+    try:
+        published = date.fromisoformat(words["firstPublicationDate"][:10])
+    except ValueError:
+        return None  # Undated evidence may be younger than it is allowed to be
+    return Document(
+        id=f"{words['source']}-{words['id']}",
+        title=sentences_of(title),
+        sections=(Section("", abstract),),
+        published=published,
+        url=f"https://europepmc.org/article/{words['source']}/{words['id']}",
+        continuous=True,
+    )

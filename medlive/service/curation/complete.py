@@ -13,13 +13,12 @@ from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import ROLES
 from medlive.curation.holds import with_holds
-from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
-from medlive.curation.second_reading import Redacted, redact_texts
+from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason
+from medlive.curation.second_reading import redact_texts
 from medlive.curation.validator import Library
 from medlive.db.curation.cases import (
     CaseContent,
     SavedCase,
-    StoredCase,
     add_revision,
     apply_review,
     latest_case,
@@ -45,6 +44,7 @@ from medlive.errors import (
 from medlive.grader.probes import grade_probes
 from medlive.llm.engine import Engine
 from medlive.rubric.make import (
+    MadeRubric,
     classify,
     make_rubric,
     read_for_harm,
@@ -52,7 +52,6 @@ from medlive.rubric.make import (
 from medlive.rubric.model import AskedPart, Criterion, Rubric
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
-from medlive.rubric.write import MadeRubric
 from medlive.service.curation.editing import lock_latest
 from medlive.service.wiring import Pipeline, proof_roles
 from medlive.service.work.jobs import defer_proof
@@ -98,7 +97,8 @@ async def complete_case(
     grade = grade_probes if "prober" in respondents else None
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)
-        text, rubric, redacted = await redact_case(text, made.rubric, agents["reader"])
+        drafted, _, proof = made
+        text, rubric, _, remaining = await redact_case(text, drafted, agents["reader"])
     except (AgentFailure, LiteratureUnavailable) as error:
         failure = error
         if isinstance(failure, LiteratureUnavailable):
@@ -106,7 +106,7 @@ async def complete_case(
         failed = replace(
             curation,
             outcome=Outcome.FAILED,
-            stage=Stage.RUBRIC,
+            stage="rubric",
             reason=failure.reason,
             detail=failure.detail,
             holds=(),
@@ -116,22 +116,23 @@ async def complete_case(
         return failed, None, None
     rubric = await classify(text, rubric, agents["rubric"])
     done = replace(curation, text=text, calls=tuple(journal), engines=engines)
-    holds = tuple(_holds_of(made, redacted.remaining))
-    return with_holds(done, holds), rubric, made.proof
+    holds = tuple(_holds_of(made, remaining))
+    return with_holds(done, holds), rubric, proof
 
 
 async def redact_case(
     text: CaseText, rubric: Rubric, reader: Agent
-) -> tuple[CaseText, Rubric, Redacted]:
-    """Remove identifiers from every text that a release would hold of a case. Raises AgentFailure."""
+) -> tuple[CaseText, Rubric, list[str], list[str]]:
+    """Remove identifiers from every text that a release would hold of a case; also what was found and what is left of
+    it, as `redact_texts` returns them. Raises AgentFailure.
+    """
     texts = asdict(text)
     names = [*texts]
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
     # The parts of the query, which a release holds too, say again what it says.
     parts = {f"asked {part.id}": part.text for part in rubric.asked}
-    redacted = await redact_texts(texts, reader, parts)
-    clean = redacted.texts
+    clean, found, remaining = await redact_texts(texts, reader, parts)
     criteria, asked = list[Criterion](), list[AskedPart]()
     for criterion in rubric.criteria:
         criteria.append(replace(criterion, criterion=clean[criterion.id]))
@@ -139,14 +140,15 @@ async def redact_case(
         asked.append(replace(part, text=clean[f"asked {part.id}"]))
     rubric = replace(rubric, criteria=tuple(criteria), asked=tuple(asked))
     text = CaseText(**{name: clean[name] for name in names})
-    return text, rubric, redacted
+    return text, rubric, found, remaining
 
 
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     """Why a case waits: what is wrong with its rubric, and names that code could not replace (`remaining`)."""
     details, criteria = list[str](), list[str | None]()
-    texts = [criterion.criterion for criterion in made.rubric.criteria]
-    for conflict in made.rubric.conflicts:
+    rubric, faults, proof = made
+    texts = [criterion.criterion for criterion in rubric.criteria]
+    for conflict in rubric.conflicts:
         # Both sides are still there
         is_other_kept = conflict.advice_id or conflict.other in texts
         if conflict.criterion in texts and is_other_kept:
@@ -158,19 +160,17 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     if details:
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.ADVICE_CONTRADICTED, detail, tuple(filter(None, criteria)))
-    if made.faults:
+    if faults:
         details, criteria = [], []
-        for fault in made.faults:
+        for fault in faults:
             details.append(
-                f"{fault.criterion or 'rubric'}: {fault.fault.value}: {fault.detail}"
+                f"{fault.criterion or 'rubric'}: {fault.fault}: {fault.detail}"
             )
             criteria.append(fault.criterion)
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(filter(None, criteria)))
-    if made.proof and not made.proof.passed:
-        detail = "; ".join(
-            f"{f.fault.value}: {f.detail}" for f in made.proof.last_failures
-        )
+    if proof and not proof.passed:
+        detail = "; ".join(f"{f.fault}: {f.detail}" for f in proof.last_failures)
         yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
     if remaining:
         yield Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL])
@@ -278,7 +278,7 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | 
         return None
     limit_s = pipeline.settings.curation.thread_timeout_s
     try:
-        async with asyncio.timeout(limit_s):
+        async with pipeline.settled(), asyncio.timeout(limit_s):
             proof = await _prove(pipeline, case)
     except TimeoutError:
         _log.warning("%s was not proved within %g s", case_id, limit_s)
@@ -304,7 +304,7 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | 
     return None
 
 
-async def _prove(pipeline: Pipeline, case: StoredCase) -> Proof:
+async def _prove(pipeline: Pipeline, case: CaseContent) -> Proof:
     """Answers of known quality, graded by the rubric as it is; nothing is revised. Raises AgentFailure."""
     prober, grader, reader = (
         Agent(pipeline.respondents[role], [], case.language)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -25,11 +25,12 @@ from medlive.db.curation.reviews import (
     save_scan,
     unscanned_cases,
 )
+from medlive.db.mapping import Record
 from medlive.db.runs import CURATE, recorded_run
-from medlive.db.session import Session
+from medlive.db.session import Session, advisory_lock
 from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import CaseStatus
-from medlive.db.threads.threads import StoredThread, load_thread
+from medlive.db.threads.threads import load_thread
 from medlive.errors import (
     CircuitOpen,
     ConfigError,
@@ -40,7 +41,6 @@ from medlive.errors import (
 from medlive.filters.rules import FilterChain
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
-from medlive.llm.limiter import EndpointState
 from medlive.logs import bound
 from medlive.service.curation.complete import (
     CompletedCase,
@@ -129,7 +129,7 @@ class CurationRun:
     counts: CurationCounts
     rescanned: Mapping[str, int]  # Of earlier cases: see `rescan_cases`
     spent: Mapping[str, Any]  # Of `Budget.as_json`
-    endpoints: Sequence[EndpointState]
+    endpoints: Sequence[Mapping[str, Any]]  # Of `Limiter.state`
     funnel: Sequence[FunnelRow] = ()
 
     def as_counts(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class CurationRun:
             **self.counts.as_json(),
             "rescanned": dict(self.rescanned),
             "spent": self.spent,
-            "endpoints": list(map(asdict, self.endpoints)),
+            "endpoints": list(self.endpoints),
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -365,7 +365,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         limit_s = pipeline.settings.curation.thread_timeout_s
         thread, language = read_thread(stored)
         try:
-            async with asyncio.timeout(limit_s):
+            async with pipeline.settled(), asyncio.timeout(limit_s):
                 curation = await curate(
                     thread,
                     language,
@@ -378,10 +378,6 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 completed = await complete_in(
                     pipeline, curation, thread, language, started
                 )
-        except asyncio.CancelledError:
-            # What is under way is kept before another worker takes the thread up, and would ask it again.
-            await asyncio.gather(*(r.settle() for r in pipeline.respondents.values()))
-            raise
         except TimeoutError:
             curation = Curation(
                 reason=Reason.ENDPOINT_UNAVAILABLE,
@@ -406,7 +402,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     return completed[0]
 
 
-def read_thread(stored: StoredThread) -> tuple[Thread, str]:
+def read_thread(stored: Record) -> tuple[Thread, str]:
     """A thread as the agents get it, and its language."""
     thread, language = prepared(stored.thread)
     if stored.posted_at_assumed:
@@ -439,7 +435,7 @@ async def complete_in(
 async def save_decision(
     session: Session,
     pipeline: Pipeline,
-    stored: StoredThread,
+    stored: Record,
     language: str,
     completed: CompletedCase,
     *,
@@ -491,7 +487,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     """Scan every ready case that the current scanner has not, and redact the identifiers it finds.
 
     Returns counts of cases: "cases" scanned; "redacted" (a new revision without identifiers); "failed" (no usable
-    reply, scanned again by the next run).
+    reply, scanned again by the next run). All are 0 while another process scans them.
     """
     done = Counter({"cases": 0, "redacted": 0, "failed": 0})
     slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
@@ -503,7 +499,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
                 return
             reader = Agent(pipeline.respondents["reader"], [], case.language)
             try:
-                text, rubric, redacted = await redact_case(
+                text, rubric, found, remaining = await redact_case(
                     case.text, case.rubric, reader
                 )
             except (AgentFailure, CircuitOpen):
@@ -517,18 +513,23 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
                 saved = await cases.add_revision(
                     session, case_id, replace(case, text=text, rubric=rubric)
                 )
-                n = len(redacted.found)
+                n = len(found)
                 for revision in {case.revision, saved.revision}:
                     await save_scan(
                         session, case_id, revision, pipeline.scanner, found=n
                     )
-                if redacted.remaining:
-                    names = "; ".join(redacted.remaining)[:2000]
+                if remaining:
+                    names = "; ".join(remaining)[:2000]
                     reason = f"{Reason.IDENTIFIER.value}: {names}"
                     await cases.set_status(session, case_id, CaseStatus.HELD, reason)
             done["cases"] += 1
             done["redacted"] += saved.revision != case.revision
 
-    waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
-    await asyncio.gather(*map(scan, waiting))
+    async with (
+        pipeline.settled(),
+        advisory_lock(pipeline.database, "rescan cases") as is_alone,
+    ):
+        if is_alone:
+            waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)
+            await asyncio.gather(*map(scan, waiting))
     return done

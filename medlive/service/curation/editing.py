@@ -16,7 +16,7 @@ from pydantic import (
 from medlive.curation.agent import by_id
 from medlive.curation.model import CaseText, Side
 from medlive.db.curation.cases import (
-    StoredCase,
+    CaseContent,
     add_revision,
     lock_case,
     set_status,
@@ -108,12 +108,12 @@ class CaseEdit(BaseModel):
     criteria: tuple[CriterionEdit, ...] | None = None
 
     @classmethod
-    def of(cls, case: StoredCase) -> "CaseEdit":
+    def of(cls, case: CaseContent) -> "CaseEdit":
         """The case as it is."""
         edit = cls.model_validate(case.rubric, from_attributes=True)
         return edit.model_copy(update=asdict(case.text) | {"revision": case.revision})
 
-    def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
+    def apply(self, case: CaseContent) -> tuple[CaseText, Rubric]:
         """The edited texts and rubric. Raises UsageError for what cannot be."""
         changes = self.model_dump(
             exclude_none=True, exclude={"criteria", "asked", "revision"}
@@ -177,7 +177,7 @@ class StaleEdit(CheckFailed):
 
 async def lock_latest(
     session: Session, case_id: str, of: int | None = None
-) -> tuple[CaseStatus, StoredCase]:
+) -> tuple[CaseStatus, CaseContent]:
     """Lock a case; its status and its latest revision.
 
     Raises UsageError for an unknown case, and StaleEdit where that is later than `of`, which a person saw.

@@ -7,11 +7,11 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.curation.cases import hold_filtered_cases
 from medlive.db.curation.funnel import save_chain_results
+from medlive.db.mapping import Record
 from medlive.db.runs import FILTER, recorded_run
 from medlive.db.session import Database, Session
 from medlive.db.threads import bands
-from medlive.db.threads.threads import Revision, load_threads, pending_revisions
-from medlive.filters.model import FilterReason
+from medlive.db.threads.threads import load_threads, pending_revisions
 from medlive.filters.rules import FilterChain, first_failure
 from medlive.service.wiring import build_filters
 from medlive.service.work.jobs import defer_revisions
@@ -29,7 +29,7 @@ Tick = Callable[[int], None]
 """Is told how many threads are done so far."""
 BATCH = 500
 """Threads filtered in one transaction."""
-_DANGEROUS = (FilterReason.UNSAFE_CONTENT, FilterReason.REIDENTIFICATION_RISK)
+_DANGEROUS = ("unsafe_content", "reidentification_risk")
 """Why an earlier case of a thread is held, too: by any other rule the thread alone is rejected."""
 
 
@@ -93,7 +93,7 @@ async def filter_pending(
 
 
 async def _judge(
-    session: Session, chain: FilterChain, batch: Sequence[Revision]
+    session: Session, chain: FilterChain, batch: Sequence[Record]
 ) -> list[int]:
     """Judge threads and save the results and bands; the revisions that passed."""
     threads, own = await _load_sketches(session, batch)
@@ -146,7 +146,7 @@ async def fill_bands(database: Database) -> None:
 
 
 async def _load_sketches(
-    session: Session, revisions: Sequence[Revision]
+    session: Session, revisions: Sequence[Record]
 ) -> tuple[list[Thread], list[Sketch]]:
     """Load the revisions' threads, normalised, and the sketches that identify near-duplicates."""
     loaded = await load_threads(session, [r.revision_pk for r in revisions])

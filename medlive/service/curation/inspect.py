@@ -162,7 +162,7 @@ async def _decided_as_json(
         is_same = shown["criteria"] == of_case["criteria"] and not proof.passed
         shown["applies"] = not case or case["unproved_since"] is None or is_same
     return {
-        "curation": asdict(curation) if curation else None,
+        "curation": asdict(curation),
         "proof": shown,
         "decided": _decision(decided),
     }
@@ -184,7 +184,7 @@ def _excerpt_as_json(excerpt: Record) -> dict[str, Any]:
 
 
 def _criterion(criterion: Criterion) -> dict[str, Any]:
-    return asdict(criterion) | {"tier": criterion.tier.value}
+    return asdict(criterion) | {"tier": criterion.tier}
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _decision(row: CurationRow) -> dict[str, Any]:
         "number": row.id,
         "at": row.started_at.isoformat(),
         "outcome": row.outcome.value,
-        "stage": row.stage.value,
+        "stage": row.stage,
         "reason": row.reason and row.reason.value,
         "attempt": row.attempt,
         "pipeline": row.pipeline_digest,

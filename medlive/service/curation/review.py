@@ -24,12 +24,12 @@ from medlive.db.curation.reviews import (
     open_dispute,
     overrules_of,
 )
+from medlive.db.mapping import Record
 from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
-from medlive.db.threads.threads import StoredThread, load_thread, thread_of_case
+from medlive.db.threads.threads import load_thread, thread_of_case
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
-from medlive.filters.model import FilterReason
 from medlive.integrity.digest import digest_json
 from medlive.service.curation.curate import (
     complete_in,
@@ -49,10 +49,10 @@ from medlive.service.work.jobs import defer_revisions
 
 _INDISPENSABLE = frozenset(
     {
-        FilterReason.EMPTY_THREAD,
-        FilterReason.POSTED_UNKNOWN,
-        FilterReason.LANGUAGE,
-        FilterReason.NO_VERIFIED_REPLY,
+        "empty_thread",
+        "posted_unknown",
+        "language",
+        "no_verified_reply",
         Reason.NO_QUERY,
         Reason.NO_NARRATIVE,
         Reason.NO_ADVICE,
@@ -191,7 +191,7 @@ async def drop_element(
 
 
 async def _find_other_hold(
-    session: Session, case_id: str, stored: StoredThread
+    session: Session, case_id: str, stored: Record
 ) -> str | None:
     """What holds a case besides a curation's own doubts: the thread was rejected or parked since, or the like."""
     thread = stored.thread

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,7 +43,7 @@ from medlive.sources.ledger import (
     ListState,
     Place,
 )
-from medlive.sources.source import ListEntry, Page, ProblemKind
+from medlive.sources.source import ListEntry, Page
 from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
@@ -149,9 +150,7 @@ class PostgresLedger:
                 thread_identifiers, thread
             )
         except Exception as error:
-            return HarvestProblem(
-                entry.url, ProblemKind.FAULT, describe(error), entry.thread_id
-            )
+            return HarvestProblem(entry.url, "fault", describe(error), entry.thread_id)
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
@@ -159,12 +158,18 @@ class PostgresLedger:
         places = await self._archive(pages) if pages else []
         read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
         robots, sent = self.fetcher.robots, self.fetcher.counts - self._saved_requests
-        counts = Counter(sent)
+        counts, run_id = Counter(sent), self.run.run_id
         async with self.database.begin() as session:
             if len(robots) > self._robots_saved:
-                await harvests.save_robots(session, self.run.run_id, robots)
+                await harvests.save_robots(session, run_id, robots)
             if pages:
-                await self._save_pages(session, pages, places, counts)
+                ids = await fetches.save_pages(
+                    session, run_id, self.source, pages, self._archive_id, places
+                )
+                counts["pages"] += len(pages)
+                for page, fetch_id in zip(pages, ids, strict=True):
+                    if page.thread_id is not None and page.number == 1:
+                        self._first_fetch[page.thread_id] = fetch_id
             for listed in _of(events, Listed):
                 await self._save_listed(session, listed, counts)
             await self._save_threads(session, read, counts)
@@ -178,9 +183,7 @@ class PostgresLedger:
                 )
                 await fetches.mark_unswept(session, in_archives)
                 self._first_fetch.pop(name, None)
-            await fetches.save_failed_fetches(
-                session, self.run.run_id, self.source, problems
-            )
+            await fetches.save_failed_fetches(session, run_id, self.source, problems)
             await harvests.add_counts(session, self.run, counts)
         self._saved_requests += sent
         self._robots_saved = len(robots)
@@ -201,7 +204,12 @@ class PostgresLedger:
         misled = list[ListEntry]()
         # Also what was taken down meanwhile, when the connection that held the lock was lost.
         erased: set[str] = set()
-        if shown := _shown_threads(groups):
+        every = list(chain.from_iterable(groups))
+        shown = {event.thread.thread_id for event in _of(every, HarvestedThread)}
+        for page in _of(every, FetchedPage):
+            if page.thread_id is not None:
+                shown.add(page.thread_id)
+        if shown:
             erased = await self.database.ask(taken_down_ids, self.source, sorted(shown))
         for group in groups:
             for event in _of(group, HarvestedThread):
@@ -247,21 +255,6 @@ class PostgresLedger:
                 f"cannot write pages to {self.folder / self.source}: {error.strerror or error}",
                 hint="free disk space or repair the folder; the next harvest resumes where this one stopped",
             ) from error
-
-    async def _save_pages(
-        self,
-        session: Session,
-        pages: Sequence[FetchedPage],
-        places: Sequence[Place],
-        counts: Counter[str],
-    ) -> None:
-        ids = await fetches.save_pages(
-            session, self.run.run_id, self.source, pages, self._archive_id, places
-        )
-        counts["pages"] += len(pages)
-        for event, fetch_id in zip(pages, ids, strict=True):
-            if event.thread_id is not None and event.number == 1:
-                self._first_fetch[event.thread_id] = fetch_id
 
     async def _save_listed(
         self, session: Session, listed: Listed, counts: Counter[str]
@@ -330,13 +323,13 @@ class PostgresLedger:
                     else:
                         settle(thread_id, FrontierState.SKIPPED, reason)
                 case HarvestProblem(thread_id=name, kind=kind):
-                    counts[kind.value] += 1
-                    if name is not None and kind is ProblemKind.GONE:
+                    counts[kind] += 1
+                    if name is not None and kind == "gone":
                         gone.append(name)
                         settle(name, FrontierState.GONE)
                     # Where the host is down, not the thread, it waits for the next start.
-                    elif name is not None and kind is not ProblemKind.DOWN:
-                        settle(name, FrontierState.FAILED, kind.value)
+                    elif name is not None and kind != "down":
+                        settle(name, FrontierState.FAILED, kind)
         await frontier.settle(session, self.source, self.run.run_id, settled)
         await mark_seen(session, self.source, seen, gone)
 
@@ -349,19 +342,6 @@ def check_harvested(thread: Thread) -> None:
         raise BadInput(
             f"a message has {longest} characters, more than the {MESSAGE_CHARS} that are read"
         )
-
-
-def _shown_threads(groups: Sequence[tuple[HarvestEvent, ...]]) -> set[str]:
-    """The threads that events and pages are of."""
-    shown = set()
-    for group in groups:
-        for event in group:
-            match event:
-                case HarvestedThread(thread=thread):
-                    shown.add(thread.thread_id)
-                case FetchedPage(thread_id=str(thread_id)):
-                    shown.add(thread_id)
-    return shown
 
 
 def _of(events: Sequence[HarvestEvent], kind: type[T]) -> list[T]:

@@ -53,28 +53,25 @@ async def sweep(
     unswept = await database.ask(fetches.list_archives, source, unswept=True)
     damaged = []
     for archive in unswept:
+        old, name = folder / archive.path, next_name(archive.path)
+        kept = await database.ask(fetches.fetches_in, archive.id)
+        named = {fetch.place for fetch in kept}
         try:
-            await _rewrite(database, folder, archive)
+            if not await asyncio.to_thread(old.parent.is_dir):
+                raise ArchiveDamaged(old, "its folder is missing")
+            if not named or not await asyncio.to_thread(old.exists):
+                await database.ask(fetches.mark_removed, [archive.id])
+            else:
+                moved, size = await asyncio.to_thread(
+                    _copy_named, old, folder / name, named, archive.bytes
+                )
+                await database.ask(
+                    fetches.replace_archive, archive.id, name, size, moved
+                )
+            await asyncio.to_thread(old.unlink, missing_ok=True)
         except ArchiveDamaged as error:
             damaged.append(error)
     return len(unswept) - len(damaged), damaged
-
-
-async def _rewrite(database: Database, folder: Path, archive: ArchiveRow) -> None:
-    old, name = folder / archive.path, next_name(archive.path)
-    kept = await database.ask(fetches.fetches_in, archive.id)
-    named = {fetch.place for fetch in kept}
-    if not await asyncio.to_thread(old.parent.is_dir):
-        raise ArchiveDamaged(old, "its folder is missing")
-    if not named or not await asyncio.to_thread(old.exists):
-        await database.ask(fetches.mark_removed, [archive.id])
-        await asyncio.to_thread(old.unlink, missing_ok=True)
-        return
-    moved, size = await asyncio.to_thread(
-        _copy_named, old, folder / name, named, archive.bytes
-    )
-    await database.ask(fetches.replace_archive, archive.id, name, size, moved)
-    await asyncio.to_thread(old.unlink, missing_ok=True)
 
 
 def _copy_named(

@@ -31,7 +31,7 @@ from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import Compared, thread_fields
 from medlive.sources.harvest import parse_with
 from medlive.sources.registry import build_site
-from medlive.sources.source import ProblemKind, Site, SourceError
+from medlive.sources.source import Site, SourceError
 from medlive.threads.model import Thread
 
 COMMAND = "source reparse"
@@ -67,8 +67,8 @@ async def reparse_sources(
     settings: Settings,
     sources: Sequence[str],
     *,
-    thread_ids: Sequence[str] = (),
-    dry_run: bool = False,
+    thread_ids: Sequence[str],
+    dry_run: bool,
     progress: Callable[[str], AbstractContextManager[Tick]],
 ) -> list[ReparseResult]:
     """`reparse_source` of each source, recorded as a run unless it is dry; `progress` shows a source's threads."""
@@ -95,8 +95,8 @@ async def reparse_source(
     database: Database,
     settings: Settings,
     source: str,
-    thread_ids: Sequence[str] = (),
-    dry_run: bool = False,
+    thread_ids: Sequence[str],
+    dry_run: bool,
     tick: Tick = lambda _: None,
 ) -> ReparseResult:
     """Parse the latest pages of a source's threads (or of those named) again with the current adapter.
@@ -184,9 +184,9 @@ def _reread(
         done.damaged.add(error.path)
         return None, "damaged", error.message
     except BadInput as error:
-        return None, ProblemKind.FAULT.value, error.message
+        return None, "fault", error.message
     except SourceError as error:
-        return None, error.kind.value, error.message
+        return None, error.kind, error.message
     return thread, "", ""
 
 

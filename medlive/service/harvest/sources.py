@@ -1,20 +1,18 @@
 """The sources: their settings, their health, and what one page of them yields. `medlive status` imports it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.harvest.harvests import SourceInfo, latest_measures, list_sources
+from medlive.db.harvest.harvests import latest_measures, list_sources
 from medlive.db.runs import load_history
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError, UsageError
 from medlive.instance.loading import validate_section
-from medlive.sources.drift import Compared
-from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
+from medlive.sources.fetching.policy import FetchSettings
 from medlive.sources.registry import build_site, known_sites
 from medlive.sources.source import Page, Site
 
@@ -46,37 +44,13 @@ def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Site]:
     return {name: site for name, site in built.items() if site.settings.enabled}
 
 
-@dataclass(frozen=True, slots=True)
-class SourceHealth:
-    """One source that has been harvested."""
+async def source_health(database: Database, source: str | None) -> list[dict[str, Any]]:
+    """Every harvested source, or the one named, as JSON values. Raises UsageError if that was never harvested.
 
-    info: SourceInfo
-    last_done_at: datetime | None  # When a harvest last succeeded; None if never
-    last_problem: str | None  # Why the latest harvest failed; None if it did not
-    week: str | None  # The ISO week of `figures`; None without any
-    figures: tuple[Compared, ...]
-    stale: bool
-
-    @property
-    def faults(self) -> list[str]:
-        """What a maintainer must look at, one sentence each."""
-        info, faults = self.info, []
-        if info.quarantined_at:
-            since = f"{info.quarantined_at:%Y-%m-%d %H:%M} UTC"
-            faults.append(f"quarantined since {since}: {info.quarantine_reason}")
-        elif info.last_outcome == RunOutcome.FAILED:
-            faults.append(f"its harvest of {info.last_run} failed: {self.last_problem}")
-        if self.stale:
-            done = self.last_done_at
-            when = "never" if done is None else f"{done:%Y-%m-%d}"
-            faults.append(f"stale: last harvested to its end {when}")
-        return faults
-
-
-async def source_health(
-    database: Database, source: str | None = None
-) -> list[SourceHealth]:
-    """Every harvested source, or the one named. Raises UsageError if that was never harvested."""
+    "last_done_at" is when a harvest last succeeded, None if never; "last_problem" why the latest failed, None if it
+    did not; "week" the ISO week of "figures", None without any; "faults" what a maintainer must look at, one sentence
+    each.
+    """
     sources = []
     async with database.begin() as session:
         history = (await load_history(session)).harvests
@@ -86,10 +60,25 @@ async def source_health(
             times = history[info.name]
             week, figures = await latest_measures(session, info.name) or (None, [])
             problem = times.latest.counts.get("problem")
-            stale = now() - (times.done_at or times.first_at) > STALE_AFTER
-            health = SourceHealth(
-                info, times.done_at, problem, week, tuple(figures), stale
-            )
+            done, faults = times.done_at, []
+            if info.quarantined_at:
+                since = f"{info.quarantined_at:%Y-%m-%d %H:%M} UTC"
+                faults.append(f"quarantined since {since}: {info.quarantine_reason}")
+            elif info.last_outcome == RunOutcome.FAILED:
+                faults.append(f"its harvest of {info.last_run} failed: {problem}")
+            stale = now() - (done or times.first_at) > STALE_AFTER
+            if stale:
+                when = "never" if done is None else f"{done:%Y-%m-%d}"
+                faults.append(f"stale: last harvested to its end {when}")
+            health = {
+                "info": info,
+                "last_done_at": done,
+                "last_problem": problem,
+                "week": week,
+                "figures": figures,
+                "stale": stale,
+                "faults": faults,
+            }
             sources.append(health)
     if source is not None and not sources:
         raise UsageError(
@@ -121,7 +110,7 @@ async def check_page(
     key = handle_key(settings)
     if body is None:
         async with Fetcher(fetch_settings(settings)) as fetcher:
-            page: Page = await fetcher.fetch(url, FetchPolicy.of(site))
+            page: Page = await fetcher.fetch(url, site)
     else:
         page = Page(url, body, "text/html")
     thread = site.parse_first_page(page, lambda handle: keyed_handle(handle, key))

@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 
 from medlive.config import Settings
+from medlive.db.mapping import read
 from medlive.db.release import snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database, Session
@@ -32,16 +33,11 @@ def build_folder(
 
     `shape` is that of the frozen manifest where there is one.
     """
-    meta = SnapshotMeta(
+    meta = read(
+        SnapshotMeta,
+        fixed,
         version=info.version,
         created_at=info.created_at,
-        provenance=fixed.provenance,
-        lineage=fixed.lineage,
-        signing=fixed.signing,
-        why_not=fixed.why_not,
-        audit_log=fixed.audit_log,
-        partial=fixed.partial,
-        cost=fixed.cost,
         shape=shape or shape_of(),
     )
     with read_snapshots(database.engine.url, stop, version=info.version) as reader:

@@ -40,7 +40,7 @@ from medlive.db.release.weeks import settle_week, week_standing
 from medlive.db.release.withdrawals import holds_withdrawn
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.people import Act
-from medlive.db.tables.release import SnapshotMemberRow, SnapshotRow
+from medlive.db.tables.release import SnapshotRow
 from medlive.db.threads.takedowns import no_takedown
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
@@ -290,7 +290,8 @@ async def _select(
             cost=await week_cost(session, version),
             standing=standing.counts,
         )
-        await snapshots.settle_snapshot(session, version, meta)
+        info.meta = meta.model_dump(mode="json")
+        await session.flush()
         if partial and because == BY_PERSON:
             await record(
                 session,
@@ -413,19 +414,19 @@ def weeks_between(earlier: str, later: str) -> int:
 
 def _commit(
     database: Database, selected: Sequence[tuple[str, int]]
-) -> list[SnapshotMemberRow]:
-    """Draw a salt and compute a commitment for each selected case that still exists."""
+) -> list[dict[str, object]]:
+    """Draw a salt and compute a commitment for each selected case that still exists; columns of SnapshotMemberRow."""
     held_out = []
     with read_snapshots(database.engine.url) as reader:
         for case in reader.revisions(selected):
             salt = secrets.token_hex(32)
             held_out.append(
-                SnapshotMemberRow(
-                    case_id=case.case_id,
-                    revision=case.revision,
-                    salt=salt,
-                    commitment=commitment(case, salt),
-                )
+                {
+                    "case_id": case.case_id,
+                    "revision": case.revision,
+                    "salt": salt,
+                    "commitment": commitment(case, salt),
+                }
             )
     return held_out
 

@@ -135,7 +135,9 @@ async def reinstate(
             )
         if part is None:
             why = f"reinstated by a person: {reason}"[:1000]
-            await cases.reopen_case(session, case_id, why)
+            await cases.set_status(
+                session, case_id, CaseStatus.HELD, why, withdrawn=True
+            )
         else:
             # One id may have named several criteria, in revisions of their own.
             for withdrawal in reinstated:
@@ -338,7 +340,7 @@ async def _withdraw(
     return await withdrawals.add_withdrawal(session, made, criterion), False
 
 
-async def load_latest_case(session: Session, case_id: str) -> cases.StoredCase:
+async def load_latest_case(session: Session, case_id: str) -> cases.CaseContent:
     """The latest revision of a case. Raises UsageError if it has none."""
     case = await cases.latest_case(session, case_id)
     if case is None:

@@ -59,6 +59,7 @@ from medlive.service.release.publish import announce_week, publish_week, verify_
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState
 from medlive.service.waiting import Liveness
+from medlive.service.watch.facts import Clock
 from medlive.service.watch.notify import keep_looking, look_safely
 from medlive.service.wiring import build_filters, open_pipeline
 from medlive.service.work.jobs import end_tasks, open_app, queue_lost, run_step_job
@@ -77,20 +78,13 @@ GRACE_S = 3.0
 """How long threads under curation may take when the scheduler is stopped; then they are cancelled."""
 
 Notify = Callable[[str], None]
-Clock = Callable[[], datetime]
 Counts = dict[str, Any]
 """What a step did; "problem" is there if it failed."""
 Work = Callable[[Database, Settings, str], Awaitable[Counts]]
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """A step that was run, or was due and blocked."""
-
-    command: str
-    iso_week: str
-    state: str  # "done", "failed" or "skipped"
-    detail: str
+StepResult = dict[str, str]
+"""A step that was run, or was due and blocked: "command", "iso_week", "state" (done, failed or skipped), "detail"."""
 
 
 async def run_scheduler(
@@ -99,7 +93,7 @@ async def run_scheduler(
     notify: Notify,
     *,
     once: bool = False,
-    clock: Clock | None = None,
+    clock: Clock = None,
     wake_s: float = WAKE_S,
     health: Liveness | None = None,
 ) -> list[StepResult]:
@@ -135,7 +129,7 @@ class _Runner:
     database: Database
     settings: Settings
     notify: Notify
-    clock: Clock | None
+    clock: Clock
     once: bool
     results: list[StepResult] = field(default_factory=list)
     sent: set[object] = field(default_factory=set)
@@ -230,13 +224,17 @@ class _Runner:
                 is_new = state.status == "blocked" and key not in self.sent
                 if is_new and not (due and state.waits):
                     self.sent.add(key)
-                    command, why = state.command, str(state.why)
-                    self.notify(f"{state.week} {command}: {why}")
-                    self.results.append(StepResult(command, state.week, "skipped", why))
+                    why = str(state.why)
+                    self.notify(f"{state.week} {state.command}: {why}")
+                    self._note(state, "skipped", why)
             if not due:
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
             await self._run_step(due[0])
+
+    def _note(self, step: StepState, state: str, detail: str) -> None:
+        result = {"command": step.command, "iso_week": step.week}
+        self.results.append(result | {"state": state, "detail": detail})
 
     async def _run_step(self, step: StepState) -> None:
         works = {STEP: step_work(self.database, self.settings, step.week)}
@@ -250,7 +248,7 @@ class _Runner:
             is_partial = run.outcome is RunOutcome.PARTIAL
             state = "skipped" if is_partial else run.outcome.value
             detail = steps.summarize_counts(run.counts)
-        self.results.append(StepResult(step.command, step.week, state, detail))
+        self._note(step, state, detail)
         message = f"{step.week} {step.command}: {state}: {detail}"
         if state == "failed":
             _log.error("%s", message)
@@ -360,9 +358,11 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 
 async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     """Freeze a week that is whole, or whose time limit has passed."""
-    wait = (await database.ask(load_waits)).get((steps.FREEZE, week))
+    _, is_over = (await database.ask(load_waits)).get(
+        (steps.FREEZE, week), (None, False)
+    )
     why, key = None, load_signing_key(os.environ)
-    if wait and wait.is_over:
+    if is_over:
         hours = settings.schedule.freeze_wait_hours
         why = f"the time limit of {hours:g} hours had passed"
     try:

@@ -15,7 +15,6 @@ from medlive.clock import CLOCK_BOUND, iso_week, week_bounds
 from medlive.config import ScheduleSection, Settings, WeeklyTime
 from medlive.db.jobs import Queue
 from medlive.db.release.weeks import (
-    StepWait,
     end_wait,
     load_waits,
     save_wait,
@@ -181,13 +180,14 @@ async def read_states(
                 if keep:
                     await end_wait(session, state.name, state.week)
                 continue
-            known = stored.get((state.name, state.week), StepWait(moment, False))
+            known = stored.get((state.name, state.week))
+            since, is_over = known or (moment, False)
             # One that was noted by a clock which was ahead begins now.
-            since, limit = min(moment, known.since), limits[state.name]
-            wait = StepWait(since, known.is_over or moment - since >= limit)
-            if keep and wait != stored.get((state.name, state.week)):
-                await save_wait(session, state.name, state.week, wait)
-            if not wait.is_over:
+            since, limit = min(moment, since), limits[state.name]
+            is_over = is_over or moment - since >= limit
+            if keep and (since, is_over) != known:
+                await save_wait(session, state.name, state.week, (since, is_over))
+            if not is_over:
                 until = f"{since + limit:%a %H:%M} UTC at the latest"
                 why = f"waits for {', '.join(others)}, until {until}"
                 states[place] = replace(state, status="blocked", why=why, waits=True)

@@ -342,7 +342,6 @@ async def examine_sites(settings: Settings) -> Diagnoses:
     """Whether each community's robots.txt lets its lists be read; no page is fetched."""
     from medlive.service.harvest.sources import fetch_settings, select_sources
     from medlive.sources.fetching.fetch import Fetcher
-    from medlive.sources.fetching.policy import FetchPolicy
 
     async with Fetcher(fetch_settings(settings)) as fetcher:
         for name, site in select_sources(settings, []).items():
@@ -358,7 +357,7 @@ async def examine_sites(settings: Settings) -> Diagnoses:
                 )
                 continue
             try:
-                robots = await fetcher.robots_of(lists[0].url, FetchPolicy.of(site))
+                robots = await fetcher.robots_of(lists[0].url, site)
             except MedliveError as exc:
                 step = exc.hint or "medlive source check tries one page"
                 yield Diagnosis("bad", exc.message, step, subject)
@@ -373,7 +372,7 @@ async def examine_sites(settings: Settings) -> Diagnoses:
                     subject,
                 )
             else:
-                text = f"robots.txt of {robots.host} allows its lists ({robots.state.value})"
+                text = f"robots.txt of {robots.host} allows its lists ({robots.state})"
                 yield Diagnosis("good", text, subject=subject)
 
 

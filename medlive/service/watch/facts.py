@@ -30,6 +30,8 @@ from medlive.service.week_budget import read_spending
 SCHEDULER_HEARD = "scheduler"
 HEARTBEAT = "heartbeat"
 """Names of observations."""
+Clock = Callable[[], datetime] | None
+"""What decides which weekly steps are due; None: the database's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Facts:
 async def read_facts(
     database: Database,
     settings: Settings,
-    clock: Callable[[], datetime] | None = None,
+    clock: Clock = None,
 ) -> Facts:
     """Everything that checks read, now; `clock` decides which weekly steps are due, None: the database's.
 

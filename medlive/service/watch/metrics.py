@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from medlive import __version__
 from medlive.clock import iso_week, week_bounds
 from medlive.config import Settings
-from medlive.db.audit.standing import read_gauges
+from medlive.db.audit.health import read_gauges
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.service.watch.checks import CHECKS, read_problems

@@ -9,9 +9,9 @@ import json
 import logging
 import smtplib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
 from functools import partial
@@ -29,7 +29,7 @@ from medlive.guard.printable import printable_lines
 from medlive.guard.redaction import remember
 from medlive.guard.trust import tls_context
 from medlive.service.watch.checks import ENDS_AFTER, find_problems
-from medlive.service.watch.facts import HEARTBEAT, SCHEDULER_HEARD, read_facts
+from medlive.service.watch.facts import HEARTBEAT, SCHEDULER_HEARD, Clock, read_facts
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0
@@ -174,8 +174,6 @@ LOOK_S = 60.0
 RESENT_AFTER = (timedelta(hours=1), timedelta(hours=4))
 RESENT_DAILY = timedelta(days=1)
 """How long after each message the next one is sent, until somebody acknowledges the problem."""
-Clock = Callable[[], datetime] | None
-"""What decides which weekly steps are due; None: the database's clock."""
 
 
 async def look(

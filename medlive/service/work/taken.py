@@ -247,7 +247,8 @@ class Jobs(JobManager):
             self.worker.shutdown_graceful_timeout = None
             self.worker.stop()  # type: ignore[no-untyped-call]
         for task in self.tasks:
-            task.cancel()
+            if not task.cancelling():
+                task.cancel()
 
     async def watch(self, work: Awaitable[None]) -> None:
         """Do what has to go on as long as jobs are done: when it ends, they are broken off."""

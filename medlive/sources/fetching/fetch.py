@@ -26,14 +26,12 @@ from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.policy import (
     OUTAGES,
     FetchError,
-    FetchPolicy,
     FetchReason,
     FetchSettings,
     Robots,
-    RobotsState,
     read_robots,
 )
-from medlive.sources.source import REFUSALS, Fetched, ProblemKind, host_of
+from medlive.sources.source import REFUSALS, Fetched, Site, host_of
 
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
 _GLANCE_BYTES = 64 * 1024
@@ -74,7 +72,7 @@ class _Request:
     """A request for a page, and for where its redirects lead."""
 
     url: str
-    policy: FetchPolicy
+    site: Site
     left_s: float
     """The seconds left for all its attempts."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -119,7 +117,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
     async def fetch(
         self,
         url: str,
-        policy: FetchPolicy,
+        site: Site,
         *,
         form: tuple[tuple[str, str], ...] | None = None,
         etag: str | None = None,
@@ -140,39 +138,54 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             if value and _VALIDATOR.fullmatch(value)
         }
         self.counts["conditional"] += bool(headers)
-        request = _Request(url, policy, self._settings.total_timeout_s, headers, form)
+        request = _Request(url, site, self._settings.total_timeout_s, headers, form)
         page = await self._follow(request, self._settings.max_redirects)
         unchanged = page.status == 304 and bool(request.headers)
         if not (200 <= page.status < 300 or unchanged):
-            reason = (
-                FetchReason.NOT_FOUND
-                if page.status in (404, 410)
-                else FetchReason.HTTP_STATUS
-            )
+            reason: FetchReason = "http_status"
+            if page.status in (404, 410):
+                reason = "not_found"
             raise _failed(page.url, reason, f"status {page.status}", status=page.status)
         kept = {
             name: page.headers[name] for name in _KEPT_HEADERS if name in page.headers
         }
         return replace(page, headers=kept, not_modified=unchanged)
 
-    async def robots_of(self, url: str, policy: FetchPolicy) -> Robots:
-        """Return the rules of an address's host, fetched once a run.
+    async def robots_of(self, url: str, site: Site) -> Robots:
+        """Return the rules of an address's host, fetched once a run; unreadable rules disallow everything.
 
         Raises FetchError and ConfigError as `fetch` does.
         """
-        return await self._robots(url, self._host(url, policy), policy)
+        host = self._host(url, site)
+        async with host.robots_turn:
+            if host.robots is None:
+                address, name = urljoin(url, "/robots.txt"), host_of(url)
+                request = _Request(
+                    address, site, self._settings.total_timeout_s, for_robots=True
+                )
+                try:
+                    response = await self._follow(request, ROBOTS_REDIRECTS)
+                    host.robots = read_robots(
+                        name, response.status, response.body, now()
+                    )
+                except FetchError as error:
+                    detail = f"robots.txt could not be read: {error.message}"
+                    host.robots = Robots(
+                        name, "unreadable", now(), error.status, detail=detail
+                    )
+                    if error.kind in REFUSALS:
+                        raise
+            return host.robots
 
     async def _follow(self, request: _Request, most: int) -> Fetched:
         """Return the answer at the end of at most so many redirects."""
         for _ in range(most + 1):
-            host = self._host(request.url, request.policy)
+            host = self._host(request.url, request.site)
             if not request.for_robots:
-                robots = host.robots or await self._robots(
-                    request.url, host, request.policy
-                )
+                robots = host.robots or await self.robots_of(request.url, request.site)
                 if not robots.allows(request.url):
                     cause = robots.detail or "robots.txt does not allow it"
-                    raise FetchError(request.url, cause, kind=ProblemKind.ROBOTS)
+                    raise FetchError(request.url, cause, kind="robots")
             response = await self._answer(request, host)
             if response.status not in _REDIRECTS:
                 return response
@@ -183,18 +196,18 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 for name, value in request.headers.items()
                 if name != "If-Modified-Since"
             }
-        raise _failed(request.url, FetchReason.REDIRECT, f"more than {most} redirects")
+        raise _failed(request.url, "redirect", f"more than {most} redirects")
 
-    def _host(self, url: str, policy: FetchPolicy) -> _Host:
+    def _host(self, url: str, site: Site) -> _Host:
         """Return the host of an allowed address. Raises FetchError and ConfigError."""
         name = host_of(url)
         parts = urlsplit(url if name else "")
         if parts.scheme not in ("http", "https") or "@" in parts.netloc:
             raise _refused(url, "not a plain http or https address")
-        if name not in policy.allowed_hosts:
+        if name not in site.hosts:
             raise _refused(
                 url,
-                f"host {name} is not one of this source's: {sorted(policy.allowed_hosts)}",
+                f"host {name} is not one of this source's: {sorted(site.hosts)}",
             )
         if self._settings.contact is None and not is_loopback(parts.hostname or ""):
             raise ConfigError(
@@ -208,28 +221,6 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             )
         self._hosts[key].raise_if_stopped(url)
         return self._hosts[key]
-
-    async def _robots(self, url: str, host: _Host, policy: FetchPolicy) -> Robots:
-        """Return a host's rules, fetched once a run; unreadable rules disallow everything."""
-        async with host.robots_turn:
-            if host.robots is None:
-                address, name = urljoin(url, "/robots.txt"), host_of(url)
-                request = _Request(
-                    address, policy, self._settings.total_timeout_s, for_robots=True
-                )
-                try:
-                    response = await self._follow(request, ROBOTS_REDIRECTS)
-                    host.robots = read_robots(
-                        name, response.status, response.body, now()
-                    )
-                except FetchError as error:
-                    detail = f"robots.txt could not be read: {error.message}"
-                    host.robots = Robots(
-                        name, RobotsState.UNREADABLE, now(), error.status, detail=detail
-                    )
-                    if error.kind in REFUSALS:
-                        raise
-            return host.robots
 
     async def _answer(self, request: _Request, host: _Host) -> Fetched:
         """One answer, after as many attempts as each reason is given. Raises FetchError."""
@@ -249,9 +240,9 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                     if status < 500 and status not in (408, 429):
                         host.failures = 0
                         return response
-                    reason = FetchReason.SERVER_ERROR
+                    reason = "server_error"
                     if status == 429:
-                        reason = FetchReason.RATE_LIMITED
+                        reason = "rate_limited"
                     failure = _failed(response.url, reason, f"status {status}", status)
                     after = response.headers.get("retry-after", "")
                     free_at = asyncio.get_running_loop().time()
@@ -267,7 +258,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                         failure.url,
                         f"the host failed {host.failures} pages in a row, the last with: {failure.cause}; it is not"
                         " asked again in this run",
-                        kind=ProblemKind.DOWN,
+                        kind="down",
                         status=failure.status,
                     )
                 raise failure
@@ -299,15 +290,15 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         loop = asyncio.get_running_loop()
         async with host.turn:
             host.raise_if_stopped(request.url)
-            interval = request.policy.min_interval_s
+            interval = request.site.settings.min_interval_s
             if host.robots is not None:
                 interval = max(interval, host.robots.interval_s)
             wait = host.next_at - loop.time()
             if wait > max(self._settings.max_retry_after_s, interval):
                 cause = f"the host asked to be left alone for another {wait:.0f} s"
                 if was_asked:
-                    raise _failed(request.url, FetchReason.RATE_LIMITED, cause)
-                raise FetchError(request.url, cause, kind=ProblemKind.DOWN)
+                    raise _failed(request.url, "rate_limited", cause)
+                raise FetchError(request.url, cause, kind="down")
             if wait > 0:
                 await asyncio.sleep(wait)
             host.next_at = loop.time() + interval
@@ -322,7 +313,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             total = self._settings.total_timeout_s
             raise _failed(
                 url,
-                FetchReason.TIMEOUT,
+                "timeout",
                 f"attempts and redirects took over {total:g} s in all",
             )
         try:
@@ -345,11 +336,11 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                     body = await self._body(request, response, limit)
         except TimeoutError as error:
             raise _failed(
-                url, FetchReason.TIMEOUT, f"no complete answer within {limit:g} s"
+                url, "timeout", f"no complete answer within {limit:g} s"
             ) from error
         except httpx2.TransportError as error:
             raise _failed(
-                url, FetchReason.CONNECTION, str(error) or type(error).__name__
+                url, "connection", str(error) or type(error).__name__
             ) from error
         finally:
             request.left_s -= loop.time() - started
@@ -374,7 +365,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 known = request.for_robots or kind in self._settings.content_types
                 if "/" in kind and not known:
                     cause = f"content type {kind[:80]} is not a page"
-                    raise _failed(request.url, FetchReason.CONTENT_TYPE, cause)
+                    raise _failed(request.url, "content_type", cause)
             return await _read(request.url, response, self._settings.max_body_bytes)
         if response.status_code >= 400:
             with suppress(FetchError, TimeoutError, httpx2.TransportError):
@@ -390,22 +381,20 @@ def _failed(
 
 
 def _refused(url: str, message: str) -> FetchError:
-    return FetchError(url, message, kind=ProblemKind.HOST_REFUSED)
+    return FetchError(url, message, kind="host_refused")
 
 
 async def _read(url: str, response: httpx2.Response, limit: int) -> bytes:
     """Read and decompress a body, with the limit applied inside every chunk of a compression bomb."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
-        raise _failed(
-            url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for"
-        )
+        raise _failed(url, "encoding", f"content encoding {encoding} was not asked for")
     body = bytearray()
     chunks = response.aiter_raw(65536)
     async for chunk in _gunzipped(url, chunks, limit) if "gzip" in encoding else chunks:
         body += chunk
         if len(body) > limit:
-            raise _failed(url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes")
+            raise _failed(url, "too_large", f"the body is over {limit} bytes")
     return bytes(body)
 
 
@@ -427,9 +416,9 @@ async def _gunzipped(
                 yield unpack.decompress(packed, limit + 1)
                 packed = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
     except zlib.error as error:
-        raise _failed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
+        raise _failed(url, "encoding", f"broken gzip: {error}") from error
     if started and not unpack.eof:
-        raise _failed(url, FetchReason.CONNECTION, "the compressed body ends early")
+        raise _failed(url, "connection", "the compressed body ends early")
 
 
 def _redirect_target(request: _Request, response: Fetched) -> str:
@@ -446,21 +435,21 @@ def _redirect_target(request: _Request, response: Fetched) -> str:
     if urlsplit(url).scheme == "https" and parts.scheme == "http":
         cause = "a redirect from https to http"
     if cause:
-        raise _failed(url, FetchReason.REDIRECT, cause, status=response.status)
+        raise _failed(url, "redirect", cause, status=response.status)
     return parts._replace(fragment="").geturl()
 
 
 def _stop_if_blocked(request: _Request, host: _Host, response: Fetched) -> None:
     """Stop requests to a host that refuses access, by status or by a block page. Raises FetchError."""
     cause = block_page(response.status, response.headers, response.body)
-    if cause is None and response.status in request.policy.stop_statuses:
+    if cause is None and response.status in request.site.settings.stop_statuses:
         cause = f"status {response.status}"
     if cause is not None:
         message = (
             f"the host refused access ({cause}); it is not asked again in this run"
         )
         host.stopped = FetchError(
-            request.url, message, kind=ProblemKind.BLOCKED, status=response.status
+            request.url, message, kind="blocked", status=response.status
         )
         raise host.stopped
 

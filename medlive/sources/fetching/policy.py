@@ -4,8 +4,7 @@ import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Self
+from typing import Literal
 
 from protego import Protego
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,7 +17,7 @@ from medlive.guard.bounds import (
     REDIRECTS,
     RETRY_AFTER_S,
 )
-from medlive.sources.source import ProblemKind, Site, SourceError, host_of
+from medlive.sources.source import ProblemKind, SourceError
 
 PRODUCT = "medlive"
 """The name by which a robots.txt addresses this program."""
@@ -26,26 +25,25 @@ _MAX_INTERVAL_S = 3600.0
 """The longest crawl delay that is honoured; a host that demands more is not read."""
 
 
-class FetchReason(StrEnum):
-    """Why a page could not be had; retries are bounded for each by itself."""
-
-    TIMEOUT = "timeout"
-    CONNECTION = "connection"
-    SERVER_ERROR = "server_error"
-    RATE_LIMITED = "rate_limited"
-    NOT_FOUND = "not_found"
-    HTTP_STATUS = "http_status"
-    TOO_LARGE = "too_large"
-    CONTENT_TYPE = "content_type"
-    ENCODING = "encoding"
-    REDIRECT = "redirect"
-
+FetchReason = Literal[
+    "timeout",
+    "connection",
+    "server_error",
+    "rate_limited",
+    "not_found",
+    "http_status",
+    "too_large",
+    "content_type",
+    "encoding",
+    "redirect",
+]
+"""Why a page could not be had; retries are bounded for each by itself."""
 
 OUTAGES = (
-    FetchReason.TIMEOUT,
-    FetchReason.CONNECTION,
-    FetchReason.SERVER_ERROR,
-    FetchReason.RATE_LIMITED,
+    "timeout",
+    "connection",
+    "server_error",
+    "rate_limited",
 )
 """Failures of a host rather than of a page."""
 
@@ -58,7 +56,7 @@ class FetchError(SourceError):
         url: str,
         message: str,
         *,
-        kind: ProblemKind = ProblemKind.FETCH,
+        kind: ProblemKind = "fetch",
         reason: FetchReason | None = None,
         status: int | None = None,
     ) -> None:
@@ -92,17 +90,17 @@ class FetchSettings(BaseModel):
     max_redirects: int = Field(default=REDIRECTS, ge=0)
     """Redirects that are followed."""
     retries: Mapping[FetchReason, int] = {
-        FetchReason.TIMEOUT: 2,
-        FetchReason.CONNECTION: 2,
-        FetchReason.SERVER_ERROR: 3,
-        FetchReason.RATE_LIMITED: 2,
+        "timeout": 2,
+        "connection": 2,
+        "server_error": 3,
+        "rate_limited": 2,
     }
     """Attempts after the first, for each reason; a reason not named is not retried."""
     retry_budget: Mapping[FetchReason, int] = {
-        FetchReason.TIMEOUT: 30,
-        FetchReason.CONNECTION: 30,
-        FetchReason.SERVER_ERROR: 60,
-        FetchReason.RATE_LIMITED: 20,
+        "timeout": 30,
+        "connection": 30,
+        "server_error": 60,
+        "rate_limited": 20,
     }
     """Attempts after the first in the whole run, for each reason; one not named has no bound but the page's."""
     max_host_failures: int = Field(default=5, ge=1)
@@ -129,37 +127,12 @@ class FetchSettings(BaseModel):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPolicy:
-    """What one source adds to the settings."""
+RobotsState = Literal["rules", "absent", "unreadable"]
+"""The state of a host's robots.txt.
 
-    allowed_hosts: frozenset[str]
-    """Hosts, with a port where it is not the scheme's own; every address and redirect must lead to one."""
-    min_interval_s: float = 5.0
-    stop_statuses: frozenset[int] = frozenset({403})
-
-    @classmethod
-    def of(cls, site: Site) -> Self:
-        """How a site is fetched from its base address.
-
-        Of the community itself its own hosts may be asked; of any other server (a demonstration, a mirror) that
-        server alone, so that no link in its pages leads out to the real community.
-        """
-        settings = site.settings
-        host = host_of(settings.base_url)
-        hosts = site.allowed_hosts if host in site.allowed_hosts else frozenset({host})
-        return cls(hosts, settings.min_interval_s, settings.stop_statuses)
-
-
-class RobotsState(StrEnum):
-    """The state of a host's robots.txt."""
-
-    RULES = "rules"
-    """A robots.txt was read."""
-    ABSENT = "absent"
-    """The host has none (404, 410): everything may be fetched (RFC 9309 §2.3.1.3)."""
-    UNREADABLE = "unreadable"
-    """Refused, broken or not reachable: nothing may be fetched (RFC 9309 §2.3.1.4, and for refusals too)."""
+`rules`: a robots.txt was read; `absent`: the host has none (404, 410), and everything may be fetched (RFC 9309
+§2.3.1.3); `unreadable`: refused, broken or not reachable, and nothing may be fetched (RFC 9309 §2.3.1.4, and for
+refusals too)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +153,7 @@ class Robots:
 
     def allows(self, url: str) -> bool:
         """Whether medlive may fetch an address."""
-        if self.state is RobotsState.UNREADABLE:
+        if self.state == "unreadable":
             return False
         return self.rules is None or bool(self.rules.can_fetch(url, PRODUCT))
 
@@ -196,7 +169,7 @@ def read_robots(
     A page of markup in its place, and a pause that is endless, are taken as a refusal and say so in `detail`.
     """
     if status in (404, 410):
-        return Robots(host, RobotsState.ABSENT, fetched_at, status)
+        return Robots(host, "absent", fetched_at, status)
     # As much as RFC 9309, 2.5, asks for: a hostile file of megabytes would take seconds.
     body = body[: 512 * 1024]
     utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -216,5 +189,5 @@ def read_robots(
         detail = "robots.txt was answered with a page of markup"
     elif pause > _MAX_INTERVAL_S:
         detail = f"robots.txt asks for {pause:g} s between requests, too slow to read the source"
-    state = RobotsState.UNREADABLE if detail else RobotsState.RULES
+    state: RobotsState = "unreadable" if detail else "rules"
     return Robots(host, state, fetched_at, status, body, detail, rules, pause)

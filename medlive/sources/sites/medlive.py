@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -38,23 +38,9 @@ _COMMENT_PARTS = ".com_user, .com_user_say, dl"
 _MAX_STRAY_TEXT = 20
 
 
-class _Entry(NamedTuple):
-    """What a person wrote, and who that is."""
-
-    handle: str
-    address: str
-    """Where the person's link leads: the same person under it all over the page."""
-    mark: str | None
-    """The site's mark of a certified physician beside the link, in its words."""
-    content: reading.Readable
-    posted_at: datetime | None
-    asks: bool = False
-
-    def has_author_of(self, other: "_Entry") -> bool:
-        """By the link where both have one, else by the name."""
-        if self.address and other.address:
-            return self.address == other.address
-        return self.handle == other.handle
+_Entry = tuple[str, Posted]
+"""Where the link of who wrote leads, the same person under it all over the page; and what they wrote, `verified_by`
+the site's mark of a certified physician beside the link."""
 
 
 class Medlive(Site):
@@ -124,7 +110,8 @@ class Medlive(Site):
         comments = self._comments(page, tree)
         author = reading.required(page, tree, [".info_cms a.color_888", "a.color_888"])
         posted_at = _article_date(tree)
-        opening = self._entry(page, author, case, posted_at)._replace(asks=True)
+        address, opening = self._entry(page, author, case, posted_at)
+        opening = opening._replace(asks=True)
         outcome = list(map(reading.readable, tree.css(".case_result")[:1]))
         if not all(read.text for read in outcome):
             raise LayoutError(page.url, "text in .case_result")
@@ -132,18 +119,17 @@ class Medlive(Site):
             raise NotAThread(
                 f"{page.url}: an article without an outcome and without comments"
             )
-        entries = [opening]
+        entries = [(address, opening)]
         for text in outcome:
-            entries.append(
-                opening._replace(
-                    content=text,
-                    posted_at=None,
-                    asks=False,
-                )
-            )
-        for entry in comments:
-            # In the discussion the author goes on asking; what they settle on stands in the outcome.
-            entries.append(entry._replace(asks=entry.has_author_of(opening)))
+            settled = opening._replace(**text._asdict(), posted_at=None, asks=False)
+            entries.append((address, settled))
+        for place, post in comments:
+            # In the discussion the author goes on asking; what they settle on stands in the outcome. They are known
+            # by the link where both have one, else by the name.
+            is_author = post.handle == opening.handle
+            if place and address:
+                is_author = place == address
+            entries.append((place, post._replace(asks=is_author)))
         posts = _posts(entries)
         tags = map(reading.line, tree.css(".tag_cms a"))
         thread_id = _thread_id(page.url)
@@ -224,26 +210,19 @@ class Medlive(Site):
                     if not mark and words in self.settings.verified_labels:
                         mark = words
         address = link(page, anchor.attributes.get("href")) or ""
-        return _Entry(handle, address, mark, content, posted_at)
+        return address, Posted(handle, *content, posted_at, False, mark)
 
 
 def _posts(entries: Sequence[_Entry]) -> list[Posted]:
     """The messages, each verified by the site's mark of its person anywhere below the case."""
-    marks: dict[str, str | None] = {}
-    for entry in entries[1:]:
-        if entry.mark and entry.address:
-            marks[entry.address] = entry.mark
+    marks: dict[str, str] = {}
+    for address, post in entries[1:]:
+        if post.verified_by and address:
+            marks[address] = post.verified_by
     posts = []
-    for entry in entries:
-        proof = entry.mark or marks.get(entry.address)
-        post = Posted(
-            entry.handle,
-            *entry.content,
-            entry.posted_at,
-            entry.asks,
-            proof,
-        )
-        posts.append(post)
+    for address, post in entries:
+        proof = post.verified_by or marks.get(address)
+        posts.append(post._replace(verified_by=proof))
     return posts
 
 

@@ -149,10 +149,21 @@ class Sdn(Site):
         anonymise: Anonymiser,
     ) -> Thread:
         read_pages = list(map(read_page, pages))
-        _check_pages(pages, read_pages)
+        if not pages:
+            raise IncompleteThread("expected at least one page of the thread")
         first = read_pages[0]
         by_id: dict[str, tuple[int | None, Posted]] = {}
-        for read in read_pages:
+        # Pages of one thread, in order from its first
+        for position, read in enumerate(read_pages, start=1):
+            url = pages[position - 1].url
+            if read.number != position:
+                raise IncompleteThread(
+                    f"{url} is page {read.number} of its thread, expected page {position}"
+                )
+            if read.thread_id != first.thread_id:
+                raise IncompleteThread(
+                    f"{url} is a page of thread {read.thread_id}, not {first.thread_id}"
+                )
             by_id |= read.posts
         physicians = set(map(str.lower, self.settings.verified_labels))
         posts: list[Posted] = []
@@ -176,24 +187,6 @@ class Sdn(Site):
             posts,
             anonymise,
         )
-
-
-def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> None:
-    """Raise IncompleteThread unless these are pages of one thread, in order from its first."""
-    if not pages:
-        raise IncompleteThread("expected at least one page of the thread")
-    thread_id = read_pages[0].thread_id
-    for position, (page, read) in enumerate(
-        zip(pages, read_pages, strict=True), start=1
-    ):
-        if read.number != position:
-            raise IncompleteThread(
-                f"{page.url} is page {read.number} of its thread, expected page {position}"
-            )
-        if read.thread_id != thread_id:
-            raise IncompleteThread(
-                f"{page.url} is a page of thread {read.thread_id}, not {thread_id}"
-            )
 
 
 _pages_in_use: WeakKeyDictionary[Page, ThreadPage] = WeakKeyDictionary()

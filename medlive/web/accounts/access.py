@@ -81,17 +81,6 @@ async def check_form(request: Request) -> None:
             )
 
 
-async def visitor(request: Request) -> Account | None:
-    """Whose session the request belongs to; None where nobody is signed in."""
-    token = request.session.get(TOKEN)
-    if token is None:
-        return None
-    async with site_of(request).database.read() as session:
-        account = await find_session(session, token)
-    request.state.account = account
-    return account
-
-
 @cache  # One dependency for a role, which a request then meets once
 def require(role: Role) -> Callable[[Request], Awaitable[Account]]:
     """A dependency that lets in accounts that may use pages of `role`, and gives the route the account.
@@ -100,7 +89,11 @@ def require(role: Role) -> Callable[[Request], Awaitable[Account]]:
     """
 
     async def check(request: Request) -> Account:
-        account = await visitor(request)
+        account, token = None, request.session.get(TOKEN)
+        if token is not None:
+            async with site_of(request).database.read() as session:
+                account = await find_session(session, token)
+            request.state.account = account
         if account is None:
             place = f"{SIGN_IN}?next={quote(back_to(request))}"
             if request.method == "GET" and "HX-Request" not in request.headers:

@@ -18,7 +18,7 @@ from medlive.web.accounts.access import SIGN_IN, TOKEN, Viewer, check_form
 from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 ACCOUNTS = Room(False, router, (Section("Account", "/account"),))
 ACCOUNT_ATTEMPTS = 10
 ADDRESS_ATTEMPTS = 50

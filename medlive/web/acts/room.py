@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from medlive.db.accounts import Account
 from medlive.db.audit_log import list_entries
 from medlive.db.curation.cases import (
-    StoredCase,
+    CaseContent,
     find_case,
     latest_case,
 )
@@ -35,7 +35,7 @@ from medlive.web.site import Room, Section, Site, SiteOf, Text
 if TYPE_CHECKING:
     from medlive.service.curation.editing import CaseEdit
 
-router = APIRouter(prefix="/acts", include_in_schema=False)
+router = APIRouter(prefix="/acts")
 router.include_router(final.router)
 ACTS = Room(False, router, (Section("Log", "/acts/log"),))
 NEW_ROWS = 2  # Empty rows for further criteria
@@ -148,7 +148,7 @@ def _criteria_sent(form: Mapping[str, str]) -> list[dict[str, str]]:
     return [rows[number] for number in sorted(rows)]
 
 
-def _changes(edit: "CaseEdit", case: StoredCase) -> bool:
+def _changes(edit: "CaseEdit", case: CaseContent) -> bool:
     try:
         return edit.apply(case) != (case.text, case.rubric)
     except UsageError:
@@ -285,7 +285,7 @@ async def _case_page(
     )
 
 
-def _rows_of(case: StoredCase) -> Sequence[Mapping[str, object]]:
+def _rows_of(case: CaseContent) -> Sequence[Mapping[str, object]]:
     """The rubric's rows as the form shows them, and empty ones for further criteria."""
     rows: list[dict[str, object]] = []
     for criterion in case.rubric.criteria:

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from medlive.clock import iso_week, now, week_bounds
+from medlive.db.audit.health import count_by_source, count_by_week
 from medlive.db.audit.listing import count_rows, load_page, stream_rows
 from medlive.db.audit.spending import Spent, spending
-from medlive.db.audit.standing import count_by_source, count_by_week
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
@@ -26,16 +26,13 @@ from medlive.service.listings import stream_csv, without_identifiers
 from medlive.service.prompts import show_prompt
 from medlive.service.watch.status import read_health
 from medlive.web.accounts.access import Viewer, require
-from medlive.web.audit.state import State
-from medlive.web.audit.tables import TABLES, thread_path
-from medlive.web.audit.thread import load_thread_page, row_links
-from medlive.web.audit.window import Place
+from medlive.web.audit.tables import TABLES, State, thread_path
+from medlive.web.audit.thread import Place, load_thread_page, row_links
 from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
 
 router = APIRouter(
     prefix="/audit",
-    include_in_schema=False,
     dependencies=[Depends(require(Role.VIEWER))],
 )
 AUDIT = Room(False, router, (Section("Audit", "/audit"),))

@@ -1,10 +1,19 @@
-"""How each table is shown: its columns, where a row leads to, and what an empty one says."""
+"""How each table is shown: its columns, where a row leads to, what an empty one says; and what of it, as it stands in
+the address: filter, sort and place."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from starlette.datastructures import QueryParams
+
+from medlive.clock import parse_moment, parse_week
+from medlive.db.audit.listing import Filter, Listing
+from medlive.db.audit.tables import LISTINGS
+from medlive.errors import UsageError
+from medlive.guard.bounds import SEARCH_CHARS
 from medlive.web.pages import quote_path
 
 
@@ -100,3 +109,114 @@ TABLES = {
     ),
 }
 """Every table, by its name in addresses."""
+
+TABLE = "table"
+_TIMES = ("since", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table's name, filter, sort and place; `at` is the row that a page about one of its rows came from."""
+
+    table: str
+    where: Filter
+    sort: str = ""
+    ascending: bool = False
+    after: str | None = None
+    before: str | None = None
+    at: str | None = None
+
+    @classmethod
+    def parse(cls, table: str, query: QueryParams) -> "State":
+        """Read an address; unknown fields are ignored. Raises UsageError for a wrong date, week or sort."""
+        names = [name for name in LISTINGS[table].facets if name in query]
+        facets = {name: tuple(dict.fromkeys(query.getlist(name))) for name in names}
+        if "week" in facets:
+            facets["week"] = tuple(map(parse_week, facets["week"]))
+        times = {}
+        for name in _TIMES:
+            if text := query.get(name):
+                try:
+                    times[name] = parse_moment(text).astimezone(UTC)
+                except (ValueError, OverflowError):
+                    raise UsageError(
+                        f"{text!r:.50} is not a date such as 2026-11-22"
+                    ) from None
+        words = query.get("text", "").strip()[:SEARCH_CHARS]
+        where = Filter(facets, **times, text=words)
+        sort = query.get("sort", "")
+        LISTINGS[table].order(sort)
+        places = {name: query.get(name) for name in ("after", "before", "at")}
+        return cls(table, where, sort, query.get("order") == "asc", **places)
+
+    @property
+    def listing(self) -> Listing:
+        """The table."""
+        return LISTINGS[self.table]
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """The sort as the listing's functions take it."""
+        return {"sort": self.sort, "descending": not self.ascending}
+
+    @property
+    def sorted_by(self) -> str:
+        """The sort's name."""
+        return self.sort or next(iter(self.listing.sorts))
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether rows are left out."""
+        return self.where != Filter()
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Filter and sort as the fields of an address."""
+        for name, values in self.where.facets.items():
+            for value in values:
+                yield name, value
+        for name in _TIMES:
+            if (moment := getattr(self.where, name)) is not None:
+                is_midnight = moment == moment.replace(
+                    hour=0, minute=0, second=0, microsecond=0
+                )
+                yield name, (moment.date() if is_midnight else moment).isoformat()
+        if self.where.text:
+            yield "text", self.where.text
+        if self.sort:
+            yield "sort", self.sort
+        if self.ascending:
+            yield "order", "asc"
+
+    def query(self, **more: str | None) -> str:
+        """The address's query, with more fields; empty for the whole table."""
+        further = [(name, value) for name, value in more.items() if value is not None]
+        return urlencode([*self.pairs(), *further])
+
+    def page(self, **more: str | None) -> str:
+        """The address of the table page."""
+        return self._address(self.query(**more))
+
+    def _address(self, query: str) -> str:
+        return f"/audit/{self.table}?{query}".rstrip("?")
+
+    def toggled(self, facet: str, values: Iterable[str]) -> dict[str, str]:
+        """Value → address of the page with that value of a facet taken into the filter, or out of it."""
+        others = urlencode([pair for pair in self.pairs() if pair[0] != facet])
+        chosen = self.where.facets.get(facet, ())
+        encoded = {value: urlencode({facet: value}) for value in (*chosen, *values)}
+        links = {}
+        for value in values:
+            kept = [encoded[option] for option in chosen if option != value]
+            if value not in chosen:
+                kept.append(encoded[value])
+            links[value] = self._address("&".join(filter(None, [others, *kept])))
+        return links
+
+    def resorted(self, sort: str) -> str:
+        """The address of the page by another sort, or by this one the other way round."""
+        ascending = self.sorted_by == sort and not self.ascending
+        return replace(
+            self,
+            sort=sort,
+            ascending=ascending,
+        ).page()

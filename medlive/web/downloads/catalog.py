@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, HTTPException
 
+from medlive.db.mapping import read
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.release.withdrawals import must_not_be_given_out
 from medlive.db.tables.release import SnapshotRow
@@ -39,25 +40,8 @@ class ShownSnapshot(Release):
         return name.startswith(_WITH_ROWS)
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """The snapshots that the site shows, newest first."""
-
-    snapshots: tuple[ShownSnapshot, ...]
-
-    @property
-    def latest(self) -> ShownSnapshot | None:
-        """The newest whose files may all be given out."""
-        return next(iter(self.given_out), None)
-
-    @property
-    def given_out(self) -> tuple[ShownSnapshot, ...]:
-        """Those whose files may all be given out."""
-        return tuple(shown for shown in self.snapshots if not shown.withdrawn)
-
-
-async def load_catalog(site: SiteOf) -> Catalog:
-    """Load what the site shows. Raises DatabaseUnavailable."""
+async def load_catalog(site: SiteOf) -> tuple[ShownSnapshot, ...]:
+    """The snapshots that the site shows, newest first. Raises DatabaseUnavailable."""
     async with site.database.begin() as session:
         infos = await list_snapshots(session)
         withdrawn = await must_not_be_given_out(session)
@@ -70,7 +54,7 @@ async def load_catalog(site: SiteOf) -> Catalog:
 
 def _read_catalog(
     root: Path, infos: list[SnapshotRow], withdrawn: frozenset[str]
-) -> Catalog:
+) -> tuple[ShownSnapshot, ...]:
     """Those of the snapshots whose folders hold what was frozen."""
     snapshots = []
     for info in infos:
@@ -84,15 +68,10 @@ def _read_catalog(
         except (CheckFailed, UsageError) as exc:
             _warn_once(info.version, exc.message)
             continue
-        shown = ShownSnapshot(
-            manifest=release.manifest,
-            sums=release.sums,
-            others=release.others,
-            path=folder,
-            withdrawn=info.version in withdrawn,
-        )
+        withheld = info.version in withdrawn
+        shown = read(ShownSnapshot, release, path=folder, withdrawn=withheld)
         snapshots.append(shown)
-    return Catalog(tuple(snapshots))
+    return tuple(snapshots)
 
 
 @lru_cache(maxsize=512)
@@ -100,17 +79,20 @@ def _release(root: Path, version: str, sums: bytes) -> Release:
     return read_release(FolderTarget(root), version, sums)
 
 
-@lru_cache(maxsize=512)
-def _warn_once(version: str, why: str) -> None:
-    _log.warning("snapshot %s is not shown: %s", version, why)
+_warn_once = lru_cache(maxsize=512)(
+    partial(_log.warning, "snapshot %s is not shown: %s")
+)
+TheCatalog = Annotated[tuple[ShownSnapshot, ...], Depends(load_catalog)]
 
 
-TheCatalog = Annotated[Catalog, Depends(load_catalog)]
+def given_out(catalog: TheCatalog) -> tuple[ShownSnapshot, ...]:
+    """Those of the snapshots whose files may all be given out."""
+    return tuple(shown for shown in catalog if not shown.withdrawn)
 
 
 async def find_snapshot(version: str, catalog: TheCatalog) -> ShownSnapshot:
     """The snapshot of that version: a dependency of routes. Raises HTTPException 404 if the site does not show it."""
-    for shown in catalog.snapshots:
+    for shown in catalog:
         if shown.version == version:
             return shown
     raise HTTPException(404)
@@ -128,9 +110,9 @@ def errata_name(site: Site) -> str:
     return PUBLIC_ERRATA if public and not site.preview else ERRATA
 
 
-async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
+async def load_public_errata(site: Site, catalog: TheCatalog) -> Errata:
     """The errata of the snapshots that the site shows; none where the file is missing or damaged."""
-    versions = {shown.version for shown in catalog.snapshots}
+    versions = {shown.version for shown in catalog}
     path = site.snapshots / errata_name(site)
     try:
         errata = await asyncio.to_thread(load_errata, path)

@@ -74,8 +74,15 @@ async def send_file(
         if expected not in (None, digest):
             raise HTTPException(503, DAMAGED)
         headers = {"ETag": f'"{digest}"', "Cache-Control": cache_control}
-        if (status := _precondition(request, f'"{digest}"')) is not None:
-            return Response(status_code=status, headers=headers)
+        # If-Match compares strongly, If-None-Match weakly.
+        for condition, status in (("if-match", 412), ("if-none-match", 304)):
+            tags = ",".join(request.headers.getlist(condition)).split(",")
+            known = {tag.strip() for tag in tags}
+            if status == 304:
+                known = {tag.removeprefix("W/") for tag in known}
+            is_met = not known.isdisjoint({"*", headers["ETag"]})
+            if known != {""} and is_met is (status == 304):
+                return Response(status_code=status, headers=headers)
         closed.pop_all()  # the answer closes it
     _keep_one_range(request)
     headers["Content-Security-Policy"] = policy
@@ -91,19 +98,6 @@ def _keep_one_range(request: Request) -> None:
         return
     kept = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
     request.scope["headers"] = kept
-
-
-def _precondition(request: Request, etag: str) -> int | None:
-    """412 or 304 where If-Match or If-None-Match asks for it; the first compares strongly, the second weakly."""
-    for name, status in (("if-match", 412), ("if-none-match", 304)):
-        tags = ",".join(request.headers.getlist(name)).split(",")
-        known = {tag.strip() for tag in tags}
-        if status == 304:
-            known = {tag.removeprefix("W/") for tag in known}
-        is_met = not known.isdisjoint({"*", etag})
-        if known != {""} and is_met is (status == 304):
-            return status
-    return None
 
 
 _DIGESTS: dict[tuple[int, ...], str] = {}

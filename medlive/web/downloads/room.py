@@ -27,6 +27,7 @@ from medlive.web.downloads.catalog import (
     TheCatalog,
     TheSnapshot,
     errata_name,
+    given_out,
     load_public_errata,
 )
 from medlive.web.downloads.files import DAMAGED, send_file
@@ -44,43 +45,44 @@ _WITHHELD = (
     " verdicts, is shown again when their study is closed."
 )
 _CARD = "README.md"
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
+route = partial(router.api_route, methods=READ)
 
 
-@router.api_route("/snapshots", methods=READ)
+@route("/snapshots")
 async def index(request: Request, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
-    latest = catalog.latest
+    latest = next(iter(given_out(catalog)), None)
     key = latest is not None and latest.signed
     return render(
         request,
         "downloads/index.html",
-        snapshots=catalog.snapshots,
+        snapshots=catalog,
         latest=latest,
         address=site_address(request),
         key=key,
     )
 
 
-@router.api_route("/latest", methods=READ)
-@router.api_route("/latest/{name:path}", methods=READ)
+@route("/latest")
+@route("/latest/{name:path}")
 async def latest(catalog: TheCatalog, name: str = "") -> Response:
     """The same file of the newest snapshot."""
-    if (shown := catalog.latest) is None:
+    if not (snapshots := given_out(catalog)):
         raise HTTPException(404)
     return RedirectResponse(
-        f"/{shown.folder}/{quote(name)}",
+        f"/{snapshots[0].folder}/{quote(name)}",
         307,
         headers={"Cache-Control": MUTABLE},
     )
 
 
-@router.api_route(f"/{LATEST}", methods=READ)
-@router.api_route(f"/{FEED}", methods=READ)
-@router.api_route(f"/{PUBLIC_KEY}", methods=READ)
+@route(f"/{LATEST}")
+@route(f"/{FEED}")
+@route(f"/{PUBLIC_KEY}")
 async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
-    name, releases = request.url.path.removeprefix("/"), catalog.given_out
+    name, releases = request.url.path.removeprefix("/"), given_out(catalog)
     if name == FEED:
         data = feed_xml(releases, None, await load_public_errata(site, catalog))
     elif not releases:
@@ -96,22 +98,22 @@ async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Resp
     )
 
 
-@router.api_route(f"/{ERRATA}", methods=READ)
-@router.api_route(f"/{ERRATA_SIGNATURE}", methods=READ)
+@route(f"/{ERRATA}")
+@route(f"/{ERRATA_SIGNATURE}")
 async def errata_file(request: Request, site: SiteOf) -> Response:
     """The errata of what is given out, or their signature, as they lie beside the snapshots."""
     name = request.url.path.removeprefix("/").replace(ERRATA, errata_name(site))
     return await send_file(request, site.snapshots, name, cache_control=MUTABLE)
 
 
-@router.api_route("/errata", methods=READ)
+@route("/errata")
 async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """What was withdrawn after it was frozen, newest first."""
     published = await load_public_errata(site, catalog)
     return render(request, "downloads/errata.html", errata=published.entries[::-1])
 
 
-@router.api_route("/report/{version}/{name:path}", methods=READ)
+@route("/report/{version}/{name:path}")
 async def report_file(
     request: Request, name: str, site: SiteOf, shown: TheSnapshot
 ) -> Response:
@@ -129,13 +131,13 @@ async def report_file(
     )
 
 
-@router.api_route("/medlive-{version}", methods=READ)
+@route("/medlive-{version}")
 async def without_slash(shown: TheSnapshot) -> Response:
     """The card's relative links need the slash."""
     return RedirectResponse(f"/{shown.folder}/", 308)
 
 
-@router.api_route("/medlive-{version}/", methods=READ)
+@route("/medlive-{version}/")
 async def snapshot(
     request: Request, site: SiteOf, catalog: TheCatalog, shown: TheSnapshot
 ) -> Response:
@@ -160,7 +162,7 @@ async def snapshot(
         "downloads/snapshot.html",
         shown=shown,
         address=site_address(request),
-        parent=parent if parent in {s.version for s in catalog.given_out} else None,
+        parent=parent if parent in {s.version for s in given_out(catalog)} else None,
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
         has_report=reported and not withheld,
@@ -169,7 +171,7 @@ async def snapshot(
     )
 
 
-@router.api_route("/medlive-{version}/{name:path}", methods=READ)
+@route("/medlive-{version}/{name:path}")
 async def snapshot_file(request: Request, name: str, shown: TheSnapshot) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
     if (entry := shown.files.get(name)) is None:
@@ -184,8 +186,8 @@ async def show_site(request: Request, site: SiteOf, catalog: TheCatalog) -> Resp
     files = None
     if site.evaluation is not None:
         checked = await site.database.ask(blind_items)
-        given_out = {shown.version: shown.digest for shown in catalog.given_out}
-        files = await asyncio.to_thread(site.evaluation.pages, given_out, checked)
+        released = {shown.version: shown.digest for shown in given_out(catalog)}
+        files = await asyncio.to_thread(site.evaluation.pages, released, checked)
     if files is None:
         raise HTTPException(503, "The public site cannot be made; the log says why.")
     name = request.url.path.removeprefix("/") or "index.html"

@@ -33,7 +33,7 @@ from medlive.web.pages import (
 )
 from medlive.web.site import Room, Section, SiteOf, Text, site_of
 
-router = APIRouter(prefix="/review", include_in_schema=False)
+router = APIRouter(prefix="/review")
 REVIEW = Room(False, router, (Section("Review", "/review", Role.REVIEWER),))
 
 

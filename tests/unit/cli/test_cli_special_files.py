@@ -12,10 +12,9 @@ import pytest
 
 from medlive.errors import BadInput, IndexCorrupt
 from medlive.evaluation.bundles.files import read_bundle
-from medlive.evidence.corpora.guidelines import READER as GUIDELINES
-from medlive.evidence.corpora.jsonl import READER as PASSAGES
-from medlive.evidence.corpora.medquad import READER as MEDQUAD
+from medlive.evidence.corpora.jsonl import GUIDELINES, PASSAGES
 from medlive.evidence.corpora.model import Reader, ReadLog
+from medlive.evidence.corpora.nih import MEDQUAD
 from medlive.evidence.corpora.pubmed import READER as PUBMED
 from medlive.evidence.manifest import MANIFEST, read_manifest
 from medlive.filters.codebooks import read_terms

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import ConfigError
-from medlive.instance.loading import describe, load_settings
+from medlive.instance.loading import describe, load_settings, read_settings
 
 
 def test_an_empty_variable_changes_nothing(tmp_path: Path) -> None:
@@ -19,10 +19,12 @@ def test_an_empty_variable_changes_nothing(tmp_path: Path) -> None:
         }
     )
     assert unset == load_settings(environment)
-    assert unset.settings.curation.concurrency == 7
-    changed = load_settings({**environment, "MEDLIVE_CURATION__CONCURRENCY": "9"})
-    assert changed.settings.curation.concurrency == 9
-    assert changed.origins["curation.concurrency"] == "MEDLIVE_CURATION__CONCURRENCY"
+    assert unset[0].curation.concurrency == 7
+    settings, origins = load_settings(
+        {**environment, "MEDLIVE_CURATION__CONCURRENCY": "9"}
+    )
+    assert settings.curation.concurrency == 9
+    assert origins["curation.concurrency"] == "MEDLIVE_CURATION__CONCURRENCY"
 
 
 def test_a_variable_replaces_a_table_of_a_file(tmp_path: Path) -> None:
@@ -36,12 +38,12 @@ def test_a_variable_replaces_a_table_of_a_file(tmp_path: Path) -> None:
         ("{}", {}, (name, {})),
         ("{seed = 2}", {"seed": 2}, (f"{name}.seed", 2)),
     ):
-        changed = load_settings({**environment, variable: value})
-        assert changed.settings.roles.grader.parameters == expected
-        assert [row for row in describe(changed) if row[0].startswith(name)] == [
-            (*shown, variable)
-        ]
-    below = load_settings({**environment, f"{variable}__SEED": "3"}).settings
+        settings, origins = load_settings({**environment, variable: value})
+        assert settings.roles.grader.parameters == expected
+        assert [
+            row for row in describe(settings, origins) if row[0].startswith(name)
+        ] == [(*shown, variable)]
+    below = read_settings({**environment, f"{variable}__SEED": "3"})
     assert below.roles.grader.parameters == {"temperature": 0.0, "seed": 3}
     with pytest.raises(ConfigError, match="seed"):
         load_settings({**environment, f"{variable}__SEED__X": "3"})
@@ -96,7 +98,7 @@ def test_a_variable_goes_before_a_files_database(tmp_path: Path) -> None:
         (by_parts, "postgresql://medlive@db:5432/medlive"),
         ({"MEDLIVE_DATABASE_HOST": "::1"}, "postgresql://medlive@[::1]:5432/medlive"),
     ):
-        url = load_settings({**environment, **variables}).settings.database_url
+        url = read_settings({**environment, **variables}).database_url
         assert url is not None
         assert url.get_secret_value() == expected
     with pytest.raises(ConfigError, match="not both"):
@@ -122,7 +124,7 @@ def test_a_text_of_digits_stays_a_text(tmp_path: Path) -> None:
         "MEDLIVE_ROLES__GRADER__PARAMETERS__SEED": "3",
         "MEDLIVE_WEB__OIDC__CLIENT_ID": "10000000001",
     }
-    settings = load_settings({**environment, **variables}).settings
+    settings = read_settings({**environment, **variables})
     assert settings.notify.smtp_password is not None
     assert settings.notify.smtp_password.get_secret_value() == "12345678"
     assert settings.publish.at == "2026-11-01"
@@ -151,7 +153,7 @@ def test_a_header_s_secret_is_not_shown(tmp_path: Path) -> None:
     loaded = load_settings(
         {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)}
     )
-    shown = {name: value for name, value, _ in describe(loaded)}
+    shown = {name: value for name, value, _ in describe(*loaded)}
     role = "roles.grader"
     assert shown[f"{role}.headers.Authorization"] == "Bearer ***"
     assert shown[f"{role}.headers.api-key"] == "***"

@@ -19,7 +19,7 @@ from medlive import home
 from medlive.cli import main
 from medlive.config import RoleSettings, Settings
 from medlive.instance import loading
-from medlive.instance.loading import MODELS, PATHS, load_settings
+from medlive.instance.loading import MODELS, PATHS, load_settings, read_settings
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.instance import REPOSITORY, Instance
@@ -99,7 +99,7 @@ def stranger(
 
 
 def _set_in(place: Path) -> Settings:
-    return load_settings({"MEDLIVE_HOME": str(place)}).settings
+    return read_settings({"MEDLIVE_HOME": str(place)})
 
 
 def test_what_lies_in_the_working_folder_sets_nothing(
@@ -181,17 +181,17 @@ def test_the_users_own_folder_is_read_and_a_named_one_comes_first(
     own.mkdir(parents=True)
     assert _set_in(tmp_path) == shipped
     (own / "models.toml").write_text('[candidates."m"]\nbase_url = "http://a/v1"\n')
-    loaded = load_settings({"MEDLIVE_HOME": str(tmp_path)})
-    assert loaded.settings.candidates["m"].base_url == "http://a/v1"
-    assert loaded.origins["candidates.m.base_url"] == str(own / "models.toml")
-    assert loaded.settings.schedule == shipped.schedule
+    settings, origins = load_settings({"MEDLIVE_HOME": str(tmp_path)})
+    assert settings.candidates["m"].base_url == "http://a/v1"
+    assert origins["candidates.m.base_url"] == str(own / "models.toml")
+    assert settings.schedule == shipped.schedule
     named = tmp_path / "named"
     named.mkdir()
     (named / "medlive.toml").write_text("[curation]\nconcurrency = 7\n")
     environment = {"MEDLIVE_HOME": str(tmp_path), "MEDLIVE_CONFIG": "../named"}
-    loaded = load_settings(environment)
-    assert (loaded.settings.curation.concurrency, loaded.settings.candidates) == (7, {})
-    assert loaded.origins["curation.concurrency"] == str(
+    settings, origins = load_settings(environment)
+    assert (settings.curation.concurrency, settings.candidates) == (7, {})
+    assert origins["curation.concurrency"] == str(
         Path("../named").absolute() / "medlive.toml"
     )
 
@@ -202,10 +202,10 @@ def test_what_is_shipped_for_a_missing_file_overrides_nothing(tmp_path: Path) ->
         '[schedule.harvest]\nweekday = "fri"\nhour = 7\n'
     )
     environment = {"MEDLIVE_HOME": str(tmp_path), "MEDLIVE_CONFIG": str(tmp_path)}
-    loaded = load_settings(environment)
-    assert loaded.settings.roles.screener.engine == "openai"
-    assert loaded.settings.schedule.harvest.hour == 7
-    assert loaded.origins["roles.screener.engine"] == str(tmp_path / "medlive.toml")
+    settings, origins = load_settings(environment)
+    assert settings.roles.screener.engine == "openai"
+    assert settings.schedule.harvest.hour == 7
+    assert origins["roles.screener.engine"] == str(tmp_path / "medlive.toml")
 
 
 @pytest.mark.parametrize("installed", [False, True])
@@ -315,7 +315,7 @@ def test_a_relative_path_of_a_file_is_below_the_files_folder(
         "MEDLIVE_CONFIG": "config",
         "MEDLIVE_BACKUP__FOLDER": "b",
     }
-    settings = loading.load_settings(environment).settings
+    settings = loading.read_settings(environment)
     assert settings.codebooks.paths == (folder / "a.csv", Path("/b.csv"))
     assert settings.web.docs_folder == folder / "docs"
     assert settings.evidence.reranker == str(folder / "ce")
@@ -330,7 +330,7 @@ def test_a_model_is_a_name_unless_it_begins_as_a_path(tmp_path: Path) -> None:
         '[evidence.own_encoders.ours]\nquery = "~/q"\npassage = "/p"\nreranker = "../r"\n'
     )
     environment = {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": "h"}
-    evidence = loading.load_settings(environment).settings.evidence
+    evidence = loading.read_settings(environment).evidence
     assert evidence.reranker == "bge-m3"
     assert evidence.encoders == {"en": "org/model", "zh": str(tmp_path / "m")}
     own = evidence.own_encoders["ours"]

@@ -18,7 +18,6 @@ from medlive.curation.model import (
     Outcome,
     Reason,
     Side,
-    Stage,
 )
 from medlive.errors import EndpointUnavailable
 from medlive.llm.ask import CallOutcome
@@ -41,7 +40,7 @@ async def test_honest_engine_gives_a_kept_case_with_every_part_of_its_record() -
     curation = await run(honest())
     assert (curation.outcome, curation.stage, curation.reason) == (
         Outcome.KEPT,
-        Stage.RUBRIC,
+        "rubric",
         None,
     )
     assert (curation.s_cc, curation.s_inf, curation.s_align) == (1, 2 / 3, 1.0)
@@ -155,7 +154,7 @@ async def test_a_thread_goes_on_only_with_all_three_parts(
     curation = await run({}, engine=engine)
     assert (curation.outcome, curation.stage, curation.reason) == (
         Outcome.REJECTED,
-        Stage.SCREENER,
+        "screener",
         reason,
     )
     assert not [r for r in engine.requests if r.task.startswith("validator")]
@@ -213,7 +212,7 @@ async def test_exhaustive_decides_the_same_where_a_later_step_rejects_too() -> N
     for exhaustive in (False, True):
         curation = await run(script, settings=CurationSettings(exhaustive=exhaustive))
         assert curation.reason is Reason.QUERY_NOT_CLINICAL
-        assert curation.stage is Stage.VALIDATOR
+        assert curation.stage == "validator"
 
 
 RUBBISH: list[Any] = [

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.cross_examination import count_words, score
-from medlive.curation.model import Answer, CrossQuestion, Origin, Outcome, Reason
+from medlive.curation.model import Answer, CrossQuestion, Outcome, Reason
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.llm.replay import ReplayEngine
 from medlive.text.tokens import estimate_tokens
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from tests.support.scripted import (
     THREAD,
     Memory,
@@ -119,14 +119,14 @@ CHINESE = Thread(
         Message(
             "m0",
             "u_1",
-            Role.PATIENT,
+            "patient",
             False,
             "我34岁，干咳3周，正在吃赖诺普利10毫克，是什么原因？",
         ),
         Message(
             "m1",
             "u_2",
-            Role.PHYSICIAN,
+            "physician",
             True,
             "赖诺普利可以引起干咳。建议换成氯沙坦50毫克。",
         ),
@@ -312,7 +312,7 @@ async def test_each_text_answers_the_questions_of_both() -> None:
     engine = Scripted(honest())
     curation = await run({}, engine=engine)
     found = curation.cross_examination
-    assert [q.made_from for q in found.questions] == [Origin.THREAD, Origin.CASE]
+    assert [q.made_from for q in found.questions] == ["thread", "case"]
     assert (found.coverage, found.conformity, found.consistency, found.stability) == (
         100,
         100,
@@ -353,8 +353,8 @@ answers = st.lists(st.sampled_from(list(Answer)), min_size=1, max_size=12)
 def test_scores_are_those_of_the_method(
     of_thread: list[Answer], of_case: list[Answer], long: int, short: int
 ) -> None:
-    asked = [CrossQuestion(Origin.THREAD, "?", Answer.YES, a) for a in of_thread]
-    asked += [CrossQuestion(Origin.CASE, "?", Answer.NO, a) for a in of_case]
+    asked = [CrossQuestion("thread", "?", Answer.YES, a) for a in of_thread]
+    asked += [CrossQuestion("case", "?", Answer.NO, a) for a in of_case]
     found = score(asked, thread_words=long, case_words=short)
     percent = {a: 100 * of_thread.count(a) / len(of_thread) for a in Answer}
     assert found.coverage == pytest.approx(percent[Answer.YES] + percent[Answer.NO])

@@ -15,7 +15,7 @@ import pytest
 
 from medlive.curation.agent import Agent
 from medlive.curation.controller import ElementControl
-from medlive.curation.model import Element, ElementStatus, Kind, Side
+from medlive.curation.model import Element, ElementStatus, Side
 from medlive.llm.engine import Reply, Request
 from medlive.llm.recorded import RecordedEngine, load_recording
 from medlive.llm.replay import ReplayEngine
@@ -43,14 +43,14 @@ def taken_back(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def thread_of(pair: dict[str, Any]) -> Thread:
-    role = Role(pair["role"])
-    other = Role.PATIENT if role is Role.PHYSICIAN else Role.PHYSICIAN
+    role: Role = pair["role"]
+    other: Role = "patient" if role == "physician" else "physician"
     earlier = (
-        [Message("m1", other, other, other is Role.PHYSICIAN, pair["before"])]
+        [Message("m1", other, other, other == "physician", pair["before"])]
         if pair["before"]
         else []
     )
-    said = Message("m2", role, role, role is Role.PHYSICIAN, pair["message"])
+    said = Message("m2", role, role, role == "physician", pair["message"])
     return Thread(
         "icliniq",
         pair["id"],
@@ -73,7 +73,7 @@ async def outcome(
         message_id="m2",
         quote=pair["quote"],
         statement=pair["statement"],
-        kind=Kind.SUBJECTIVE if patient else Kind.PLAN,
+        kind="subjective" if patient else "plan",
     )
     screening, judging = (
         Agent(engine, [], pair["language"]) for engine in (screener, judge)

@@ -17,7 +17,6 @@ from medlive.curation.model import (
     Outcome,
     Reason,
     Side,
-    Stage,
 )
 from medlive.curation.second_reading import redact_texts
 from medlive.errors import UsageError
@@ -77,7 +76,7 @@ async def test_where_the_second_reading_differs_the_case_is_held(
     change: dict[str, Any], reason: Reason, elements: tuple[str, ...]
 ) -> None:
     curation = await run(changed(reader__case=honest()["reader.case"] | change))
-    assert (curation.outcome, curation.stage) == (Outcome.HELD, Stage.RUBRIC)
+    assert (curation.outcome, curation.stage) == (Outcome.HELD, "rubric")
     assert [(h.reason, h.elements) for h in curation.holds] == [(reason, elements)]
 
 
@@ -265,13 +264,13 @@ async def test_a_name_in_another_spelling_is_replaced_or_reported() -> None:
     ]
     reader = Scripted({"reader.identifiers": {"found": items}})
     copies = {"asked q1": "Is the Old Mill Brewery to blame?"}
-    redacted = await redact_texts(texts, Agent(reader, [], "en"), copies)
-    assert redacted.texts == {
+    clean, _, remaining = await redact_texts(texts, Agent(reader, [], "en"), copies)
+    assert clean == {
         "narrative": "In [other] she worked at the [place]. It may recur.",
         "advice": "OLD MILL BREWERY staff should rest.",
         "c1": "Says that the [place] is to blame.",
         "asked q1": "Is the [place] to blame?",
     }
-    assert redacted.remaining == ("advice: place",)
+    assert remaining == ["advice: place"]
     [request] = reader.requests
     assert [shown["id"] for shown in request.inputs["texts"]] == list(texts)

@@ -47,7 +47,7 @@ def _name(thread: SampleThread) -> str:
 
 def _passages() -> list[Passage]:
     log = ReadLog()
-    corpus = Corpus("demo", sample_evidence_path(), jsonl.READER, "Apache-2.0")
+    corpus = Corpus("demo", sample_evidence_path(), jsonl.PASSAGES, "Apache-2.0")
     passages = list(corpus.passages(log))
     assert (log.problem_count, log.empty, log.boilerplate) == (0, 0, 0)
     return passages

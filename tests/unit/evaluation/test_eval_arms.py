@@ -18,8 +18,7 @@ from medlive.evaluation.runs.folder import (
     TemplateUse,
     create_run,
 )
-from medlive.evaluation.scoring.books import score_arms
-from medlive.evaluation.scoring.contamination import contamination
+from medlive.evaluation.scoring.contamination import contamination, score_arms
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode

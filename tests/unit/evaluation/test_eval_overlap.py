@@ -8,7 +8,6 @@ import pytest
 from medlive.evaluation.scoring.overlap import profiles, worst_cases
 from medlive.evaluation.scoring.score import (
     ScoreTable,
-    score_matrix,
     score_runs,
 )
 from tests.unit.evaluation.test_eval_contamination import CASES, run_of
@@ -29,7 +28,7 @@ def test_worst_cases_are_those_of_the_lowest_common_scores() -> None:
     found = worst_cases(table)
     assert (found.k, found.common) == (100, 360)
     place = {label: i for i, label in enumerate(found.cases)}
-    cases, scores = score_matrix(table)
+    cases, scores = table.grid.cases, table.grid.score
     for label in found.cases:
         ids = [case.case_id for case in cases]
         worst = sorted(zip(scores[:, place[label]].tolist(), ids, strict=True))[:100]
@@ -64,7 +63,7 @@ def test_profiles_are_the_slices_means_and_numpys_correlation() -> None:
     assert len(found.values) == 24
     for label, column in zip(table.scored, found.means.T, strict=True):
         model = next(m for m in table.models if m.label == label)
-        expected = [s.estimate.value for s in model.slices if s.kind == "month"]
+        expected = [s.value for s in model.slices["month"].values()]
         assert column == pytest.approx(expected)
     np.testing.assert_allclose(found.between_values, np.corrcoef(found.means))
     # Two models are too few for a correlation over them.

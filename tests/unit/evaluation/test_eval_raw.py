@@ -14,7 +14,7 @@ from tests.unit.evaluation.conftest import AT, USE, Model, make_cases
 
 def thread(*said: tuple[Role, str], title: str = "Knee") -> Thread:
     messages = tuple(
-        Message(f"m{i}", "x", role, role is Role.PHYSICIAN, text)
+        Message(f"m{i}", "x", role, role == "physician", text)
         for i, (role, text) in enumerate(said)
     )
     return Thread("s", "t", "", title, None, (), None, messages)
@@ -25,24 +25,22 @@ def thread(*said: tuple[Role, str], title: str = "Knee") -> Thread:
     [
         (
             thread(
-                (Role.PATIENT, "It hurts. "),
-                (Role.PATIENT, "And swells."),
-                (Role.PHYSICIAN, "Rest."),
-                (Role.PATIENT, "So I rest."),
+                ("patient", "It hurts. "),
+                ("patient", "And swells."),
+                ("physician", "Rest."),
+                ("patient", "So I rest."),
             ),
             "Knee\n\nIt hurts.\n\nAnd swells.",
         ),
         (
-            thread(
-                (Role.PATIENT, "It hurts."), (Role.OTHER, "Me."), (Role.PATIENT, "How?")
-            ),
+            thread(("patient", "It hurts."), ("other", "Me."), ("patient", "How?")),
             "Knee\n\nIt hurts.",
         ),
-        (thread((Role.PATIENT, "Knee hurts.")), "Knee hurts."),
-        (thread((Role.PATIENT, "膝痛"), title=""), "膝痛"),
-        (thread((Role.PHYSICIAN, "Rest."), (Role.PATIENT, "So I rest.")), ""),
+        (thread(("patient", "Knee hurts.")), "Knee hurts."),
+        (thread(("patient", "膝痛"), title=""), "膝痛"),
+        (thread(("physician", "Rest."), ("patient", "So I rest.")), ""),
         (thread(title="else"), ""),
-        (thread((Role.PATIENT, " ")), ""),
+        (thread(("patient", " ")), ""),
     ],
 )
 def test_the_opening_ends_where_somebody_else_speaks(found: Thread, text: str) -> None:
@@ -51,7 +49,7 @@ def test_the_opening_ends_where_somebody_else_speaks(found: Thread, text: str) -
 
 def test_words_change_and_rubrics_dates_and_ids_do_not() -> None:
     cases = make_cases(3)
-    told = thread((Role.PATIENT, "It hurts."))
+    told = thread(("patient", "It hurts."))
     raw = in_own_words(cases, {"c000": told, "c001": thread(), "gone": told})
     assert raw.cases == (
         replace(cases.cases[0], narrative="Knee\n\nIt hurts.", query=""),
@@ -64,7 +62,7 @@ def test_words_change_and_rubrics_dates_and_ids_do_not() -> None:
 
 async def test_a_run_in_own_words_and_one_in_ours_are_two(tmp_path: Path) -> None:
     cases = make_cases(1)
-    raw = in_own_words(cases, {"c000": thread((Role.PATIENT, "It hurts."))})
+    raw = in_own_words(cases, {"c000": thread(("patient", "It hurts."))})
     await run_model(raw, Model(), tmp_path, use=replace(USE, arm="raw"), created_at=AT)
     with pytest.raises(UsageError, match="arm raw"):
         await run_model(cases, Model(), tmp_path, use=USE, created_at=AT)

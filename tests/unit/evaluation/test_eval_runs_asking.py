@@ -17,7 +17,7 @@ from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import run_warnings
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import (
     choose_candidate,
     grader_engine,
@@ -55,9 +55,7 @@ output = 2.0
 
 def configured(folder: Path, url: str) -> Any:
     (folder / "models.toml").write_text(MODELS.replace("URL", url), "utf-8")
-    return load_settings(
-        {"MEDLIVE_CONFIG": str(folder), "MEDLIVE_HOME": str(folder)}
-    ).settings
+    return read_settings({"MEDLIVE_CONFIG": str(folder), "MEDLIVE_HOME": str(folder)})
 
 
 def endpoint_of(url: str, parameters: dict[str, Any], concurrency: int) -> RoleSettings:

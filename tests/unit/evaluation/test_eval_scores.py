@@ -184,7 +184,7 @@ async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(
         assert (overall.low, overall.high) == (None, None)
         assert "24 threads" in overall.why
         assert overall.least == pytest.approx(overall.most)
-        kinds = {s.kind for s in model.slices}
+        kinds = set(model.slices)
         assert kinds == {
             "month",
             "theme",
@@ -195,7 +195,7 @@ async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(
             "axis",
         }
         for kind in kinds - {"axis"}:
-            assert sum(s.estimate.n for s in model.slices if s.kind == kind) == 24
+            assert sum(s.n for s in model.slices[kind].values()) == 24
         errors = model.axes
         assert set(errors) == {"Accuracy", "Safety", "Completeness"}
         assert all(a.n == 24 for a in errors.values())

@@ -122,9 +122,9 @@ def test_every_slice_is_the_mean_of_its_cases_scores_and_bounds(
                     groups.setdefault((AXIS, axis), []).append(
                         case_score(alone, answer, met, metric)
                     )
-        found = {(s.kind, s.value): s.estimate for s in model.slices} | {
-            ("", ""): model.overall
-        }
+        found = {("", ""): model.overall}
+        for kind, values in model.slices.items():
+            found |= {(kind, value): s for value, s in values.items()}
         for key, members in groups.items():
             estimate = found[key]
             points = [s.score for s in members if s.score is not None]
@@ -170,7 +170,11 @@ def test_every_completion_lies_within_the_bounds(
         (truth,) = (m for m in after.models if m.label == model.label)
         for known, true in (
             (model.overall, truth.overall),
-            *((s.estimate, truth.slice(s.kind, s.value)) for s in model.slices),
+            *(
+                (s, truth.slices.get(kind, {}).get(value))
+                for kind, values in model.slices.items()
+                for value, s in values.items()
+            ),
         ):
             if true is not None and true.value is not None:
                 assert known.least - 1e-9 <= true.value <= known.most + 1e-9
@@ -545,7 +549,7 @@ def test_who_graded_imported_verdicts_is_unknown_and_not_another_for_each_file()
 def test_a_slice_that_no_draw_holds_has_no_interval(metric: Metric) -> None:
     cases = [replace(c, theme=f"theme {i // 2}") for i, c in enumerate(CASES[:100])]
     table = score_runs([run_of("m", cases, [0.5] * 100)], metric=metric, draws=1)
-    themes = [s.estimate for s in table.models[0].slices if s.kind == "theme"]
+    themes = list(table.models[0].slices["theme"].values())
     assert {e.n for e in themes} == {2}
     assert None in {e.low for e in themes}
     json.dumps(scores_json(table), allow_nan=False)

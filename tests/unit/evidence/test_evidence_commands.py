@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.encoders.model import Reranker
 from medlive.evidence.plan import WORDS_ALONE
 from tests.support.instance import Instance
 
@@ -99,22 +100,16 @@ def test_the_commands_say_which_retriever_runs_and_why(
     assert "as they were built" in instance.here("evidence", "verify").err
 
 
-class LastReranker:
+def last_first(query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
     """Likes the last passage best."""
-
-    name = "last"
-    digest = "sha256:" + "d" * 64
-
-    def score(
-        self, query: str, pairs: Sequence[tuple[str, str]]
-    ) -> NDArray[np.float32]:
-        return np.arange(len(pairs), dtype=np.float32)
+    return np.arange(len(pairs), dtype=np.float32)
 
 
 def test_a_list_says_what_was_measured_of_a_reranker(
     tmp_path: Path, corpus: Path
 ) -> None:
-    plan = WORDS_ALONE._replace(reranker=LastReranker())
+    reranker = Reranker("last", "sha256:" + "d" * 64, last_first)
+    plan = WORDS_ALONE._replace(reranker=reranker)
     build_index([open_corpus(corpus)], tmp_path / "evidence" / "default", plan=plan)
     listed = Instance(tmp_path, None).here("evidence", "list").out
     assert "reranker" in listed  # a narrow table breaks the lines between words

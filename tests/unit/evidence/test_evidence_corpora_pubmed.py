@@ -264,13 +264,13 @@ def test_published_is_the_last_day_on_which_it_may_have_appeared(
 )
 def test_free_dates_end_where_they_may_end(text: str, last: date | None) -> None:
     found = written(text)
-    assert (None if found is None else found.last) == last
+    assert (None if found is None else found[1]) == last
 
 
 @given(st.text(alphabet="0123456789 -–JanFebSpringWinter/.", max_size=40))
 def test_any_date_is_a_period_or_none(text: str) -> None:
     for found in (written(text), period(text, text, text)):
-        assert found is None or found.first <= found.last
+        assert found is None or found[0] <= found[1]
 
 
 def test_articles_without_a_date_or_a_text_are_counted_not_read(tmp_path: Path) -> None:

@@ -19,13 +19,14 @@ from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated, Usa
 from medlive.evidence import index as module
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.encoders.model import Reranker
 from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.index import open_index
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.passage import Hit, Passage, Query, Side
+from medlive.evidence.passage import Hit, Passage, Place, Query
 from medlive.evidence.plan import WORDS_ALONE
 from medlive.evidence.retriever import IndexRetriever, RetrieverName, fused
-from medlive.evidence.store import PassageStore
+from medlive.evidence.store import Order, PassageStore
 from tests.support.hashing_encoder import HashingEncoder, index_plan, named
 
 NOUNS = (
@@ -117,9 +118,9 @@ def test_the_identity_tells_of_both_sides(index: Path, hybrid: IndexRetriever) -
 def test_ranks_are_fused_as_the_paper_says() -> None:
     # By hand: a is 1st and 3rd, b 2nd and 1st, c only 2nd, d only 3rd.
     a, b, c, d = range(4)
-    sides = {
-        (Side.LEXICAL, 0): [(a, 9.0), (b, 8.0), (d, 7.0)],
-        (Side.DENSE, 0): [(b, 0.9), (c, 0.8), (a, 0.7)],
+    sides: dict[Place, Order] = {
+        ("lexical", 0): [(a, 9.0), (b, 8.0), (d, 7.0)],
+        ("dense", 0): [(b, 0.9), (c, 0.8), (a, 0.7)],
     }
     expected = {
         a: Fraction(1, 61) + Fraction(1, 63),
@@ -133,14 +134,14 @@ def test_ranks_are_fused_as_the_paper_says() -> None:
     )
     assert len(fused(sides, equal)) == 4
     # Vectors that count half have half the share.
-    assert dict(fused(sides, {**equal, (Side.DENSE, 0): 0.5}))[c] == pytest.approx(
+    assert dict(fused(sides, {**equal, ("dense", 0): 0.5}))[c] == pytest.approx(
         0.5 / 62, abs=1e-10
     )
     # The order of a float's additions must not part a tie.
-    orders = {
-        (Side.LEXICAL, 0): [(a, 1), (b, 1), (c, 1)],
-        (Side.LEXICAL, 1): [(c, 1), (a, 1), (b, 1)],
-        (Side.DENSE, 0): [(b, 1), (c, 1), (a, 1)],
+    orders: dict[Place, Order] = {
+        ("lexical", 0): [(a, 1), (b, 1), (c, 1)],
+        ("lexical", 1): [(c, 1), (a, 1), (b, 1)],
+        ("dense", 0): [(b, 1), (c, 1), (a, 1)],
     }
     tied = fused(orders, dict.fromkeys(orders, 1.0))
     assert len({score for _, score in tied}) == 1
@@ -216,17 +217,17 @@ def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) 
     )
     orders = {
         (side, n): {h.passage.id: h for h in search(alone, phrase, k=200)[0]}
-        for side, alone in ((Side.LEXICAL, words), (Side.DENSE, near))
+        for side, alone in (("lexical", words), ("dense", near))
         for n, phrase in enumerate(query.phrases)
     }
     # Both phrases' words together count as much as the phrases by themselves, and all words as much as vectors.
     [both] = search(words, " ".join(query.phrases), k=200)
-    orders[Side.JOINT, 0] = {h.passage.id: h for h in both}
-    weights = {Side.LEXICAL: 0.5, Side.JOINT: 1.0, Side.DENSE: 1.0}
+    orders["joint", 0] = {h.passage.id: h for h in both}
+    weights = {"lexical": 0.5, "joint": 1.0, "dense": 1.0}
     for hit in hits:
         expected = [
             (side, n, found[hit.passage.id].rank, found[hit.passage.id].score)
-            for side in Side
+            for side in ("lexical", "joint", "dense")
             for n in (0, 1)
             if hit.passage.id in (found := orders.get((side, n), {}))
         ]
@@ -348,24 +349,17 @@ async def test_calls_at_once_give_what_one_gives(index: Path) -> None:
     assert together == alone[::2]
 
 
-class BackwardsReranker:
+class BackwardsReranker(Reranker):
     """Likes what stands last in the alphabet."""
 
-    name = "backwards"
-    digest = "sha256:" + "b" * 64
-
     def __init__(self) -> None:
+        super().__init__("backwards", "sha256:" + "b" * 64, self.rate)
         self.asked: list[tuple[str, int]] = []
 
-    def score(
-        self, query: str, pairs: Sequence[tuple[str, str]]
-    ) -> NDArray[np.float32]:
+    def rate(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         self.asked.append((query, len(pairs)))
         order = sorted(text for _, text in pairs)
         return np.array([order.index(text) for _, text in pairs], dtype=np.float32)
-
-    def close(self) -> None:
-        """Holds nothing."""
 
 
 @pytest.mark.parametrize(("place", "byte"), [(8, 1), (21, 44), (26, 98), (200, 255)])
@@ -398,7 +392,7 @@ def test_a_cross_encoder_orders_the_best_anew(
     for hit in hits:
         assert hit.sides[:-1] == fused_rank[hit.passage.id]
         assert (hit.sides[-1].side, hit.sides[-1].rank, hit.sides[-1].score) == (
-            Side.RERANK,
+            "rerank",
             hit.rank,
             hit.score,
         )
@@ -411,12 +405,11 @@ def test_a_cross_encoder_orders_the_best_anew(
 class KnowingReranker(BackwardsReranker):
     """Puts the passages whose title is the query first."""
 
-    name = "knowing"
-    digest = "sha256:" + "c" * 64
+    def __init__(self) -> None:
+        super().__init__()
+        self.name, self.digest = "knowing", "sha256:" + "c" * 64
 
-    def score(
-        self, query: str, pairs: Sequence[tuple[str, str]]
-    ) -> NDArray[np.float32]:
+    def rate(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         return np.array([query in title for title, _ in pairs], dtype=np.float32)
 
 
@@ -496,9 +489,9 @@ def test_several_phrases_are_fused_without_vectors(tmp_path: Path) -> None:
     words = open_index(build(tmp_path, None))
     [hits] = search(words, Query("colchicine", "salbutamol"), k=20)
     assert {(s.side, s.phrase) for h in hits for s in h.sides} == {
-        (Side.LEXICAL, 0),
-        (Side.LEXICAL, 1),
-        (Side.JOINT, 0),
+        ("lexical", 0),
+        ("lexical", 1),
+        ("joint", 0),
     }
     [one] = search(words, "colchicine", k=20)
     assert all(h.score == h.sides[0].score for h in one)

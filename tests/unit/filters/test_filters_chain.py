@@ -37,8 +37,8 @@ def thread(ask: str = ASK, reply: str = REPLY, **changes: object) -> Thread:
         tags=("cough",),
         posted_at=datetime(2025, 3, 1, tzinfo=UTC),
         messages=(
-            Message("m0", "u_0", Role.PATIENT, False, ask),
-            Message("m1", "u_1", Role.PHYSICIAN, True, reply),
+            Message("m0", "u_0", "patient", False, ask),
+            Message("m1", "u_1", "physician", True, reply),
         ),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def test_a_clinical_thread_passes_every_rule_in_both_languages() -> None:
 def _with(
     text: str,
     *,
-    role: Role = Role.PATIENT,
+    role: Role = "patient",
     verified: bool = False,
     media: tuple[str, ...] = (),
 ) -> Message:
@@ -75,20 +75,20 @@ def _with(
 @pytest.mark.parametrize(
     ("subject", "expected"),
     [
-        (thread(messages=()), FilterReason.EMPTY_THREAD),
-        (thread(" \n"), FilterReason.EMPTY_THREAD),
-        (thread(ASK + " and a cough" * 20_000), FilterReason.TOO_LONG),
-        (thread(posted_at=None), FilterReason.POSTED_UNKNOWN),
+        (thread(messages=()), "empty_thread"),
+        (thread(" \n"), "empty_thread"),
+        (thread(ASK + " and a cough" * 20_000), "too_long"),
+        (thread(posted_at=None), "posted_unknown"),
         (
             thread(posted_at=datetime(2022, 12, 31, tzinfo=UTC)),
-            FilterReason.POSTED_BEFORE,
+            "posted_before",
         ),
-        (thread(posted_at=NOW + timedelta(days=3)), FilterReason.POSTED_IN_FUTURE),
-        (thread(tags=("Pre-Medical [ MD ]",)), FilterReason.NOT_CLINICAL),
-        (thread(tags=("求职招聘",)), FilterReason.NOT_CLINICAL),
+        (thread(posted_at=NOW + timedelta(days=3)), "posted_in_future"),
+        (thread(tags=("Pre-Medical [ MD ]",)), "not_clinical"),
+        (thread(tags=("求职招聘",)), "not_clinical"),
         (
             thread(url="https://x.example/forums/pre-medical-md.10/t.5/"),
-            FilterReason.NOT_CLINICAL,
+            "not_clinical",
         ),
         (
             thread(
@@ -97,42 +97,42 @@ def _with(
                     replace(thread().messages[1], text=f"In this picture. {REPLY}"),
                 )
             ),
-            FilterReason.NOT_TEXT_ONLY,
+            "not_text_only",
         ),
         (
             thread(
                 ASK, f"I saw your scan (attachment removed to protect you). {REPLY}"
             ),
-            FilterReason.NOT_TEXT_ONLY,
+            "not_text_only",
         ),
         (
             thread(
                 ASK + " I have attached my reports.",
                 f"I have gone through your reports. {REPLY}",
             ),
-            FilterReason.NOT_TEXT_ONLY,
+            "not_text_only",
         ),
         (
             thread(
                 "咳嗽三天，检查结果如图，怎么办？",
                 "看了你的片子，考虑肺炎，要住院治疗。",
             ),
-            FilterReason.NOT_TEXT_ONLY,
+            "not_text_only",
         ),
         (
             thread("咳嗽三天，怎么办？", "以上是语音回复。考虑肺炎，要住院治疗。"),
-            FilterReason.NOT_TEXT_ONLY,
+            "not_text_only",
         ),
-        (thread("cough " + "!?*=" * 200), FilterReason.NON_ALPHANUMERIC),
+        (thread("cough " + "!?*=" * 200), "non_alphanumeric"),
         (
             thread(
                 "Tengo tos y fiebre desde hace tres días, ¿qué puedo tomar para la tos?"
             ),
-            FilterReason.LANGUAGE,
+            "language",
         ),
         (
             thread(ASK, "考虑病毒感染，多喝水，三天不退烧到医院看。"),
-            FilterReason.LANGUAGE,
+            "language",
         ),
         (
             thread(
@@ -141,49 +141,49 @@ def _with(
                 title="Parking",
                 tags=(),
             ),
-            FilterReason.NO_CODEBOOK_TERM,
+            "no_codebook_term",
         ),
         (
-            thread(messages=(thread().messages[0], _with(REPLY, role=Role.OTHER))),
-            FilterReason.NO_VERIFIED_REPLY,
+            thread(messages=(thread().messages[0], _with(REPLY, role="other"))),
+            "no_verified_reply",
         ),
         (
-            thread(messages=(thread().messages[0], _with(REPLY, role=Role.PHYSICIAN))),
-            FilterReason.NO_VERIFIED_REPLY,
+            thread(messages=(thread().messages[0], _with(REPLY, role="physician"))),
+            "no_verified_reply",
         ),
         (
             thread(ASK, "Hello, thanks for your query. Regards, take care."),
-            FilterReason.NO_VERIFIED_REPLY,
+            "no_verified_reply",
         ),
         (
             thread("咳嗽三天怎么办？", "您好，谢谢您的咨询！祝早日康复"),
-            FilterReason.NO_VERIFIED_REPLY,
+            "no_verified_reply",
         ),
         (
             thread("I hate all immigrants, they gave me a cough"),
-            FilterReason.UNSAFE_CONTENT,
+            "unsafe_content",
         ),
         (
             thread("How do I make meth at home without a cough?"),
-            FilterReason.UNSAFE_CONTENT,
+            "unsafe_content",
         ),
         (
             thread("怎么制作冰毒不会咳嗽？", "考虑病毒感染，多喝水。"),
-            FilterReason.UNSAFE_CONTENT,
+            "unsafe_content",
         ),
         (
             thread(ASK + " My name is Anna Smith, DOB: 12/03/1980."),
-            FilterReason.REIDENTIFICATION_RISK,
+            "reidentification_risk",
         ),
         (
             thread(ASK + " I live in Mumbai, call me on +91 98765 43210."),
-            FilterReason.REIDENTIFICATION_RISK,
+            "reidentification_risk",
         ),
         (
             thread(
                 "我叫王小明，电话13812345678，咳嗽怎么办？", "考虑病毒感染，多喝水。"
             ),
-            FilterReason.REIDENTIFICATION_RISK,
+            "reidentification_risk",
         ),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_duplicate_names_what_it_repeats() -> None:
     assert first_failure(result) == FilterVerdict(
         "duplicate",
         False,
-        FilterReason.DUPLICATE,
+        "duplicate",
         {"of": "a:1", "kind": "near", "similarity": 0.91},
     )
 
@@ -222,15 +222,15 @@ def test_every_rule_is_evaluated_and_the_first_failure_decides() -> None:
     failed = [v.reason for v in result if not v.passed]
     assert len(result) == len(RULES)
     assert failed == [
-        FilterReason.POSTED_UNKNOWN,
-        FilterReason.NOT_CLINICAL,
-        FilterReason.NO_CODEBOOK_TERM,
-        FilterReason.DUPLICATE,
-        FilterReason.NO_VERIFIED_REPLY,
+        "posted_unknown",
+        "not_clinical",
+        "no_codebook_term",
+        "duplicate",
+        "no_verified_reply",
     ]
     rejected = first_failure(result)
     assert rejected is not None
-    assert rejected.reason is FilterReason.POSTED_UNKNOWN
+    assert rejected.reason == "posted_unknown"
 
 
 def test_evidence_of_a_risk_names_no_person() -> None:

@@ -7,7 +7,7 @@ import pytest
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
 from medlive.filters.rules import FilterChain, first_failure
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 CHAIN = FilterChain(FilterSettings(), load_codebook())
@@ -26,12 +26,12 @@ def reason(
         (),
         datetime(2026, 10, 1, tzinfo=UTC),
         (
-            Message("m0", "u_1", Role.PATIENT, False, opening),
-            Message("m1", "u_2", Role.PHYSICIAN, True, reply),
+            Message("m0", "u_1", "patient", False, opening),
+            Message("m1", "u_2", "physician", True, reply),
         ),
     )
     rejected = first_failure(CHAIN.judge(thread, duplicate_of=None, now=NOW))
-    return rejected.reason.value if rejected and rejected.reason else None
+    return rejected.reason if rejected and rejected.reason else None
 
 
 @pytest.mark.parametrize(

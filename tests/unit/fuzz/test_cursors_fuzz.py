@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from medlive.db.audit.listing import _parse_key
 from medlive.db.audit.tables import LISTINGS
 from medlive.errors import UsageError
-from medlive.web.audit.state import State
+from medlive.web.audit.tables import State
 from tests.support.fuzzing import DEEP, VALUES
 
 pytestmark = [pytest.mark.security, pytest.mark.thorough]

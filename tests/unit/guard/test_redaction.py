@@ -22,7 +22,7 @@ from medlive.errors import ConfigError, MedliveError, describe
 from medlive.guard import redaction
 from medlive.guard.redaction import HIDDEN, hide_secrets
 from medlive.instance.loading import describe as describe_settings
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import load_settings, read_settings
 
 # Without digits or letters of the sentences around them, so that what is found is the secret.
 keys = st.text(
@@ -147,7 +147,7 @@ def test_a_database_given_by_parts_is_reached_whatever_its_password_holds(
         "PASSWORD": password,
     }
     loaded = load_settings({f"MEDLIVE_DATABASE_{n}": v for n, v in parts.items()})
-    url = loaded.settings.database_url
+    url = loaded[0].database_url
     assert url is not None
     found = parse_url(url.get_secret_value())
     assert (found.host, found.port, found.database, found.username) == (
@@ -159,7 +159,7 @@ def test_a_database_given_by_parts_is_reached_whatever_its_password_holds(
     assert found.password == password
     assert make_url(found.render_as_string(hide_password=False)).password == password
     [shown] = [
-        value for key, value, _ in describe_settings(loaded) if key == "database_url"
+        value for key, value, _ in describe_settings(*loaded) if key == "database_url"
     ]
     assert shown == f"postgresql://a%40b:{HIDDEN}@db:5433/cases"
 
@@ -193,7 +193,7 @@ def test_a_password_file_that_everybody_may_read_is_refused(tmp_path: Path) -> N
     with pytest.raises(ConfigError):
         load_settings(environment)
     file.chmod(0o640)
-    url = load_settings(environment).settings.database_url
+    url = read_settings(environment).database_url
     assert url is not None
     assert make_url(url.get_secret_value()).password == "s3cret/p@ss"
     with pytest.raises(ConfigError):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import httpx2
 import pytest
@@ -29,10 +29,10 @@ from medlive.service.watch import notify
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
     FetchError,
-    FetchPolicy,
     FetchReason,
     FetchSettings,
 )
+from tests.support.communities import site_at
 from tests.support.instance import REPOSITORY
 from tests.support.tls import Authority, serve_https, serve_postgresql, serve_smtp
 
@@ -63,7 +63,7 @@ UNCHECKED = frozenset(
         "check_hostname=False",
     }
 )
-NO_RETRIES = dict.fromkeys(FetchReason, 0)
+NO_RETRIES = dict.fromkeys(get_args(FetchReason), 0)
 REQUEST = Request(
     "grader.criterion",
     Prompt("grader.criterion", "p"),
@@ -122,9 +122,9 @@ async def page(port: int, _: Path) -> None:
     settings = FetchSettings(
         contact="ops@example.org", allow_loopback=True, retries=NO_RETRIES
     )
-    policy = FetchPolicy(frozenset({f"localhost:{port}"}), min_interval_s=0)
+    site = site_at(f"https://localhost:{port}")
     async with Fetcher(settings) as fetcher:
-        await fetcher.fetch(f"https://localhost:{port}/thread/1", policy)
+        await fetcher.fetch(f"https://localhost:{port}/thread/1", site)
 
 
 async def publisher(port: int, _: Path) -> None:

@@ -14,8 +14,8 @@ from medlive.harm.model import (
     Material,
     Ruling,
     Severity,
-    omission_severity,
     safe_score,
+    worst_omission,
 )
 from medlive.harm.read import read_harm
 from medlive.llm.ask import Unusable
@@ -265,7 +265,7 @@ async def test_a_harm_in_a_log_has_its_finding_and_its_check() -> None:
 
 
 def test_omissions_are_graded_by_points_and_safe_is_capped() -> None:
-    severities = [omission_severity(points) for points in (10, 9, 8, 7, 6, -9)]
+    severities = [worst_omission([points]) for points in (10, 9, 8, 7, 6, -9)]
     severe, moderate = Severity.SEVERE, Severity.MODERATE
     assert severities == [severe, severe, moderate, moderate, None, None]
     assert [safe_score(0.9, s) for s in (severe, moderate, None)] == [0, 0.5, 0.9]

@@ -13,7 +13,6 @@ from medlive.errors import CircuitOpen
 from medlive.llm.ask import STRANGERS, CallOutcome, request_of
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
-from medlive.llm.wire import JsonMode
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
 from tests.support.reply_store import Memory, store_of
 from tests.support.scripted import Scripted
@@ -35,7 +34,7 @@ async def ask(
     journal: list[Call] = []
     async with bad_endpoint(script) as endpoint:
         engine = OpenAIEngine(
-            "model-as-served", endpoint.url, json_mode=JsonMode.NONE, max_retries=0
+            "model-as-served", endpoint.url, json_mode="none", max_retries=0
         )
         agent = Agent(
             respondent := ReplayEngine(engine, store_of(folder)), journal, "en"

@@ -22,7 +22,7 @@ from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
-from medlive.llm.wire import JsonMode
+from medlive.llm.wire import JSON_MODES, JsonMode
 from medlive.rubric.completion import CompleteReply, MatchItem
 from medlive.rubric.make import ClassifyReply, DefenceReply
 from medlive.rubric.review import ReviewReply
@@ -280,7 +280,7 @@ def test_every_task_of_the_rules_engine_is_tried_here() -> None:
     assert set(REPLIES) == set(INPUTS) == set(ANSWERS)
 
 
-@pytest.mark.parametrize("mode", list(JsonMode))
+@pytest.mark.parametrize("mode", JSON_MODES)
 async def test_every_task_comes_back_as_the_engine_answers_it(mode: JsonMode) -> None:
     rules = RulesEngine()
     async with serve(RulesEngine) as url:

@@ -1,28 +1,32 @@
-"""A pipeline that is closed by a task which is itself cancelled leaves no call and no connection open."""
+"""What becomes of the calls under way where a pipeline is closed, or the work that made them is broken off."""
 
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from medlive.db.session import Database
+from medlive.errors import DatabaseUnavailable
 from medlive.llm.engine import Prompt, Reply, Request
 from medlive.llm.replay import ReplayEngine
 from tests.support.reviewing import pipeline
 from tests.support.scripted import Memory, Scripted
 
+UNUSED = Database.connect("postgresql://nobody@127.0.0.1:9/none")
 REQUEST = Request("reader.case", Prompt("reader.case", "p"), {}, {"type": "object"})
 
 
 class Silent(Scripted):
-    """An engine that never answers."""
+    """An engine that answers when it is let go."""
 
     def __init__(self) -> None:
-        super().__init__({})
-        self.asked, self.closed = asyncio.Event(), False
+        super().__init__({REQUEST.task: {}})
+        self.asked, self.go, self.closed = asyncio.Event(), asyncio.Event(), False
 
     async def answer(self, request: Request) -> Reply:
         self.asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError
+        await self.go.wait()
+        return await super().answer(request)
 
     async def aclose(self) -> None:
         self.closed = True
@@ -33,8 +37,7 @@ async def test_every_engine_is_closed_though_the_closing_is_cancelled() -> None:
     respondents = {
         role: ReplayEngine(engine, Memory()) for role, engine in engines.items()
     }
-    database = Database.connect("postgresql://nobody@127.0.0.1:9/none")  # unused
-    opened = replace(pipeline(database), respondents=respondents)
+    opened = replace(pipeline(UNUSED), respondents=respondents)
     calls = [
         asyncio.create_task(respondent.answer(REQUEST))
         for respondent in respondents.values()
@@ -49,3 +52,25 @@ async def test_every_engine_is_closed_though_the_closing_is_cancelled() -> None:
     assert [engine.closed for engine in engines.values()] == [True, True]
     done, _ = await asyncio.wait(calls)
     assert all(call.cancelled() for call in done)
+
+
+@pytest.mark.parametrize("cause", [DatabaseUnavailable(), asyncio.CancelledError()])
+async def test_a_call_is_kept_before_the_work_that_made_it_ends_broken_off(
+    cause: BaseException,
+) -> None:
+    engine, store = Silent(), Memory()
+    asks = ReplayEngine(engine, store)
+    opened = replace(pipeline(UNUSED), respondents={"reader": asks})
+
+    async def work() -> None:
+        async with opened.settled():
+            await asyncio.wait([asyncio.ensure_future(asks.answer(REQUEST))], timeout=0)
+            raise cause
+
+    working = asyncio.create_task(work())
+    done, _ = await asyncio.wait([working], timeout=0.1)
+    assert not done
+    engine.go.set()
+    with pytest.raises(type(cause)):
+        await working
+    assert await store.find(REQUEST.digest(engine.identity))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from medlive.__main__ import run
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import serve_rules
 
 CASES = [
@@ -44,7 +44,7 @@ async def test_a_sample_model_is_asked_graded_and_scored_without_an_index(
     monkeypatch.setitem(sys.modules, "medlive.evidence.index", None)
     (tmp_path / "cases.json").write_text(json.dumps(CASES), "utf-8")
     told: list[str] = []
-    async with serve_rules(load_settings().settings, warn=told.append) as url:
+    async with serve_rules(read_settings(), warn=told.append) as url:
         for command in COMMANDS:
             words = shlex.split(command.replace("URL", url))
             assert await asyncio.to_thread(run, words) == 0

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,8 +66,11 @@ def run(week: str | None, at: datetime, outcome: RunOutcome = RunOutcome.DONE) -
 
 
 def harvested(at: datetime, *, first: datetime | None = None) -> HarvestHistory:
-    return HarvestHistory(
-        first or at, run(iso_week(at), at), iso_week(at), at + timedelta(minutes=1)
+    return SimpleNamespace(
+        first_at=first or at,
+        latest=run(iso_week(at), at),
+        done_week=iso_week(at),
+        done_at=at + timedelta(minutes=1),
     )
 
 
@@ -311,7 +315,8 @@ def test_what_began_within_six_hours_and_is_under_way(
     history = replace(
         history,
         harvests={
-            n: h._replace(done_week="2026.W47") for n, h in history.harvests.items()
+            n: SimpleNamespace(**vars(h) | {"done_week": "2026.W47"})
+            for n, h in history.harvests.items()
         },
     )
     if outcome is not None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from medlive.config import Settings, WebSection
-from medlive.instance.loading import load_settings
+from medlive.instance.loading import read_settings
 from medlive.instance.paths import keep_site_address, site_address
 from tests.support.instance import REPOSITORY
 
@@ -25,6 +25,6 @@ def test_a_link_leads_to_base_url_where_it_is_set(tmp_path: Path) -> None:
 
 def test_the_shipped_settings_leave_the_address_to_serve(tmp_path: Path) -> None:
     shipped = {"MEDLIVE_CONFIG": str(REPOSITORY / "config")}
-    settings = load_settings({**shipped, "MEDLIVE_HOME": str(tmp_path)}).settings
+    settings = read_settings({**shipped, "MEDLIVE_HOME": str(tmp_path)})
     keep_site_address(settings, "http://127.0.0.1:9123")
     assert site_address(settings) == "http://127.0.0.1:9123"

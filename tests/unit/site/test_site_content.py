@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,16 @@ from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import RUN, archive
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.live import LiveSite, write_site
-from medlive.site.model import Content
-from medlive.site.pages import TEMPLATES, SitePage, site_files
-from medlive.site.read import Inputs, read_content
-from medlive.site.scale import (
+from medlive.site.model import (
+    Content,
     fix_hard,
     hard_bytes,
     hard_weeks,
     load_hard,
     shared_scales,
 )
+from medlive.site.pages import BLANK, TEMPLATES, site_files
+from medlive.site.read import Inputs, read_content
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from medlive.snapshot.manifest import WeekCost
 from tests.support.bundles import DRAWS, graded
@@ -77,7 +77,8 @@ def built(content: Content) -> dict[str, str]:
 
 
 def test_every_template_uses_the_fields_of_the_page_alone() -> None:
-    known = {field.name for field in fields(SitePage)} | {"root", "ability"}
+    known = {*BLANK, "name", "title", "section", "content", "scales", "links"}
+    known |= {"downloads", "root", "ability"}
     for name in TEMPLATES.list_templates(filter_func=lambda name: "/" not in name):
         assert TEMPLATES.loader is not None
         tree = TEMPLATES.parse(TEMPLATES.loader.get_source(TEMPLATES, name)[0])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.sources.fetching.policy import FetchError, FetchPolicy, FetchReason
+from medlive.sources.fetching.policy import FetchError
 from medlive.sources.harvest import harvest
 from medlive.sources.ledger import (
     HarvestedThread,
@@ -27,11 +27,10 @@ from medlive.sources.source import (
     Listing,
     Page,
     PageRequest,
-    ProblemKind,
     Site,
     SourceSettings,
 )
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from tests.support.ledger import Killed, MemoryLedger
 
 BASE = "https://board.example"
@@ -75,7 +74,7 @@ class Board(Site):
         told = [json.loads(page.body) for page in pages]
         posts = [post for page in told for post in page["posts"]]
         messages = tuple(
-            Message(str(n), "a", Role.PATIENT, False, p, None, ())
+            Message(str(n), "a", "patient", False, p, None, ())
             for n, p in enumerate(posts)
         )
         return Thread(
@@ -103,7 +102,7 @@ class Host:
     async def fetch(
         self,
         url: str,
-        policy: FetchPolicy,
+        site: Site,
         *,
         form: object = None,
         etag: str | None = None,
@@ -123,9 +122,7 @@ class Host:
             body = {"rows": list(zip(rows, dates, strict=True)), "next": more}
         else:
             if rest[0] not in self.threads:
-                raise FetchError(
-                    url, reason=FetchReason.NOT_FOUND, message="gone", status=404
-                )
+                raise FetchError(url, reason="not_found", message="gone", status=404)
             posts = self.threads[rest[0]][1]
             more = f"/t/{rest[0]}/{number + 1}" if len(posts) > number * POSTS else None
             body = {
@@ -316,8 +313,8 @@ def test_a_recent_row_that_stands_on_every_page_does_not_keep_a_list_from_ending
     None
 ):
     class Pinned(Host):
-        async def fetch(self, url: str, policy: FetchPolicy, **named: Any) -> Fetched:
-            page = await super().fetch(url, policy, **named)
+        async def fetch(self, url: str, site: Site, **named: Any) -> Fetched:
+            page = await super().fetch(url, site, **named)
             if "/list/" not in url:
                 return page
             told = json.loads(page.body)
@@ -338,15 +335,14 @@ def test_a_recent_row_that_stands_on_every_page_does_not_keep_a_list_from_ending
 
 def test_a_thread_whose_later_page_is_missing_is_tried_again_and_not_gone() -> None:
     class Shrinking(Host):
-        async def fetch(self, url: str, policy: FetchPolicy, **named: Any) -> Fetched:
-            page = await super().fetch(url, policy, **named)
+        async def fetch(self, url: str, site: Site, **named: Any) -> Fetched:
+            page = await super().fetch(url, site, **named)
             if url.endswith("/t/1/2"):
-                reason = FetchReason.NOT_FOUND
-                raise FetchError(url, reason=reason, message="gone", status=404)
+                raise FetchError(url, "gone", reason="not_found", status=404)
             return page
 
     host, ledger = Shrinking(dated=True), WeekLedger(Remembered(dated=True))
     host.threads = {"1": (START, ["a", "b", "c"])}
     asyncio.run(harvest(Board(), host.fetch, ledger, anonymise=str))
     problems = [event for event in ledger.events if isinstance(event, HarvestProblem)]
-    assert [problem.kind for problem in problems] == [ProblemKind.FETCH]
+    assert [problem.kind for problem in problems] == ["fetch"]

@@ -9,8 +9,8 @@ from aiohttp.test_utils import TestServer
 
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
-from medlive.sources.source import ProblemKind
+from medlive.sources.fetching.policy import FetchSettings
+from tests.support.communities import site_at
 from tests.support.refusals import refused
 
 TESTS = Path(__file__).parents[2]
@@ -190,9 +190,9 @@ async def test_a_block_page_ends_the_host_whatever_its_status() -> None:
             TestServer(app) as server,
             Fetcher(FetchSettings(allow_loopback=True, backoff_s=0.0)) as fetcher,
         ):
-            policy = FetchPolicy(frozenset({f"127.0.0.1:{server.port}"}), 0.0)
+            site = site_at(f"http://127.0.0.1:{server.port}")
             for path in ("/a", "/b"):
-                with refused(ProblemKind.BLOCKED) as caught:
-                    await fetcher.fetch(f"http://127.0.0.1:{server.port}{path}", policy)
+                with refused("blocked") as caught:
+                    await fetcher.fetch(f"http://127.0.0.1:{server.port}{path}", site)
                 assert caught.value.status == status
         assert asked == ["/robots.txt", "/a"]

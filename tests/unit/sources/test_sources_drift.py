@@ -18,7 +18,7 @@ from medlive.sources.drift import (
     reads_nothing,
     thread_fields,
 )
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 
 
 def run(
@@ -169,7 +169,7 @@ def message(**values: Any) -> Message:
     base = {
         "id": "m0",
         "author": "a",
-        "role": Role.PATIENT,
+        "role": "patient",
         "verified": False,
         "text": "x",
         "posted_at": None,
@@ -184,7 +184,7 @@ def test_the_fields_of_a_thread_are_what_it_shows() -> None:
     bare = thread_fields(thread())
     assert bare["messages"] == 0
     assert not any(value for name, value in bare.items() if name != "title")
-    reply = message(role=Role.PHYSICIAN, verified=True, media=("image",))
+    reply = message(role="physician", verified=True, media=("image",))
     full = thread_fields(thread(message(), reply))
     assert {name for name, value in full.items() if value} == {
         "title",

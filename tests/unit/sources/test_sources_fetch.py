@@ -17,12 +17,10 @@ from medlive.errors import ConfigError
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
     FetchError,
-    FetchPolicy,
-    FetchReason,
     FetchSettings,
-    RobotsState,
 )
-from medlive.sources.source import ProblemKind, host_of
+from medlive.sources.source import Site
+from tests.support.communities import site_at
 from tests.support.refusals import refused
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -51,14 +49,8 @@ class Community:
             else web.Response(text=PAGE, content_type="text/html")
         )
 
-    def policy(self, **changes: Any) -> FetchPolicy:
-        return FetchPolicy(
-            **{
-                "allowed_hosts": frozenset({host_of(self.base)}),
-                "min_interval_s": 0.0,
-                **changes,
-            }
-        )
+    def site(self, **changes: Any) -> Site:
+        return site_at(self.base, **changes)
 
     def paths(self) -> list[str]:
         return [path for path, _ in self.asked if path != "/robots.txt"]
@@ -101,9 +93,9 @@ def quick(**changes: Any) -> FetchSettings:
     )
 
 
-async def failure(fetcher: Fetcher, url: str, policy: FetchPolicy) -> FetchError:
+async def failure(fetcher: Fetcher, url: str, site: Site) -> FetchError:
     with pytest.raises(FetchError) as caught:
-        await fetcher.fetch(url, policy)
+        await fetcher.fetch(url, site)
     return caught.value
 
 
@@ -113,7 +105,7 @@ async def test_a_page_comes_with_an_honest_name_and_robots_is_asked_once(
     community.pages["/a"] = text(PAGE, ETag='"v1"')
     async with Fetcher(quick(contact="ops@example.org")) as fetcher:
         for _ in range(3):
-            got = await fetcher.fetch(community.base + "/a", community.policy())
+            got = await fetcher.fetch(community.base + "/a", community.site())
     assert (got.status, got.body, got.not_modified) == (200, PAGE.encode(), False)
     assert got.headers["etag"] == '"v1"'
     assert got.content_type.startswith("text/html")
@@ -131,11 +123,11 @@ async def test_robots_rules_are_obeyed_with_wildcards(community: Community) -> N
         "User-agent: medlive\nDisallow: /*/private$\nDisallow: /x?\n"
     )
     async with Fetcher(quick()) as fetcher:
-        await fetcher.fetch(community.base + "/a/private/more", community.policy())
+        await fetcher.fetch(community.base + "/a/private/more", community.site())
         for denied in ("/a/private", "/x?y=1"):
-            with refused(ProblemKind.ROBOTS):
-                await fetcher.fetch(community.base + denied, community.policy())
-        assert [r.state for r in fetcher.robots] == [RobotsState.RULES]
+            with refused("robots"):
+                await fetcher.fetch(community.base + denied, community.site())
+        assert [r.state for r in fetcher.robots] == ["rules"]
     assert community.paths() == ["/a/private/more"]
 
 
@@ -148,7 +140,7 @@ async def test_requests_keep_the_longest_interval_asked_for(
         started = time.monotonic()
         await asyncio.gather(
             *(
-                fetcher.fetch(f"{community.base}/{n}", community.policy())
+                fetcher.fetch(f"{community.base}/{n}", community.site())
                 for n in range(4)
             )
         )
@@ -158,10 +150,10 @@ async def test_requests_keep_the_longest_interval_asked_for(
     community.asked.clear()
     community.robots = robots("User-agent: *\nRequest-rate: 1/10s\nCrawl-delay: 0.01\n")
     async with Fetcher(quick()) as fetcher:
-        await fetcher.fetch(f"{community.base}/0", community.policy(min_interval_s=0.2))
+        await fetcher.fetch(f"{community.base}/0", community.site(min_interval_s=0.2))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(
-                fetcher.fetch(f"{community.base}/1", community.policy()), 0.5
+                fetcher.fetch(f"{community.base}/1", community.site()), 0.5
             )
     community.robots = robots("")
     community.asked.clear()
@@ -169,7 +161,7 @@ async def test_requests_keep_the_longest_interval_asked_for(
         started = time.monotonic()
         for n in range(2):
             await fetcher.fetch(
-                f"{community.base}/{n}", community.policy(min_interval_s=0.2)
+                f"{community.base}/{n}", community.site(min_interval_s=0.2)
             )
     assert community.asked[-1][1] - started >= 0.4, "robots.txt takes its turn as well"
 
@@ -191,8 +183,8 @@ async def test_no_more_than_the_allowed_requests_at_a_time(
     for allowed in (1, 2):
         most = 0
         async with Fetcher(quick(concurrency_per_host=allowed)) as fetcher:
-            url, policy = community.base + "/s", community.policy()
-            await asyncio.gather(*(fetcher.fetch(url, policy) for _ in range(5)))
+            url, site = community.base + "/s", community.site()
+            await asyncio.gather(*(fetcher.fetch(url, site) for _ in range(5)))
         assert most == allowed
 
 
@@ -207,15 +199,15 @@ async def test_temporary_failures_are_retried_within_their_own_bound(
     community.pages["/flaky"] = flaky
     community.pages["/dead"] = text("", 503)
     community.pages["/gone"] = text("", 404)
-    async with Fetcher(quick(retries={FetchReason.SERVER_ERROR: 2})) as fetcher:
+    async with Fetcher(quick(retries={"server_error": 2})) as fetcher:
         assert (
-            await fetcher.fetch(community.base + "/flaky", community.policy())
+            await fetcher.fetch(community.base + "/flaky", community.site())
         ).status == 200
         assert fetcher.counts["retried_server_error"] == 2
-        error = await failure(fetcher, community.base + "/dead", community.policy())
-        assert (error.reason, error.status) == (FetchReason.SERVER_ERROR, 503)
-        error = await failure(fetcher, community.base + "/gone", community.policy())
-        assert (error.reason, error.status) == (FetchReason.NOT_FOUND, 404)
+        error = await failure(fetcher, community.base + "/dead", community.site())
+        assert (error.reason, error.status) == ("server_error", 503)
+        error = await failure(fetcher, community.base + "/gone", community.site())
+        assert (error.reason, error.status) == ("not_found", 404)
     assert community.paths() == ["/flaky"] * 3 + ["/dead"] * 3 + ["/gone"]
 
 
@@ -231,16 +223,16 @@ async def test_retry_after_is_waited_for_or_respected_without_asking(
     community.pages["/limited"] = limited
     community.pages["/long"] = text("", 503, **{"Retry-After": "9999"})
     async with Fetcher(quick(max_retry_after_s=5)) as fetcher:
-        await fetcher.fetch(community.base + "/limited", community.policy())
+        await fetcher.fetch(community.base + "/limited", community.site())
         first, second = [
             moment for path, moment in community.asked if path == "/limited"
         ]
         assert second - first >= 0.95
-        error = await failure(fetcher, community.base + "/long", community.policy())
-        assert error.reason is FetchReason.RATE_LIMITED
+        error = await failure(fetcher, community.base + "/long", community.site())
+        assert error.reason == "rate_limited"
         # It was not asked for, so that it must not count as failed.
-        with refused(ProblemKind.DOWN):
-            await fetcher.fetch(community.base + "/other", community.policy())
+        with refused("down"):
+            await fetcher.fetch(community.base + "/other", community.site())
     assert community.paths()[2:] == ["/long"], (
         "neither a retry nor another page while the host wants rest"
     )
@@ -255,18 +247,18 @@ async def test_the_first_block_ends_the_host(
     community.pages["/b"] = answer
     async with Fetcher(quick()) as fetcher:
         for path in ("/b", "/b", "/other"):
-            with refused(ProblemKind.BLOCKED):
-                await fetcher.fetch(community.base + path, community.policy())
+            with refused("blocked"):
+                await fetcher.fetch(community.base + path, community.site())
     assert community.paths() == ["/b"]
 
 
 async def test_a_source_may_count_429_as_a_block(community: Community) -> None:
     community.pages["/b"] = text("", 429)
     async with Fetcher(quick()) as fetcher:
-        with refused(ProblemKind.BLOCKED):
+        with refused("blocked"):
             await fetcher.fetch(
                 community.base + "/b",
-                community.policy(stop_statuses=frozenset({403, 429})),
+                community.site(stop_statuses=frozenset({403, 429})),
             )
     assert community.paths() == ["/b"]
 
@@ -283,10 +275,10 @@ async def test_conditional_requests(community: Community) -> None:
     community.pages["/c"] = page
     async with Fetcher(quick()) as fetcher:
         unchanged = await fetcher.fetch(
-            community.base + "/c", community.policy(), etag='"v1"'
+            community.base + "/c", community.site(), etag='"v1"'
         )
         changed = await fetcher.fetch(
-            community.base + "/c", community.policy(), etag='"v0"'
+            community.base + "/c", community.site(), etag='"v0"'
         )
     assert (unchanged.not_modified, unchanged.status, unchanged.body) == (
         True,
@@ -306,10 +298,10 @@ async def test_a_page_that_an_address_leads_to_now_is_not_unchanged_by_its_date(
 
     community.pages["/merged"] = text("", 301, Location="/older")
     community.pages["/older"] = older
-    address, policy = community.base + "/merged", community.policy()
+    address, site = community.base + "/merged", community.site()
     day = "Sun, 01 Mar 2026 12:00:00 GMT"
     async with Fetcher(quick()) as fetcher:
-        page = await fetcher.fetch(address, policy, last_modified=day)
+        page = await fetcher.fetch(address, site, last_modified=day)
     assert (page.not_modified, page.body) == (False, PAGE.encode())
 
 
@@ -320,16 +312,16 @@ async def test_redirects_stay_with_the_source_and_end(community: Community) -> N
     community.pages["/loop"] = text("", 301, Location="/loop")
     async with Fetcher(quick()) as fetcher:
         assert (
-            await fetcher.fetch(community.base + "/r", community.policy())
+            await fetcher.fetch(community.base + "/r", community.site())
         ).url == community.base + "/a"
         for path in ("/away", "/file"):
-            with refused(ProblemKind.HOST_REFUSED):
-                await fetcher.fetch(community.base + path, community.policy())
-        error = await failure(fetcher, community.base + "/loop", community.policy())
-        assert error.reason is FetchReason.REDIRECT
+            with refused("host_refused"):
+                await fetcher.fetch(community.base + path, community.site())
+        error = await failure(fetcher, community.base + "/loop", community.site())
+        assert error.reason == "redirect"
         with pytest.raises(FetchError, match="form"):
             await fetcher.fetch(
-                community.base + "/r", community.policy(), form=(("a", "b"),)
+                community.base + "/r", community.site(), form=(("a", "b"),)
             )
     assert community.paths().count("/loop") == 6
 
@@ -345,8 +337,8 @@ async def test_hosts_beyond_the_list_and_private_addresses_are_refused(
             "http://[::1",
             "x",
         ):
-            with refused(ProblemKind.HOST_REFUSED):
-                await fetcher.fetch(url, community.policy())
+            with refused("host_refused"):
+                await fetcher.fetch(url, community.site())
         for private in (
             "10.0.0.1",
             "192.168.1.1",
@@ -355,24 +347,20 @@ async def test_hosts_beyond_the_list_and_private_addresses_are_refused(
             "[::ffff:10.0.0.1]",
             "[fd00::1]",
         ):
-            with refused(ProblemKind.ROBOTS, match="public"):
+            with refused("robots", match="public"):
                 await fetcher.fetch(
                     f"http://{private}/",
-                    FetchPolicy(frozenset({private.strip("[]")}), 0.0),
+                    site_at(f"http://{private}"),
                 )
-        assert {r.state for r in fetcher.robots} == {RobotsState.UNREADABLE}
+        assert {r.state for r in fetcher.robots} == {"unreadable"}
     async with Fetcher(FetchSettings(backoff_s=0.0)) as fetcher:
-        with refused(ProblemKind.ROBOTS):
-            await fetcher.fetch(community.base + "/a", community.policy())
+        with refused("robots"):
+            await fetcher.fetch(community.base + "/a", community.site())
         by_name = community.base.replace("127.0.0.1", "localhost")
-        with refused(ProblemKind.ROBOTS):
-            await fetcher.fetch(
-                by_name + "/a", FetchPolicy(frozenset({host_of(by_name)}), 0.0)
-            )
+        with refused("robots"):
+            await fetcher.fetch(by_name + "/a", site_at(by_name))
         with pytest.raises(ConfigError):
-            await fetcher.fetch(
-                "http://example.com/", FetchPolicy(frozenset({"example.com"}))
-            )
+            await fetcher.fetch("http://example.com/", site_at("http://example.com"))
     assert community.asked == []
 
 
@@ -385,10 +373,10 @@ async def test_a_pinned_connection_still_names_its_host_to_tls() -> None:
     )
     port = server.sockets[0].getsockname()[1]
     async with server, Fetcher(quick(retries={})) as fetcher:
-        with refused(ProblemKind.ROBOTS):
+        with refused("robots"):
             await fetcher.fetch(
                 f"https://localhost:{port}/",
-                FetchPolicy(frozenset({f"localhost:{port}"}), 0.0),
+                site_at(f"https://localhost:{port}"),
             )
     assert named == ["localhost"], (
         "the name, not the address that the connection was pinned to"
@@ -413,14 +401,14 @@ async def test_a_bomb_is_cut_off_inside_a_chunk_and_several_members_are_one_body
     community.pages.update({"/bomb": packed(bomb), "/members": packed(members)})
     async with Fetcher(quick(max_body_bytes=1_000_000, retries={})) as fetcher:
         tracemalloc.start()
-        error = await failure(fetcher, community.base + "/bomb", community.policy())
+        error = await failure(fetcher, community.base + "/bomb", community.site())
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert error.reason is FetchReason.TOO_LARGE
+        assert error.reason == "too_large"
         assert peak < 10_000_000, (
             "the limit holds inside a chunk, not only after it is unpacked"
         )
-        got = await fetcher.fetch(community.base + "/members", community.policy())
+        got = await fetcher.fetch(community.base + "/members", community.site())
         assert got.body == PAGE.encode() + b"<!-- second member -->"
 
 
@@ -432,14 +420,12 @@ async def test_a_closed_port_and_a_broken_answer_are_connection_failures(
         return web.Response()
 
     community.pages["/broken"] = broken
-    async with Fetcher(quick(retries={FetchReason.CONNECTION: 1})) as fetcher:
-        error = await failure(fetcher, community.base + "/broken", community.policy())
-        assert error.reason is FetchReason.CONNECTION
+    async with Fetcher(quick(retries={"connection": 1})) as fetcher:
+        error = await failure(fetcher, community.base + "/broken", community.site())
+        assert error.reason == "connection"
         assert fetcher.counts["retried_connection"] == 1
-        with refused(ProblemKind.ROBOTS):
-            await fetcher.fetch(
-                "http://127.0.0.1:9/", FetchPolicy(frozenset({"127.0.0.1:9"}), 0.0)
-            )
+        with refused("robots"):
+            await fetcher.fetch("http://127.0.0.1:9/", site_at("http://127.0.0.1:9"))
 
 
 async def test_forms_are_posted_and_cookies_of_the_run_kept(
@@ -461,10 +447,10 @@ async def test_forms_are_posted_and_cookies_of_the_run_kept(
 
     community.pages.update({"/front": front, "/list": listing})
     async with Fetcher(quick()) as fetcher:
-        await fetcher.fetch(community.base + "/front", community.policy())
+        await fetcher.fetch(community.base + "/front", community.site())
         await fetcher.fetch(
             community.base + "/list",
-            community.policy(),
+            community.site(),
             form=(("branch", "病例"), ("page", "1")),
         )
     assert seen == {"branch": "病例", "page": "1", "cookie": "s1"}

@@ -13,12 +13,12 @@ from medlive.guard.http import may_connect
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
     FetchError,
-    FetchPolicy,
     FetchReason,
     FetchSettings,
     RobotsState,
 )
-from medlive.sources.source import ProblemKind
+from medlive.sources.source import Site
+from tests.support.communities import site_at
 from tests.support.refusals import refused
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -92,8 +92,8 @@ class Server:
         return self.asked.count(path)
 
     @property
-    def policy(self) -> FetchPolicy:
-        return FetchPolicy(frozenset({f"127.0.0.1:{self.port}"}), 0.0)
+    def site(self) -> Site:
+        return site_at(self.url(""))
 
 
 @pytest.fixture
@@ -135,87 +135,87 @@ _BOMB_OF_MEMBERS = b"".join(gzip.compress(b"0" * 200_000) for _ in range(20))
 _TWICE = gzip.compress(gzip.compress(b"0" * 5_000_000))
 
 HOSTILE: dict[str, tuple[Answer, FetchReason]] = {
-    "ten megabytes": (response(b"x" * 10_000_000), FetchReason.TOO_LARGE),
+    "ten megabytes": (response(b"x" * 10_000_000), "too_large"),
     "a bomb": (
         response(gzip.compress(b"0" * 30_000_000), Content_Encoding="gzip"),
-        FetchReason.TOO_LARGE,
+        "too_large",
     ),
     "a bomb of many members": (
         response(_BOMB_OF_MEMBERS, Content_Encoding="gzip"),
-        FetchReason.TOO_LARGE,
+        "too_large",
     ),
     "twice packed": (
         response(_TWICE, Content_Encoding="gzip, gzip"),
-        FetchReason.ENCODING,
+        "encoding",
     ),
     "gzip cut off": (
         response(gzip.compress(PAGE * 99)[:-9], Content_Encoding="gzip"),
-        FetchReason.CONNECTION,
+        "connection",
     ),
     "rubbish behind gzip": (
         response(gzip.compress(PAGE) + b"rubbish", Content_Encoding="gzip"),
-        FetchReason.ENCODING,
+        "encoding",
     ),
     "endless rubbish behind gzip": (
         endless(
             _HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE),
             b"x" * 65536,
         ),
-        FetchReason.ENCODING,
+        "encoding",
     ),
-    "deflate": (response(b"x", Content_Encoding="deflate"), FetchReason.ENCODING),
-    "br": (response(b"x", Content_Encoding="br"), FetchReason.ENCODING),
-    "zstd": (response(b"x", Content_Encoding="zstd"), FetchReason.ENCODING),
+    "deflate": (response(b"x", Content_Encoding="deflate"), "encoding"),
+    "br": (response(b"x", Content_Encoding="br"), "encoding"),
+    "zstd": (response(b"x", Content_Encoding="zstd"), "encoding"),
     "an endless redirect": (
         response(b"", 302, Location="?again"),
-        FetchReason.REDIRECT,
+        "redirect",
     ),
-    "a redirect nowhere": (response(b"", 302), FetchReason.REDIRECT),
+    "a redirect nowhere": (response(b"", 302), "redirect"),
     "a redirect to rubbish": (
         response(b"", 302, Location="http://[::1"),
-        FetchReason.REDIRECT,
+        "redirect",
     ),
-    "a slow drip": (endless(_HEAD + b"\r\n", b"x", 0.02), FetchReason.TIMEOUT),
-    "a slow head": (endless(_HEAD, b"X: y\r\n", 0.02), FetchReason.TIMEOUT),
+    "a slow drip": (endless(_HEAD + b"\r\n", b"x", 0.02), "timeout"),
+    "a slow head": (endless(_HEAD, b"X: y\r\n", 0.02), "timeout"),
     "an endless head": (
         endless(_HEAD, b"X-Filler: " + b"y" * 4000 + b"\r\n"),
-        FetchReason.CONNECTION,
+        "connection",
     ),
-    "an endless header": (endless(_HEAD + b"X: ", b"y" * 4000), FetchReason.CONNECTION),
-    "an endless body": (endless(_HEAD + b"\r\n", b"x" * 65536), FetchReason.TOO_LARGE),
-    "silence": (endless(b"", b"", 0.05), FetchReason.TIMEOUT),
-    "shorter than said": (response(PAGE, length=5000), FetchReason.CONNECTION),
-    "a length below nought": (response(PAGE, length=-5), FetchReason.CONNECTION),
+    "an endless header": (endless(_HEAD + b"X: ", b"y" * 4000), "connection"),
+    "an endless body": (endless(_HEAD + b"\r\n", b"x" * 65536), "too_large"),
+    "silence": (endless(b"", b"", 0.05), "timeout"),
+    "shorter than said": (response(PAGE, length=5000), "connection"),
+    "a length below nought": (response(PAGE, length=-5), "connection"),
     "a reset in the body": (
         raw(_HEAD + b"Content-Length: 900\r\n\r\nabc", reset=True),
-        FetchReason.CONNECTION,
+        "connection",
     ),
-    "chunks cut off": (raw(_CHUNKED + b"5\r\nabc"), FetchReason.CONNECTION),
+    "chunks cut off": (raw(_CHUNKED + b"5\r\nabc"), "connection"),
     "a chunk of no length": (
         raw(_CHUNKED + b"zz\r\nabc\r\n0\r\n\r\n"),
-        FetchReason.CONNECTION,
+        "connection",
     ),
-    "no http": (raw(b"SSH-2.0-x\r\n\r\n"), FetchReason.CONNECTION),
-    "nothing": (raw(b""), FetchReason.CONNECTION),
+    "no http": (raw(b"SSH-2.0-x\r\n\r\n"), "connection"),
+    "nothing": (raw(b""), "connection"),
     "a document": (
         response(b"%PDF", Content_Type="application/pdf"),
-        FetchReason.CONTENT_TYPE,
+        "content_type",
     ),
     "bytes": (
         response(Content_Type="application/octet-stream"),
-        FetchReason.CONTENT_TYPE,
+        "content_type",
     ),
-    "gone": (response(b"", 404), FetchReason.NOT_FOUND),
+    "gone": (response(b"", 404), "not_found"),
     "gone with a bomb": (
         response(gzip.compress(b"0" * 9_000_000), 410, Content_Encoding="gzip"),
-        FetchReason.NOT_FOUND,
+        "not_found",
     ),
     "gone with a broken body": (
         response(b"x", 404, length=5000),
-        FetchReason.NOT_FOUND,
+        "not_found",
     ),
-    "not modified though never asked": (response(b"", 304), FetchReason.HTTP_STATUS),
-    "a teapot": (response(b"", 418), FetchReason.HTTP_STATUS),
+    "not modified though never asked": (response(b"", 304), "http_status"),
+    "a teapot": (response(b"", 418), "http_status"),
 }
 
 
@@ -224,14 +224,14 @@ async def test_a_hostile_answer_ends_within_its_bounds(
     server: Server, name: str
 ) -> None:
     answer, reason = HOSTILE[name]
-    patient = reason is not FetchReason.TIMEOUT
+    patient = reason != "timeout"
     server.answers |= {"/h": answer, "/h?again": answer}
     settings = quick(max_body_bytes=1_000_000, attempt_timeout_s=60 if patient else 0.4)
     async with Fetcher(settings) as fetcher:
         with pytest.raises(FetchError) as caught:
-            await fetcher.fetch(server.url("/h"), server.policy)
+            await fetcher.fetch(server.url("/h"), server.site)
         assert caught.value.reason is reason, caught.value
-        assert (await fetcher.fetch(server.url("/next"), server.policy)).body == PAGE
+        assert (await fetcher.fetch(server.url("/next"), server.site)).body == PAGE
 
 
 HARMLESS: dict[str, tuple[Answer, bytes]] = {
@@ -261,7 +261,7 @@ HARMLESS: dict[str, tuple[Answer, bytes]] = {
 async def test_an_odd_answer_is_still_read(server: Server, name: str) -> None:
     server.answers["/o"], body = HARMLESS[name]
     async with Fetcher(quick()) as fetcher:
-        assert (await fetcher.fetch(server.url("/o"), server.policy)).body == body
+        assert (await fetcher.fetch(server.url("/o"), server.site)).body == body
 
 
 @pytest.mark.parametrize(
@@ -277,8 +277,8 @@ async def test_a_403_stops_the_host_even_when_its_body_never_comes(
     server.answers["/b"] = answer
     async with Fetcher(quick(attempt_timeout_s=2)) as fetcher:
         for path in ("/b", "/other"):
-            with refused(ProblemKind.BLOCKED):
-                await fetcher.fetch(server.url(path), server.policy)
+            with refused("blocked"):
+                await fetcher.fetch(server.url(path), server.site)
     assert server.asked == ["/robots.txt", "/b"]
 
 
@@ -292,25 +292,23 @@ async def test_all_attempts_of_a_page_have_one_limit_of_time(server: Server) -> 
 
     server.answers["/late"] = late
     settings = quick(
-        attempt_timeout_s=0.4, total_timeout_s=0.6, retries={FetchReason.TIMEOUT: 50}
+        attempt_timeout_s=0.4, total_timeout_s=0.6, retries={"timeout": 50}
     )
     async with Fetcher(settings) as fetcher:
         with pytest.raises(FetchError) as caught:
-            await fetcher.fetch(server.url("/drip"), server.policy)
-        assert caught.value.reason is FetchReason.TIMEOUT
+            await fetcher.fetch(server.url("/drip"), server.site)
+        assert caught.value.reason == "timeout"
         assert server.count("/drip") <= 2, "0.4 s and what is left of 0.6 s"
         with pytest.raises(FetchError) as caught:
-            await fetcher.fetch(server.url("/late"), server.policy)
-        assert caught.value.reason is FetchReason.TIMEOUT, (
-            "redirects take of the same time"
-        )
+            await fetcher.fetch(server.url("/late"), server.site)
+        assert caught.value.reason == "timeout", "redirects take of the same time"
         assert server.count("/late") <= 3
 
 
 async def test_retries_have_a_budget_for_the_whole_run(server: Server) -> None:
     server.answers |= {"/5xx": response(b"", 502), "/reset": raw(b"", reset=True)}
-    budget = {FetchReason.SERVER_ERROR: 3, FetchReason.CONNECTION: 1}
-    retries = {FetchReason.SERVER_ERROR: 2, FetchReason.CONNECTION: 2}
+    budget = {"server_error": 3, "connection": 1}
+    retries = {"server_error": 2, "connection": 2}
     async with Fetcher(quick(retries=retries, retry_budget=budget)) as fetcher:
         for path, attempts in (
             ("/5xx", 3),
@@ -320,7 +318,7 @@ async def test_retries_have_a_budget_for_the_whole_run(server: Server) -> None:
             ("/reset", 3),
         ):
             with pytest.raises(FetchError):
-                await fetcher.fetch(server.url(path), server.policy)
+                await fetcher.fetch(server.url(path), server.site)
             assert server.count(path) == attempts
         assert {
             reason: fetcher.counts[f"retried_{reason}"] for reason in budget
@@ -346,10 +344,10 @@ async def test_a_host_that_fails_page_after_page_is_given_up(server: Server) -> 
             "/5xx",
         ):
             with contextlib.suppress(FetchError):
-                await fetcher.fetch(server.url(path), server.policy)
+                await fetcher.fetch(server.url(path), server.site)
         before = len(server.asked)
-        with refused(ProblemKind.DOWN):
-            await fetcher.fetch(server.url("/fine"), server.policy)
+        with refused("down"):
+            await fetcher.fetch(server.url("/fine"), server.site)
         assert len(server.asked) == before == 10
 
 
@@ -357,7 +355,7 @@ async def test_the_share_of_unchanged_pages_can_be_told(server: Server) -> None:
     server.answers |= {"/same": response(b"", 304), "/new": response(ETag='"2"')}
     async with Fetcher(quick()) as fetcher:
         for path, etag in (("/same", '"1"'), ("/new", '"1"'), ("/new", None)):
-            await fetcher.fetch(server.url(path), server.policy, etag=etag)
+            await fetcher.fetch(server.url(path), server.site, etag=etag)
         assert fetcher.counts["conditional"] == 2
 
 
@@ -370,11 +368,11 @@ async def test_requests_start_apart_however_many_may_run(server: Server) -> None
         await response()(writer)
 
     server.answers |= {f"/{n}": slow for n in range(5)}
-    policy = FetchPolicy(server.policy.allowed_hosts, 0.1)
+    site = site_at(server.url(""), min_interval_s=0.1)
     async with Fetcher(quick(concurrency_per_host=16)) as fetcher:
         before = asyncio.get_running_loop().time()
         await asyncio.gather(
-            *(fetcher.fetch(server.url(f"/{n}"), policy) for n in range(5))
+            *(fetcher.fetch(server.url(f"/{n}"), site) for n in range(5))
         )
     assert started[-1] - before >= 0.4, "four pauses lie between five starts"
 
@@ -427,13 +425,13 @@ async def test_an_address_that_reads_like_an_allowed_one_is_refused(
     url = trick.format(port=server.port, other=server.port + 1)
     server.answers["/to"] = response(b"", 302, Location=url or "http://")
     async with Fetcher(quick(contact="ops@example.org")) as fetcher:
-        with refused(ProblemKind.HOST_REFUSED):
-            await fetcher.fetch(url, server.policy)
+        with refused("host_refused"):
+            await fetcher.fetch(url, server.site)
         if trick not in ("", "http:///x") and not trick.startswith("//"):
             with pytest.raises(FetchError) as caught:
-                await fetcher.fetch(server.url("/to"), server.policy)
-            if caught.value.kind is not ProblemKind.HOST_REFUSED:
-                assert caught.value.reason is FetchReason.REDIRECT
+                await fetcher.fetch(server.url("/to"), server.site)
+            if caught.value.kind != "host_refused":
+                assert caught.value.reason == "redirect"
     assert set(server.asked) <= {"/robots.txt", "/to"}
 
 
@@ -485,84 +483,84 @@ def test_only_public_addresses_are_connected_to(address: str, public: bool) -> N
 
 
 ROBOTS: dict[str, tuple[Answer, RobotsState, bool]] = {
-    "empty": (response(b"", Content_Type="text/plain"), RobotsState.RULES, True),
+    "empty": (response(b"", Content_Type="text/plain"), "rules", True),
     "oversize": (
         response(b"User-agent: *\nDisallow:\n" + b"# filler\n" * 100_000),
-        RobotsState.RULES,
+        "rules",
         True,
     ),
-    "far too big": (response(b"#\n" * 800_000), RobotsState.UNREADABLE, False),
-    "moved": (response(b"", 301, Location="/hop1"), RobotsState.RULES, False),
+    "far too big": (response(b"#\n" * 800_000), "unreadable", False),
+    "moved": (response(b"", 301, Location="/hop1"), "rules", False),
     "moved without end": (
         response(b"", 301, Location="/robots.txt"),
-        RobotsState.UNREADABLE,
+        "unreadable",
         False,
     ),
     "moved to another host": (
         response(b"", 301, Location="http://example.com/robots.txt"),
-        RobotsState.UNREADABLE,
+        "unreadable",
         False,
     ),
     "moved to a private host": (
         response(b"", 301, Location="http://10.0.0.1/robots.txt"),
-        RobotsState.UNREADABLE,
+        "unreadable",
         False,
     ),
     "not utf-8": (
         response("User-agent: *\n# 医生\nDisallow: /p".encode("gb18030")),
-        RobotsState.RULES,
+        "rules",
         False,
     ),
     "utf-16": (
         response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-le")),
-        RobotsState.RULES,
+        "rules",
         False,
     ),
     "utf-16, big-endian": (
         response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-be")),
-        RobotsState.RULES,
+        "rules",
         False,
     ),
     "with a mark": (
         response(b"\xef\xbb\xbfUser-agent: *\nDisallow: /p"),
-        RobotsState.RULES,
+        "rules",
         False,
     ),
     "with NUL": (
         response(b"User-agent: *\x00\nDisallow: /p\x00"),
-        RobotsState.RULES,
+        "rules",
         False,
     ),
     "a page": (
         response(b" <!DOCTYPE html><title>Home</title>"),
-        RobotsState.UNREADABLE,
+        "unreadable",
         False,
     ),
-    "absent": (response(b"", 404), RobotsState.ABSENT, True),
-    "gone": (response(b"", 410), RobotsState.ABSENT, True),
-    "refused": (response(b"", 401), RobotsState.UNREADABLE, False),
-    "asked too often": (response(b"", 429), RobotsState.UNREADABLE, False),
-    "broken": (response(b"", 500), RobotsState.UNREADABLE, False),
-    "late": (endless(_HEAD, b"X: y\r\n", 0.02), RobotsState.UNREADABLE, False),
-    "reset": (raw(b"", reset=True), RobotsState.UNREADABLE, False),
+    "absent": (response(b"", 404), "absent", True),
+    "gone": (response(b"", 410), "absent", True),
+    "refused": (response(b"", 401), "unreadable", False),
+    "asked too often": (response(b"", 429), "unreadable", False),
+    "broken": (response(b"", 500), "unreadable", False),
+    "late": (endless(_HEAD, b"X: y\r\n", 0.02), "unreadable", False),
+    "reset": (raw(b"", reset=True), "unreadable", False),
     "an endless pause": (
         response(b"User-agent: *\nCrawl-delay: 1e9"),
-        RobotsState.UNREADABLE,
+        "unreadable",
         False,
     ),
     "a pause of nan": (
         response(b"User-agent: *\nCrawl-delay: nan"),
-        RobotsState.RULES,
+        "rules",
         True,
     ),
     "a pause below nought": (
         response(b"User-agent: *\nCrawl-delay: -5"),
-        RobotsState.RULES,
+        "rules",
         True,
     ),
     "a pause in words": (
         response(b"User-agent: *\nCrawl-delay: long"),
-        RobotsState.RULES,
+        "rules",
         True,
     ),
 }
@@ -582,13 +580,13 @@ async def test_each_kind_of_robots_is_decided_and_kept(
     ) as fetcher:
         for _ in range(2):
             if allowed:
-                await fetcher.fetch(server.url("/p"), server.policy)
+                await fetcher.fetch(server.url("/p"), server.site)
             else:
-                with refused(ProblemKind.ROBOTS):
-                    await fetcher.fetch(server.url("/p"), server.policy)
+                with refused("robots"):
+                    await fetcher.fetch(server.url("/p"), server.site)
         (kept,) = fetcher.robots
     assert kept.state is state
-    assert bool(kept.detail) is (state is RobotsState.UNREADABLE)
+    assert bool(kept.detail) is (state == "unreadable")
     assert ("/p" in server.asked) is allowed
 
 
@@ -596,9 +594,9 @@ async def test_a_robots_that_blocks_stops_the_host_and_is_kept(server: Server) -
     server.answers["/robots.txt"] = response(b"", 403)
     async with Fetcher(quick()) as fetcher:
         for _ in range(2):
-            with refused(ProblemKind.BLOCKED):
-                await fetcher.fetch(server.url("/p"), server.policy)
+            with refused("blocked"):
+                await fetcher.fetch(server.url("/p"), server.site)
         assert [(robots.state, robots.status) for robots in fetcher.robots] == [
-            (RobotsState.UNREADABLE, 403)
+            ("unreadable", 403)
         ]
     assert server.asked == ["/robots.txt"]

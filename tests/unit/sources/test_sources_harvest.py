@@ -17,8 +17,6 @@ from medlive.guard.bounds import LIST_PAGES
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
     FetchError,
-    FetchPolicy,
-    FetchReason,
     FetchSettings,
 )
 from medlive.sources.harvest import LAYOUT_STREAK, harvest
@@ -39,7 +37,6 @@ from medlive.sources.source import (
     ListEntry,
     Listing,
     Page,
-    ProblemKind,
     Site,
 )
 from medlive.threads.model import Thread
@@ -166,10 +163,10 @@ async def test_a_failing_page_ends_nothing(served: Communities) -> None:
         if isinstance(e, HarvestProblem)
     }
     assert problems == {
-        ("/sdn/threads/read-this-first.9/", ProblemKind.FETCH),
+        ("/sdn/threads/read-this-first.9/", "fetch"),
         (
             "/sdn/forums/internal-medicine.41/page-2?order=last_post_date&direction=desc",
-            ProblemKind.FETCH,
+            "fetch",
         ),
     }
     assert sum(isinstance(e, HarvestedThread) for e in events) == 1
@@ -183,9 +180,7 @@ async def test_a_layout_that_does_not_fit_is_a_problem_of_that_thread_and_keeps_
     served.answers[url] = (body.replace(b"message--post", b"m-post"), kind)
     events = await run(served, "sdn")
     (problem,) = [
-        e
-        for e in events
-        if isinstance(e, HarvestProblem) and e.kind is ProblemKind.LAYOUT
+        e for e in events if isinstance(e, HarvestProblem) and e.kind == "layout"
     ]
     assert problem.thread_id == "77001"
     assert not problem.ends_source
@@ -205,9 +200,7 @@ async def test_a_block_ends_the_source_and_the_thread_waits(
     ledger = MemoryLedger()
     events = await run(served, "sdn", ledger)
     blocks = [
-        e
-        for e in events
-        if isinstance(e, HarvestProblem) and e.kind is ProblemKind.BLOCKED
+        e for e in events if isinstance(e, HarvestProblem) and e.kind == "blocked"
     ]
     assert [block.ends_source for block in blocks] == [True]
     assert blocks[0].thread_id == "9"
@@ -231,8 +224,8 @@ async def test_a_host_that_is_down_ends_the_source_and_the_thread_waits(
         e for e in ledger.events if isinstance(e, HarvestProblem) and e.thread_id
     ]
     assert [(e.kind, e.ends_source) for e in problems] == [
-        (ProblemKind.FETCH, False),
-        (ProblemKind.DOWN, True),
+        ("fetch", False),
+        ("down", True),
     ]
     assert list(ledger.waiting) == ["77001"]
 
@@ -298,10 +291,7 @@ async def test_a_pager_in_a_circle_ends(served: Communities) -> None:
     events = await run(served, "sdn")
     assert served.asked.count(board + "page-2") == 1
     assert served.asked.count(thread + "page-2") == 1
-    assert any(
-        isinstance(e, HarvestProblem) and e.kind is ProblemKind.INCOMPLETE
-        for e in events
-    )
+    assert any(isinstance(e, HarvestProblem) and e.kind == "incomplete" for e in events)
 
 
 @pytest.mark.parametrize("name", ["sdn", "medlive"])
@@ -375,7 +365,7 @@ async def test_what_no_list_shows_is_asked_for_and_may_be_gone(
     )
     events = await run(served, "icliniq", MemoryLedger(unlisted=[gone, there]))
     (problem,) = [e for e in events if isinstance(e, HarvestProblem)]
-    assert (problem.kind, problem.thread_id) == (ProblemKind.GONE, gone.thread_id)
+    assert (problem.kind, problem.thread_id) == ("gone", gone.thread_id)
     assert {e.entry.thread_id for e in events if isinstance(e, HarvestedThread)} >= {
         "there"
     }
@@ -386,14 +376,14 @@ async def test_what_no_list_shows_is_asked_for_and_may_be_gone(
     ]
     events = await run(served, "icliniq", MemoryLedger(unlisted=many))
     problems = [e for e in events if isinstance(e, HarvestProblem)]
-    assert {p.kind for p in problems} == {ProblemKind.GONE}, (
+    assert {p.kind for p in problems} == {"gone"}, (
         "the list answers instead, and others can be read"
     )
     assert len(problems) == LAYOUT_STREAK
     served.answers["/icliniq/qa/heel-pain/my-heel-hurts-every-morning"] = 500
     events = await run(served, "icliniq", MemoryLedger(unlisted=many))
     kinds = Counter(e.kind for e in events if isinstance(e, HarvestProblem))
-    assert kinds == {ProblemKind.FETCH: 1, ProblemKind.LAYOUT: LAYOUT_STREAK}, (
+    assert kinds == {"fetch": 1, "layout": LAYOUT_STREAK}, (
         "nothing shows that it is not the site"
     )
     assert not any(e.ends_source for e in events if isinstance(e, HarvestProblem))
@@ -481,7 +471,7 @@ async def test_a_list_that_fits_no_layout_ends_the_source_and_its_page_is_kept(
     events = await run(served, "sdn")
     assert [type(e) for e in events] == [FetchedPage, HarvestProblem]
     assert isinstance(events[1], HarvestProblem)
-    assert (events[1].kind, events[1].ends_source) == (ProblemKind.LAYOUT, True)
+    assert (events[1].kind, events[1].ends_source) == ("layout", True)
 
 
 class Broken:
@@ -517,7 +507,7 @@ async def test_an_adapter_s_own_fault_is_a_problem_and_its_page_is_kept(
     ]
     problem = ledger.events[-1]
     assert isinstance(problem, HarvestProblem)
-    assert problem.kind is ProblemKind.FAULT
+    assert problem.kind == "fault"
     assert "ZeroDivisionError" in problem.message
 
 
@@ -558,9 +548,9 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
     asked: list[int] = []
 
     class Endless:
-        async def fetch(self, url: str, policy: object, **_: object) -> Fetched:
+        async def fetch(self, url: str, site: object, **_: object) -> Fetched:
             if "/qa/t/" in url:
-                raise FetchError(url, reason=FetchReason.TIMEOUT, message="late")
+                raise FetchError(url, reason="timeout", message="late")
             number = int(url.partition("page=")[2] or 1)
             asked.append(number)
             return Fetched(
@@ -609,9 +599,9 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
 @pytest.mark.parametrize("name", sorted(SITES))
 def test_another_server_is_asked_alone(name: str) -> None:
     site = build_site(name)
-    assert FetchPolicy.of(site).allowed_hosts == site.allowed_hosts
+    assert site.hosts == site.allowed_hosts
     mirror = build_site(name, {"base_url": "http://127.0.0.1:8123/x"})
-    assert FetchPolicy.of(mirror).allowed_hosts == {"127.0.0.1:8123"}
+    assert mirror.hosts == {"127.0.0.1:8123"}
 
 
 def test_settings_that_do_not_fit_are_told() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.demo import pages as demo
+from medlive.demo import communities as demo
 from medlive.demo.samples import load_sample_threads
 from medlive.sources.registry import build_site
 from medlive.sources.source import IncompleteThread, LayoutError, NotAThread, Page
@@ -32,7 +32,7 @@ SAVED = {
 }
 RENDER = {
     "icliniq": demo.icliniq_thread,
-    "sdn": lambda thread: demo.sdn_thread(thread, 1, 1),
+    "sdn": lambda thread: demo.sdn_thread_page(thread, 1, 1),
     "dxy": demo.dxy_thread,
     "medlive": demo.medlive_thread,
 }
@@ -86,9 +86,7 @@ def bare(text: str) -> str:
 
 
 def seen(thread: Thread) -> list[tuple[str, str, bool, str | None]]:
-    return [
-        (bare(m.text), m.role.value, m.verified, m.verified_by) for m in thread.messages
-    ]
+    return [(bare(m.text), m.role, m.verified, m.verified_by) for m in thread.messages]
 
 
 def elements(page: Page) -> Iterator[tuple[LexborHTMLParser, LexborNode]]:

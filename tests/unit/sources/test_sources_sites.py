@@ -15,7 +15,7 @@ from medlive.sources.source import (
     Page,
     PageRequest,
 )
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Thread
 from tests.support.site_pages import PAGES, SAMPLES, URLS, Sample
 
 SDN_URL, ICLINIQ_URL = URLS["sdn"], URLS["icliniq"]
@@ -27,17 +27,17 @@ def read(site: str, pages: list[Page]) -> Thread:
 
 
 def essence(thread: Thread) -> list[tuple[str, str, str, bool]]:
-    return [(m.id, m.author, m.role.value, m.verified) for m in thread.messages]
+    return [(m.id, m.author, m.role, m.verified) for m in thread.messages]
 
 
 def said(thread: Thread) -> list[tuple[str, str]]:
-    return [(m.text, m.role.value) for m in thread.messages]
+    return [(m.text, m.role) for m in thread.messages]
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
 def test_roles_and_verified_marks_are_those_that_the_page_shows(sample: Sample) -> None:
     thread = read(sample.site, sample.pages())
-    letters = {Role.PATIENT: "p", Role.PHYSICIAN: "V", Role.OTHER: "o"}
+    letters = {"patient": "p", "physician": "V", "other": "o"}
     assert "".join(letters[m.role] for m in thread.messages) == sample.roles
     assert [m.verified for m in thread.messages] == [
         letter == "V" for letter in sample.roles
@@ -195,10 +195,10 @@ def test_dxy_doctor_without_a_hospital_is_not_verified() -> None:
     page = SAMPLES[3].pages()[0]
     body = page.body.replace("样例市人民医院".encode(), b"")
     assert [m.role for m in read("dxy", [Page(page.url, body)]).messages] == [
-        Role.PATIENT,
-        Role.OTHER,
-        Role.PATIENT,
-        Role.OTHER,
+        "patient",
+        "other",
+        "patient",
+        "other",
     ]
 
 

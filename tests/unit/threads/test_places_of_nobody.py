@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.deidentify.detect import find_identifiers, redact
-from medlive.deidentify.identifiers import word_list
-from medlive.deidentify.spelling import is_one_edit, misspelt_as
+from medlive.deidentify.identifiers import is_one_edit, misspelt_as, word_list
 
 ROOT = Path(__file__).resolve().parents[3]
 LABELLED = ROOT / "benchmarks" / "data" / "pii.jsonl"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from medlive.threads.near_duplicates import (
     BANDS,
     DuplicateIndex,
@@ -114,8 +114,8 @@ def test_similarity_is_a_symmetric_share(first: str, second: str) -> None:
 
 
 def test_a_doubled_opening_counts_once() -> None:
-    opening = Message("m0", "asker", Role.PATIENT, False, _ENGLISH)
-    reply = Message("m1", "doctor", Role.PHYSICIAN, True, "See a doctor.")
+    opening = Message("m0", "asker", "patient", False, _ENGLISH)
+    reply = Message("m1", "doctor", "physician", True, "See a doctor.")
     once = Thread("s", "1", "", "", "en", (), None, (opening, reply))
     twice = Thread("s", "2", "", "", "en", (), None, (opening, opening, reply))
     assert patient_text(once) == patient_text(twice) == _ENGLISH

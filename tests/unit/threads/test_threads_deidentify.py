@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.deidentify.detect import find_identifiers, keyed_handle, redact
-from medlive.threads.model import Message, Role
+from medlive.threads.model import Message
 from medlive.threads.prepare import prepared
 from tests.support.scripted import THREAD
 
@@ -169,8 +169,7 @@ MESSY = [
 @pytest.mark.parametrize("row", MESSY, ids=lambda row: row["id"])
 def test_the_messy_sentences_are_read_as_labelled(row: dict[str, Any]) -> None:
     found = [
-        (i.kind.value, i.start, i.end)
-        for i in find_identifiers(row["text"], row["language"])
+        (i.kind, i.start, i.end) for i in find_identifiers(row["text"], row["language"])
     ]
     assert found == [(s["kind"], s["start"], s["end"]) for s in row["spans"]]
 
@@ -184,7 +183,7 @@ def test_the_messy_sentences_are_read_as_labelled(row: dict[str, Any]) -> None:
     ],
 )
 def test_strangers_do_not_change_a_thread_s_language(stranger: str) -> None:
-    message = Message("m9", "u_9", Role.OTHER, False, stranger)
+    message = Message("m9", "u_9", "other", False, stranger)
     thread = replace(THREAD, messages=(*THREAD.messages, message))
     assert prepared(thread)[1] == "en"
 
@@ -193,8 +192,8 @@ def test_a_thread_of_few_words_is_in_the_language_that_its_source_declares() -> 
     patient = "Lisinopril 10 mg, dry cough 3 weeks. Cause?"
     physician = "Lisinopril. Stop lisinopril, start losartan 50 mg."
     messages = (
-        Message("m0", "u_1", Role.PATIENT, False, patient),
-        Message("m1", "u_2", Role.PHYSICIAN, True, physician),
+        Message("m0", "u_1", "patient", False, patient),
+        Message("m1", "u_2", "physician", True, physician),
     )
     thread = replace(THREAD, title="Lisinopril cough", messages=messages)
     assert prepared(thread)[1] == "en"

@@ -6,6 +6,7 @@ import sys
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import phonenumbers
 import pytest
@@ -18,14 +19,14 @@ from medlive.deidentify.detect import (
     find_identifiers,
     redact,
 )
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Thread
 from medlive.threads.prepare import thread_identifiers
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-STRUCTURED = frozenset(IdentifierKind) - {
-    IdentifierKind.NAME,
-    IdentifierKind.PLACE,
-    IdentifierKind.ADDRESS,
+STRUCTURED = frozenset(get_args(IdentifierKind)) - {
+    "name",
+    "place",
+    "address",
 }
 
 PROSE = st.sampled_from(
@@ -121,19 +122,17 @@ identity_numbers = st.one_of(
 
 @given(PROSE, st.one_of(telephones(), local_telephones()), PROSE)
 def test_every_telephone_is_found(before: str, phone: str, after: str) -> None:
-    assert found_kinds(f"{before} {phone} {after}", phone) == {IdentifierKind.PHONE}
+    assert found_kinds(f"{before} {phone} {after}", phone) == {"phone"}
 
 
 @given(PROSE, emails, PROSE)
 def test_every_email_is_found(before: str, email: str, after: str) -> None:
-    assert found_kinds(f"{before} {email} {after}", email) == {IdentifierKind.EMAIL}
+    assert found_kinds(f"{before} {email} {after}", email) == {"email"}
 
 
 @given(PROSE, identity_numbers, PROSE)
 def test_every_identity_number_is_found(before: str, number: str, after: str) -> None:
-    assert found_kinds(f"{before} {number} {after}", number) == {
-        IdentifierKind.ID_NUMBER
-    }
+    assert found_kinds(f"{before} {number} {after}", number) == {"id number"}
 
 
 @pytest.mark.parametrize("order", range(100, 122))
@@ -141,10 +140,8 @@ def test_a_check_character_alone_makes_an_identity_number(order: int) -> None:
     """No region 99 exists: with the right last character it is found all the same, with a wrong one it is not."""
     number = chinese_id(f"99000019900512{order}")
     wrong = number[:17] + ("1" if number[17] != "1" else "2")
-    assert found_kinds(f"号 {number}", number) == {IdentifierKind.ID_NUMBER}
-    assert IdentifierKind.ID_NUMBER not in found_kinds(f"no {wrong} x", wrong) or luhn(
-        wrong
-    )
+    assert found_kinds(f"号 {number}", number) == {"id number"}
+    assert "id number" not in found_kinds(f"no {wrong} x", wrong) or luhn(wrong)
 
 
 def luhn(digits: str) -> bool:
@@ -160,30 +157,30 @@ def test_invisible_characters_hide_nothing(hidden: str) -> None:
     number = hidden.join("13800138000")
     text = f"电话{number}谢谢"
     assert [(i.kind, i.text) for i in find_identifiers(text, "zh")] == [
-        (IdentifierKind.PHONE, number)
+        ("phone", number)
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        ("电话１３８００１３８０００", IdentifierKind.PHONE, "１３８００１３８０００"),
-        ("电话①③⑧⓪⓪①③⑧⓪⓪⓪", IdentifierKind.PHONE, "①③⑧⓪⓪①③⑧⓪⓪⓪"),
-        ("座机⑧⑥⑤④③②⑤⑨", IdentifierKind.PHONE, "⑧⑥⑤④③②⑤⑨"),
-        ("号码一三八零零一三八零零零", IdentifierKind.PHONE, "一三八零零一三八零零零"),
-        ("ring 4l5-555-O123", IdentifierKind.PHONE, "4l5-555-O123"),
+        ("电话１３８００１３８０００", "phone", "１３８００１３８０００"),
+        ("电话①③⑧⓪⓪①③⑧⓪⓪⓪", "phone", "①③⑧⓪⓪①③⑧⓪⓪⓪"),
+        ("座机⑧⑥⑤④③②⑤⑨", "phone", "⑧⑥⑤④③②⑤⑨"),
+        ("号码一三八零零一三八零零零", "phone", "一三八零零一三八零零零"),
+        ("ring 4l5-555-O123", "phone", "4l5-555-O123"),
         (
             "write john (at) mail (dot) com",
-            IdentifierKind.EMAIL,
+            "email",
             "john (at) mail (dot) com",
         ),
         (
             "身份证 990000 19900512 0045",
-            IdentifierKind.ID_NUMBER,
+            "id number",
             "990000 19900512 0045",
         ),
-        ("Medicare 1EG4-TE5-MK73", IdentifierKind.ID_NUMBER, "1EG4-TE5-MK73"),
-        ("call 𝟺𝟷𝟻-𝟻𝟻𝟻-𝟶𝟷𝟸𝟹", IdentifierKind.PHONE, "𝟺𝟷𝟻-𝟻𝟻𝟻-𝟶𝟷𝟸𝟹"),
+        ("Medicare 1EG4-TE5-MK73", "id number", "1EG4-TE5-MK73"),
+        ("call 𝟺𝟷𝟻-𝟻𝟻𝟻-𝟶𝟷𝟸𝟹", "phone", "𝟺𝟷𝟻-𝟻𝟻𝟻-𝟶𝟷𝟸𝟹"),
     ],
 )
 def test_usual_disguises_are_seen_through(
@@ -231,14 +228,14 @@ def test_spans_are_exact_apart_and_gone_once_redacted(text: str) -> None:
 
 def test_a_thread_says_where_and_never_what() -> None:
     messages = (
-        Message("m0", "asker", Role.PATIENT, False, "电话\u200b13800138000"),
-        Message("m1", "doctor", Role.PHYSICIAN, True, "Regards,\nDr. Anil Kumar"),
+        Message("m0", "asker", "patient", False, "电话\u200b13800138000"),
+        Message("m1", "doctor", "physician", True, "Regards,\nDr. Anil Kumar"),
     )
     thread = Thread("s", "1", "", "My name is Priya", "en", (), None, messages)
     title, first, second = thread_identifiers(thread)
-    assert title == [Identifier(IdentifierKind.NAME, 11, 16, "Priya")]
-    assert [identifier[:3] for identifier in first] == [(IdentifierKind.PHONE, 3, 14)]
-    assert [identifier[:3] for identifier in second] == [(IdentifierKind.NAME, 13, 23)]
+    assert title == [Identifier("name", 11, 16, "Priya")]
+    assert [identifier[:3] for identifier in first] == [("phone", 3, 14)]
+    assert [identifier[:3] for identifier in second] == [("name", 13, 23)]
 
 
 def test_labelled_sentences_hold_the_aims(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,17 +3,10 @@
 import re
 from calendar import month_abbr, monthrange
 from datetime import date
-from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-
-class Period(NamedTuple):
-    """The days on which a thing so dated may have appeared."""
-
-    first: date
-    last: date
-
-
+Period = tuple[date, date]
+"""The first and the last day on which a thing so dated may have appeared."""
 _Months = tuple[int, int]
 """The first and the last month that a name may mean; 13 is the next year's January."""
 _WHOLE_YEAR = (1, 12)
@@ -36,11 +29,17 @@ _NUMBER = re.compile(r"\d+")
 _ISO = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?")
 
 
+def last_day(element: Element | None) -> date | None:
+    """Return the last of the days that a date element means."""
+    known = element_period(element)
+    return known[1] if known else None
+
+
 def element_period(element: Element | None) -> Period | None:
     """Return the days that a date element means: its year, month, season and day, its ISO value, or its text."""
     if element is None:
         return None
-    parts: dict[str, str] = {}
+    parts = {}
     for child in element:
         parts[child.tag.lower()] = (child.text or "").strip()
     month = parts.get("month") or parts.get("season")
@@ -53,8 +52,8 @@ def element_period(element: Element | None) -> Period | None:
 
 def period(
     year: str | None,
-    month: str | None = None,
-    day: str | None = None,
+    month: str | None,
+    day: str | None,
 ) -> Period | None:
     """Return the days that a date in parts may mean; None without a year.
 
@@ -69,8 +68,8 @@ def period(
     last = _month_end(year_number, months[1])
     if months[0] == months[1] and 1 <= day_number <= last.day:
         last = last.replace(day=day_number)
-        return Period(last, last)
-    return Period(date(year_number, months[0], 1), last)
+        return last, last
+    return date(year_number, months[0], 1), last
 
 
 def written(text: str) -> Period | None:
@@ -86,13 +85,13 @@ def written(text: str) -> Period | None:
     span = _SHORT_SPAN.search(text)
     if span and int(span["next"]) == (int(span["year"]) + 1) % 100:
         last_year = max(last_year, int(span["century"] + span["year"]) + 1)
-    return Period(date(min(years), 1, 1), _last_day(text, last_year))
+    return date(min(years), 1, 1), _last_day(text, last_year)
 
 
 def _last_day(text: str, year: int) -> date:
     """The last day that a free date may mean, by the months and days that follow its last year."""
     _, year_found, rest = text.rpartition(str(year))
-    named: list[_Months] = []
+    named = []
     days_at = 0
     for word in _WORD.finditer(rest):
         if months := _month_by_name(word[0]):

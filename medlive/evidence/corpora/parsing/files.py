@@ -16,7 +16,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, cast
 from xml.etree.ElementTree import Element
 
 from medlive.errors import BadInput
@@ -183,7 +183,7 @@ def _file(
         yield name, data
 
 
-_LOCAL_HEADER: Final = 30
+_LOCAL_HEADER = 30
 """Bytes before a member's name."""
 
 
