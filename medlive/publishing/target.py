@@ -1,4 +1,4 @@
-"""Places to publish to: the protocol that `publish` needs, and a folder that implements it."""
+"""Places to publish to: what is published there, and a folder as such a place."""
 
 import hashlib
 import io
@@ -7,10 +7,10 @@ import shutil
 import stat
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from medlive.errors import NO_SPACE, CheckFailed, DiskFull, UsageError
 from medlive.integrity.folder import sha256, sync
@@ -22,6 +22,9 @@ from medlive.integrity.paths import (
     path_below,
     walk,
 )
+
+if TYPE_CHECKING:
+    from medlive.publishing.targets.s3 import S3Target
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 MUTABLE: Final = "public, max-age=300, must-revalidate"
@@ -89,41 +92,15 @@ def page(name: str, data: bytes) -> Item:
     return Item(name, data, len(data), hashlib.sha256(data).hexdigest(), MUTABLE)
 
 
-class Target(Protocol):
-    """A place with named files: immutable ones are added, mutable ones replaced.
+Target: TypeAlias = "FolderTarget | S3Target"
+"""A place with named files: immutable ones are added, mutable ones replaced; `where` names it in messages.
 
-    Calls block, as the clients of object stores do. Every method raises a MedliveError if the place refuses.
-    """
-
-    where: str  # The place, for messages
-
-    def session(self, *, write: bool) -> AbstractContextManager[None]:
-        """Open the place for one publication, holding its lock if it has one."""
-
-    def names(self, folder: str) -> frozenset[str]:
-        """Return the full names of all files below a folder (`medlive-2026.W47/`), if it exists."""
-
-    def folders(self) -> frozenset[str]:
-        """Return the names of the folders at the root, without `/`."""
-
-    def has(self, item: Item) -> bool | None:
-        """Whether what exists under the item's name has its bytes, whatever digest is stated; None: nothing exists."""
-
-    def add(self, item: Item) -> None:
-        """Add the item as a new file; if the process is killed, nothing is visible under its name.
-
-        Raises CheckFailed if a file with other bytes exists; one with the same bytes is accepted.
-        """
-
-    def replace(self, item: Item) -> None:
-        """Write the item over what exists; a reader sees the old bytes or the new ones."""
-
-    def read(self, name: str) -> bytes | None:
-        """Return a small file's bytes; None if it does not exist."""
+Calls block, as the clients of object stores do. Every method raises a MedliveError if the place refuses.
+"""
 
 
 class FolderTarget:
-    """A folder as a target, such as the root that a web server shows."""
+    """A folder as a target, such as the root that a web server shows; `S3Target` has the same methods."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -131,7 +108,7 @@ class FolderTarget:
 
     @contextmanager
     def session(self, *, write: bool) -> Iterator[None]:
-        """Make the folder and hold its lock; without `write` nothing is made."""
+        """Open the place for one publication: make the folder and hold its lock; without `write` nothing is made."""
         if not write:
             yield
             return
@@ -141,7 +118,10 @@ class FolderTarget:
                 yield
 
     def names(self, folder: str) -> frozenset[str]:
-        """Return every entry below the folder that is not a folder, links and devices included."""
+        """Return the full names of all files below a folder (`medlive-2026.W47/`), if it exists.
+
+        A file is every entry that is not a folder, links and devices included.
+        """
         with self._errors("read"):
             name = folder.rstrip("/")
             path = path_below(self.root, name)
@@ -152,12 +132,12 @@ class FolderTarget:
             return frozenset(names)
 
     def folders(self) -> frozenset[str]:
-        """Return the folders right below the root."""
+        """Return the names of the folders right below the root, without `/`."""
         with self._errors("read"):
             return frozenset(path.name for path in self.root.glob("*/"))
 
     def has(self, item: Item) -> bool | None:
-        """Compare by reading the file."""
+        """Whether what exists under the item's name has its bytes, which are read; None: nothing exists."""
         with self._errors("read"):
             path = path_below(self.root, item.name)
             if not os.path.lexists(path):
@@ -165,7 +145,11 @@ class FolderTarget:
             return path.is_file() and sha256(path) == item.sha256
 
     def add(self, item: Item) -> None:
-        """Write the file under another name, then rename it; the lock keeps other publishers away."""
+        """Add the item as a new file; if the process is killed, nothing is visible under its name.
+
+        The lock keeps other publishers away. Raises CheckFailed if a file with other bytes exists; one with the same
+        bytes is accepted.
+        """
         is_same = self.has(item)
         if is_same is None:
             self.replace(item)
@@ -173,7 +157,10 @@ class FolderTarget:
             raise CheckFailed(f"{item.name} exists in {self.where} with other bytes")
 
     def replace(self, item: Item) -> None:
-        """Write the file under another name, then rename it."""
+        """Write the item over what exists, under another name that is then changed.
+
+        A reader sees the old bytes or the new ones.
+        """
         with self._errors("written"):
             path = path_below(self.root, item.name)
             partial = self.root / _PARTIAL
@@ -195,7 +182,7 @@ class FolderTarget:
                 partial.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes | None:
-        """Read the file."""
+        """Return a small file's bytes; None if it does not exist."""
         with self._errors("read"):
             if not os.path.lexists(path_below(self.root, name)):
                 return None

@@ -10,9 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.digest import digest_file, digest_json
@@ -28,9 +27,8 @@ from medlive.integrity.folder import (
 )
 from medlive.integrity.log import exclusive, some, writing
 from medlive.snapshot.describe import card, croissant, figures
-from medlive.snapshot.diff import Change
 from medlive.snapshot.gates import row_hits
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, SECTIONS, write_ledger
+from medlive.snapshot.ledgers import CHANGES, SECTIONS, write_ledger
 from medlive.snapshot.manifest import (
     FileEntry,
     Manifest,
@@ -56,24 +54,8 @@ Sign = Callable[[bytes, str], str]
 """`sign(data, trusted comment)`: a detached signature in minisign's format."""
 
 
-@dataclass(frozen=True)
-class Entries:
-    """The entries of a snapshot's ledgers; a subclass reads them when they are asked for, each time again."""
-
-    changed: tuple[Change, ...] = ()
-    held: tuple[Mapping[str, Any], ...] = ()
-    revealed: tuple[Mapping[str, Any], ...] = ()
-    dropped: tuple[Mapping[str, Any], ...] = ()
-
-    def section(self, name: str) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of a section of `ledgers.SECTIONS`, by its key."""
-        if name in SECTIONS[CHANGES]:
-            rows = [change.row() for change in self.changed if change.kind == name]
-            return sorted(rows, key=itemgetter("case_id"))
-        return sorted(getattr(self, name), key=itemgetter(SECTIONS[HOLDOUTS][name]))
-
-
-NO_ENTRIES: Final = Entries()
+Entries = Callable[[str], Iterable[Mapping[str, Any]]]
+"""`entries(section)`: those of a section of `ledgers.SECTIONS`, by its key, as rows; each call reads them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +73,13 @@ def write_snapshot(
     rows: Iterable[SnapshotCase],
     meta: SnapshotMeta,
     out_root: Path,
-    entries: Entries = NO_ENTRIES,
+    entries: Entries,
     sign: Sign | None = None,
 ) -> FrozenSnapshot:
     """Build `<out_root>/medlive-<version>/`; an existing folder is never changed.
 
-    `rows` are in the order of their ids (by code points); without `entries` the ledgers are empty. `sign` signs
-    SHA256SUMS, and is given exactly when `meta.signing` names its key.
+    `rows` are in the order of their ids (by code points), `entries` those of the ledgers. `sign` signs SHA256SUMS,
+    and is given exactly when `meta.signing` names its key.
 
     Raises:
         UsageError: If `meta` is inconsistent, or its version is not an ISO week.
@@ -173,7 +155,7 @@ def _build(
     tally, new = _write_rows(rows, meta, out)
     numbers = _write_ledgers(entries, meta, out)
     counts = tally.counts(numbers["held"])
-    changes = card.changes_md(meta, numbers, new.counts(0), entries.section)
+    changes = card.changes_md(meta, numbers, new.counts(0), entries)
     with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as note:
         note.writelines(changes)  # As they come: there may be one for each case
     for name, text in figures.figures(counts, meta.canary, meta.version).items():
@@ -305,7 +287,7 @@ def _write_ledgers(
         head: dict[str, Any] = {"canary": meta.canary, "version": meta.version}
         if name == CHANGES:
             head["parent"] = meta.parent
-        written = ((section, entries.section(section)) for section in sections)
+        written = ((section, entries(section)) for section in sections)
         with (out / name).open("wb") as ledger:
             numbers |= write_ledger(ledger.write, head, written)
     return numbers

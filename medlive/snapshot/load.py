@@ -81,9 +81,10 @@ class Snapshot:
         """The cases of this part; `alone`: without their criteria."""
         self._check_same()
         shape = self.manifest.shape
-        for rows in read_cases(self.path, shape, trusted=self.verified, alone=alone):
+        trusted = self.verified
+        for row, criteria in read_cases(self.path, shape, trusted=trusted, alone=alone):
             with readable(self.path):
-                case = case_from_rows(rows.row, rows.criteria, shape.unknown)
+                case = case_from_rows(row, criteria, shape.unknown)
             if all(keep(case) for keep in self.keep):
                 yield case
 

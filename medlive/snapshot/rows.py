@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from medlive.errors import BadInput
 from medlive.integrity.checks import Faults
@@ -18,19 +18,8 @@ CASES: Final = "data/cases.jsonl"
 CRITERIA: Final = "data/criteria.jsonl"
 
 Row = dict[str, Any]
-
-
-class CaseRows(NamedTuple):
-    """A case's row with the rows of its criteria."""
-
-    number: int  # The line of the case, from 1
-    row: Row
-    criteria: list[Row]
-
-    @property
-    def case_id(self) -> str:
-        """The case's id."""
-        return str(self.row["case_id"])
+CaseRows = tuple[Row, list[Row]]
+"""A case's row, and the rows of its criteria."""
 
 
 class RowReader:
@@ -62,8 +51,8 @@ class RowReader:
         self.canary_faults = {table: Faults() for table in TABLES}
         self.orphans = Faults()  # Criteria without a case
 
-    def __iter__(self) -> Iterator[CaseRows]:
-        """Yield the cases with their criteria. Raises OSError if a file cannot be read."""
+    def __iter__(self) -> Iterator[tuple[int, CaseRows]]:
+        """Yield the cases, each after its line from 1. Raises OSError if a file cannot be read."""
         with (
             open_plain(self._root / CASES) as cases,
             open_plain(self._root / CRITERIA) as criteria,
@@ -78,7 +67,7 @@ class RowReader:
                     else:
                         self._add_orphan(*head)
                     head = next(remaining, None)
-                yield CaseRows(number, case, own)
+                yield number, (case, own)
             while head is not None:
                 self._add_orphan(*head)
                 head = next(remaining, None)
@@ -170,12 +159,12 @@ def read_cases(
                 raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
 
     with readable(root):
-        for case in reader:
+        for _, (case, criteria) in reader:
             check()
-            positions = [row["position"] for row in case.criteria]
+            positions = [row["position"] for row in criteria]
             if positions != sorted(set(positions)):
                 raise BadInput(
-                    f"{root / CRITERIA}: the criteria of {case.case_id!r} are not in order"
+                    f"{root / CRITERIA}: the criteria of {case['case_id']!r} are not in order"
                 )
-            yield case
+            yield case, criteria
         check()

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from medlive.integrity.folder import SIGNATURE, SUMS, sha256
 from medlive.publishing.publish import PreparedRelease
-from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import Entries, write_snapshot
+from medlive.snapshot.diff import Change
+from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.manifest import FileEntry, Manifest, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from tests.support.entries import Entries
 
 PROVENANCE = Provenance(
     code_version="0.1.0", engines=(), prompts={}, evidence=(), thresholds={}
@@ -50,9 +51,7 @@ def a_snapshot(
         PROVENANCE,
         why_not=why_not,
     )
-    entries = Entries(
-        tuple(Change(ChangeKind.ADDED, c.case_id, "new", None, 1) for c in rows)
-    )
+    entries = Entries(tuple(Change("added", c.case_id, "new", None, 1) for c in rows))
     return write_snapshot(rows, meta, root, entries).path
 
 

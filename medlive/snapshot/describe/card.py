@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from medlive.snapshot.describe import figures
 from medlive.snapshot.describe.figures import by_span, counted
-from medlive.snapshot.diff import ChangeKind
+from medlive.snapshot.ledgers import CHANGES, SECTIONS
 from medlive.snapshot.manifest import (
     Counts,
     EvidenceUse,
@@ -76,18 +76,16 @@ def changes_md(
     yield f"# Changes in medlive {meta.version} {since}\n"
     if meta.partial is not None:
         yield f"\nThe week is partial: {cell(meta.partial.in_short, _MOST_REASON)}. The rest enters a later one.\n"
-    for kind in ChangeKind:
+    for kind in SECTIONS[CHANGES]:
         total = numbers[kind]
-        yield f"\n## {kind.value.capitalize()}: {number(total)}\n" + (
-            "\n" if total else ""
-        )
-        if kind is ChangeKind.ADDED and total > MOST_ADDED:
+        yield f"\n## {kind.capitalize()}: {number(total)}\n" + ("\n" if total else "")
+        if kind == "added" and total > MOST_ADDED:
             yield "Too many to list here: `changes.json` names each.\n\n"
             yield _shares("language", added.by_language) + "\n"
             yield _shares("source", added.by_source)
         elif total:
             yield "| case | revision | reason |\n| --- | --- | --- |\n"
-            for entry in entries(kind.value):
+            for entry in entries(kind):
                 ends = filter(None, (entry["from_revision"], entry["to_revision"]))
                 steps = " → ".join(map(str, ends))
                 reason = cell(entry["reason"], _MOST_REASON)

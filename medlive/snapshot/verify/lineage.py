@@ -171,12 +171,12 @@ def _check_changes(
         if case is not None and not _beside_release(case, faults):
             case = None
         where = f"{CHANGES}: {case_id!r}"
-        expected = [case.kind.value] if case else []
+        expected = [case.kind] if case else []
         if list(entries) != expected:
             listed = ", ".join(entries) or "not listed"
             faults.add(where, "".join(expected) or "not listed", listed)
         elif case is not None:
-            stated = entries[case.kind.value].get("from_revision")
+            stated = entries[case.kind].get("from_revision")
             if stated != case.from_revision:
                 before = f"from_revision {case.from_revision}"
                 faults.add(where, before, f"{stated}")
@@ -184,10 +184,12 @@ def _check_changes(
 
 def _beside_release(case: Change, faults: Faults) -> bool:
     """Whether a case differs in more than its first release, which must be the parent's."""
-    first = next((edit for edit in case.fields if edit.name == "first_release"), None)
+    first = next(
+        (edit for edit in case.fields if edit["name"] == "first_release"), None
+    )
     if first is None:
         return True
-    expected = f"first release {first.old}, as in the parent"
-    faults.add(f"{CASES}: {case.case_id!r}", expected, first.new)
+    expected = f"first release {first['old']}, as in the parent"
+    faults.add(f"{CASES}: {case.case_id!r}", expected, first["new"])
     is_revised = case.from_revision != case.to_revision
     return is_revised or len(case.fields) > 1 or bool(case.criteria)

@@ -17,7 +17,7 @@ from medlive.snapshot.model import (
     livemedbench_end,
     livemedbench_piece,
 )
-from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, RowReader
+from medlive.snapshot.rows import CASES, CRITERIA, Row, RowReader
 from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
 _STEPS: Final = (
@@ -63,11 +63,9 @@ class Scan:
         expected = hashlib.sha256()
         reader = RowReader(root, self.shape, self.manifest.canary)
         try:
-            for group in reader:
-                number = self.tally.cases
-                piece = livemedbench_piece(number, group.row, group.criteria)
-                expected.update(piece)
-                self._check_case(group)
+            for number, (row, criteria) in reader:
+                expected.update(livemedbench_piece(self.tally.cases, row, criteria))
+                self._check_case(number, row, criteria)
         except OSError as exc:
             self._add("rows", "data", "readable rows", str(exc))
             return
@@ -88,19 +86,19 @@ class Scan:
                 where = f"{name}: {section} {case_id!r}"
                 self._add(step, where, "a case of the snapshot", "no such case")
 
-    def _check_case(self, group: CaseRows) -> None:
-        """Check one case by itself, and what the ledgers state about it."""
-        where = f"{CASES}: {group.case_id!r}"
-        row = group.row
-        if group.case_id in self.seen:
-            again = f"{group.case_id!r} again"
-            self._add("ids", f"{CASES}:{group.number}", "each case once", again)
-        self.seen.add(group.case_id)
+    def _check_case(self, number: int, row: Row, criteria: list[Row]) -> None:
+        """Check one case, which has this line, by itself, and what the ledgers state about it."""
+        case_id = str(row["case_id"])
+        where = f"{CASES}: {case_id!r}"
+        if case_id in self.seen:
+            again = f"{case_id!r} again"
+            self._add("ids", f"{CASES}:{number}", "each case once", again)
+        self.seen.add(case_id)
         try:
-            case = case_from_rows(row, group.criteria, self.shape.unknown)
+            case = case_from_rows(row, criteria, self.shape.unknown)
         except ValueError:  # the earliest date lets the other checks go on
             earliest = {**row, "posted_at": date.min.isoformat()}
-            case = case_from_rows(earliest, group.criteria, self.shape.unknown)
+            case = case_from_rows(earliest, criteria, self.shape.unknown)
         if case.posted_at.isoformat() != row["posted_at"]:
             got = repr(row["posted_at"])
             self._add("releases", where, "a posting date as YYYY-MM-DD", got)
@@ -108,7 +106,7 @@ class Scan:
         if case.first_release not in self.manifest.line:
             expected = "a first release of the line that manifest.json states"
             self._add("releases", where, expected, repr(case.first_release))
-        positions = [criterion["position"] for criterion in group.criteria]
+        positions = [criterion["position"] for criterion in criteria]
         if positions != sorted(set(positions)):
             place = f"{CRITERIA}: {case.case_id!r}"
             self._add("rows", place, "rows in the order of position", f"{positions}")

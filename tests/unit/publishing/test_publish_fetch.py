@@ -23,8 +23,8 @@ from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
 from medlive.publishing.target import FolderTarget
 from medlive.snapshot.errata import Errata, load_errata
-from medlive.snapshot.freeze import Entries
 from medlive.snapshot.load import load_snapshot
+from tests.support.entries import Entries
 from tests.support.fetching import NAME, VERSION, Web, erratum, found, get, offer
 from tests.support.instance import Instance
 from tests.support.snapshots import Line, added, freeze, small_case

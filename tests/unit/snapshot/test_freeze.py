@@ -23,6 +23,7 @@ from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.ledgers import read_ledger, write_ledger
 from medlive.snapshot.manifest import Ancestor, Signing
 from medlive.snapshot.model import SnapshotCriterion
+from tests.support.entries import Entries
 from tests.unit.snapshot.conftest import META, PROVENANCE, Freeze, added, make_case
 
 
@@ -166,7 +167,12 @@ def test_an_illegal_row_is_named_and_nothing_is_left(
     tmp_path: Path, changes: dict[str, object], said: str
 ) -> None:
     with pytest.raises(CheckFailed, match=said):
-        write_snapshot([make_case(0), make_case(1, **changes)], META, tmp_path / "out")
+        write_snapshot(
+            [make_case(0), make_case(1, **changes)],
+            META,
+            tmp_path / "out",
+            Entries(),
+        )
     assert [p.name for p in (tmp_path / "out").iterdir()] == [".freeze.lock"]
 
 
@@ -174,10 +180,12 @@ def test_doubles_emptiness_and_odd_versions_are_refused(tmp_path: Path) -> None:
     for numbers, said in (((1, 1), "twice"), ((2, 1), "c002"), ((), "no case")):
         cases = [make_case(number) for number in numbers]
         with pytest.raises(CheckFailed, match=said):
-            write_snapshot(cases, META, tmp_path)
+            write_snapshot(cases, META, tmp_path, Entries())
     for version in ("2026.47", "2026.W54", "../x"):
         with pytest.raises(UsageError):
-            write_snapshot([make_case(1)], replace(META, version=version), tmp_path)
+            write_snapshot(
+                [make_case(1)], replace(META, version=version), tmp_path, Entries()
+            )
 
 
 def test_a_killed_freeze_leaves_nothing_that_counts_and_the_next_one_clears_it(
@@ -203,7 +211,7 @@ def test_two_freezes_at_once_do_not_meet(tmp_path: Path, freeze: Freeze) -> None
 def test_a_place_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput):
-        write_snapshot([make_case(1)], META, tmp_path / "file")
+        write_snapshot([make_case(1)], META, tmp_path / "file", Entries())
 
 
 def test_provenance_is_kept_whole(freeze: Freeze) -> None:
@@ -230,11 +238,13 @@ def test_a_signed_release_names_its_key_and_vouches_for_the_manifests_own_words(
         return f"signature of {len(data)} bytes\n"
 
     with pytest.raises(UsageError):
-        write_snapshot([make_case(0)], replace(META, signing=signing), tmp_path)
+        write_snapshot(
+            [make_case(0)], replace(META, signing=signing), tmp_path, Entries()
+        )
     with pytest.raises(UsageError):
-        write_snapshot([make_case(0)], META, tmp_path, sign=sign)
+        write_snapshot([make_case(0)], META, tmp_path, Entries(), sign)
     frozen = write_snapshot(
-        [make_case(0)], replace(META, signing=signing), tmp_path, sign=sign
+        [make_case(0)], replace(META, signing=signing), tmp_path, Entries(), sign
     )
     data, comment = signed[0]
     assert (
@@ -275,7 +285,9 @@ def test_ledgers_and_lineage_are_written_as_they_are_read(tmp_path: Path) -> Non
     changes = json.loads((frozen.path / "changes.json").read_text("utf-8"))
     assert [c["case_id"] for c in changes["added"]] == ["c001"]
     with pytest.raises(UsageError):
-        write_snapshot(cases, replace(META, lineage=ancestors[::-1]), tmp_path)
+        write_snapshot(
+            cases, replace(META, lineage=ancestors[::-1]), tmp_path, Entries()
+        )
 
 
 COUNT = st.none() | st.integers(min_value=1, max_value=9)
