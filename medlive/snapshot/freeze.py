@@ -47,7 +47,7 @@ from medlive.snapshot.model import (
     trusted_comment,
     week_end,
 )
-from medlive.snapshot.parquet import ParquetRows, writer_name
+from medlive.snapshot.parquet import parquet_writer, writer_name
 from medlive.snapshot.rows import CASES, CRITERIA
 
 Sign = Callable[[bytes, str], str]
@@ -222,18 +222,21 @@ def _write_rows(
     case_names = [column.name for column in columns["cases"]]
     criterion_names = [column.name for column in columns["criteria"]]
     data = out / "data"
-    cases = ParquetRows(data / "cases.parquet", columns["cases"], meta.canary)
-    criteria = ParquetRows(data / "criteria.parquet", columns["criteria"], meta.canary)
+    canary = meta.canary
     with (
+        parquet_writer(data / "cases.parquet", columns["cases"], canary) as add_case,
+        parquet_writer(
+            data / "criteria.parquet", columns["criteria"], canary
+        ) as add_criterion,
         (out / CASES).open("wb") as case_lines,
         (out / CRITERIA).open("wb") as criterion_lines,
         (out / "livemedbench.json").open("wb") as plain,
     ):
         for case in _legal(rows, meta):
-            row = stamped(case.row(), meta.canary, case_names)
+            row = stamped(case.row(), canary, case_names)
             case_criteria = []
             for criterion in case.criteria:
-                stamp = stamped(criterion.row(), meta.canary, criterion_names)
+                stamp = stamped(criterion.row(), canary, criterion_names)
                 case_criteria.append(stamp)
             try:
                 case_lines.write(line(row))
@@ -242,15 +245,13 @@ def _write_rows(
             except ValueError as exc:
                 text = f"case {case.case_id!r} cannot be frozen: {exc}"
                 raise CheckFailed(text) from exc
-            cases.add(row)
+            add_case(row)
             for criterion_row in case_criteria:
-                criteria.add(criterion_row)
+                add_criterion(criterion_row)
             tally.add(case)
             if case.first_release == meta.version:
                 new.add(case)
         plain.write(livemedbench_end())
-    cases.close()
-    criteria.close()
     if not tally.cases:
         raise CheckFailed("there is no case to freeze")
     return tally, new

@@ -13,7 +13,8 @@ import pickle
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from importlib.util import find_spec
 from io import FileIO
@@ -79,58 +80,57 @@ def schema(columns: Iterable[Column]) -> "pa.Schema":
     return pa.schema(fields)
 
 
-class ParquetRows:
-    """Writes rows into one parquet file with fixed settings, a row group at a time."""
+@contextmanager
+def parquet_writer(
+    path: Path,
+    columns: Iterable[Column],
+    canary: str,
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Write rows into one parquet file with fixed settings, a row group at a time: yields what adds a row.
 
-    def __init__(
-        self,
-        path: Path,
-        columns: Iterable[Column],
-        canary: str,
-    ) -> None:
-        """Open `path` for writing; the canary goes into the key-value metadata, which is not compressed."""
-        require("pyarrow", "parquet")
-        import pyarrow.parquet as pq
+    The canary goes into the key-value metadata, which is not compressed. At the end the remaining rows and the footer
+    are written.
+    """
+    require("pyarrow", "parquet")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-        self._schema = schema(columns).with_metadata({CANARY_KEY: canary})
-        self._writer: pq.ParquetWriter = pq.ParquetWriter(
-            path,
-            self._schema,
-            version="2.6",
-            data_page_version="1.0",
-            compression="zstd",
-            compression_level=6,
-            use_dictionary=True,
-            write_statistics=True,
-            store_schema=True,
-            write_page_index=False,
-        )
-        self._columns: dict[str, list[Any]] = {name: [] for name in self._schema.names}
-        self._rows = 0
+    written = schema(columns).with_metadata({CANARY_KEY: canary})
+    writer: pq.ParquetWriter = pq.ParquetWriter(
+        path,
+        written,
+        version="2.6",
+        data_page_version="1.0",
+        compression="zstd",
+        compression_level=6,
+        use_dictionary=True,
+        write_statistics=True,
+        store_schema=True,
+        write_page_index=False,
+    )
+    group: dict[str, list[Any]] = {name: [] for name in written.names}
+    rows = 0
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Add a row."""
-        for name, values in self._columns.items():
+    def flush() -> None:
+        nonlocal rows
+        if rows:
+            writer.write_table(pa.Table.from_pydict(group, schema=written))
+            rows = 0
+            for values in group.values():
+                values.clear()
+
+    def add(row: Mapping[str, Any]) -> None:
+        nonlocal rows
+        for name, values in group.items():
             value = row[name]
             values.append(date.fromisoformat(value) if name == "posted_at" else value)
-        self._rows += 1
-        if self._rows >= ROWS_PER_GROUP:
-            self._flush()
+        rows += 1
+        if rows >= ROWS_PER_GROUP:
+            flush()
 
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        if self._rows:
-            self._writer.write_table(
-                pa.Table.from_pydict(self._columns, schema=self._schema)
-            )
-            self._columns = {name: [] for name in self._columns}
-            self._rows = 0
-
-    def close(self) -> None:
-        """Write the remaining rows and the footer."""
-        self._flush()
-        self._writer.close()
+    yield add
+    flush()
+    writer.close()
 
 
 def find_difference(

@@ -20,7 +20,7 @@ from medlive.snapshot.model import (
     livemedbench_end,
     livemedbench_piece,
 )
-from medlive.snapshot.parquet import ParquetRows
+from medlive.snapshot.parquet import parquet_writer
 from tests.support.spoiling import Spoil, dump, seal
 
 Row = dict[str, Any]
@@ -58,10 +58,10 @@ def derive(folder: Path) -> None:
     manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     columns = manifest.shape.columns
     for table, rows in zip(TABLES, (cases, criteria), strict=True):
-        writer = ParquetRows(folder / f"data/{table}.parquet", columns[table], canary)
-        for row in rows:
-            writer.add(row)
-        writer.close()
+        path = folder / f"data/{table}.parquet"
+        with parquet_writer(path, columns[table], canary) as add:
+            for row in rows:
+                add(row)
 
 
 def recount(manifest: Row, folder: Path) -> None:

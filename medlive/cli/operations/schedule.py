@@ -3,7 +3,7 @@
 import asyncio
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
