@@ -7,14 +7,11 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from medlive.errors import CheckFailed, ServiceUnavailable, UsageError, require
 from medlive.guard.trust import authorities_file, has_own_authority
 from medlive.publishing.target import Item
-
-if TYPE_CHECKING:
-    from botocore.client import BaseClient
 
 _ATTEMPTS: Final = 5
 _KEYS: Final = "give keys as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile as AWS_PROFILE"
@@ -71,7 +68,30 @@ class S3Target:
         self._bucket, self._prefix = parse_address(at)
         self.where = f"s3://{self._bucket}/{self._prefix}".rstrip("/")
         self._endpoint = endpoint_url
-        self._client = _client(endpoint_url, attempts)
+        require("boto3", "publishing to S3", "'medlive[publish]'")
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
+        authorities = None  # its own list, or AWS_CA_BUNDLE
+        if has_own_authority() and not os.environ.get("AWS_CA_BUNDLE"):
+            authorities = str(authorities_file())
+        retries = {"mode": "standard", "total_max_attempts": attempts}
+        config = Config(
+            retries=retries,
+            connect_timeout=10,
+            read_timeout=120,
+            user_agent_extra="medlive",
+        )
+        try:
+            # A session of its own: the shared one would keep the keys that it found first.
+            self._client = boto3.session.Session().client(
+                "s3", endpoint_url=endpoint_url, config=config, verify=authorities
+            )
+        except (BotoCoreError, ValueError) as exc:
+            raise ServiceUnavailable(
+                f"the client for S3 cannot be made: {exc}", hint=_KEYS
+            ) from exc
 
     @contextmanager
     def session(self, *, write: bool) -> Iterator[None]:
@@ -190,30 +210,3 @@ class S3Target:
             what = exc.filename or "a file"
             text = f"{what} cannot be read: {exc.strerror or exc}"
             raise CheckFailed(text) from exc
-
-
-def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
-    require("boto3", "publishing to S3", "'medlive[publish]'")
-    import boto3
-    from botocore.config import Config
-    from botocore.exceptions import BotoCoreError
-
-    authorities = None  # its own list, or AWS_CA_BUNDLE
-    if has_own_authority() and not os.environ.get("AWS_CA_BUNDLE"):
-        authorities = str(authorities_file())
-    retries = {"mode": "standard", "total_max_attempts": attempts}
-    config = Config(
-        retries=retries,
-        connect_timeout=10,
-        read_timeout=120,
-        user_agent_extra="medlive",
-    )
-    try:
-        # A session of its own: the shared one would keep the keys that it found first.
-        return boto3.session.Session().client(
-            "s3", endpoint_url=endpoint_url, config=config, verify=authorities
-        )
-    except (BotoCoreError, ValueError) as exc:
-        raise ServiceUnavailable(
-            f"the client for S3 cannot be made: {exc}", hint=_KEYS
-        ) from exc
