@@ -250,7 +250,23 @@ def load_signing_key(
             f"{KEY_VARIABLE} and {FILE_VARIABLE} are both set", hint="unset one of them"
         )
     if file is not None or path:
-        text = _read_secret(file or Path(path))
+        file = file or Path(path)
+        try:
+            mode = file.stat().st_mode
+            if not stat.S_ISREG(mode):
+                raise BadKey(f"{file} is not a regular file")
+            if mode & 0o077:
+                raise BadKey(
+                    f"the signing key {file} can be read by others than its owner (mode {stat.S_IMODE(mode):04o})",
+                    hint=f"run chmod 600 {file}; if others may have read it, generate and publish a new key",
+                )
+            text = file.read_text("ascii", "replace")
+        except (OSError, ValueError) as exc:
+            reason = getattr(exc, "strerror", None) or "invalid path"
+            raise BadKey(
+                f"the signing key {str(file)!r} cannot be read: {reason}",
+                hint="its owner must be who runs medlive",
+            ) from None
     return SecretKey.parse(text) if text else None
 
 
@@ -284,26 +300,6 @@ def write_keys(
             f"the keys cannot be written to {folder}: {exc.strerror or exc}"
         ) from None
     return secret, public
-
-
-def _read_secret(path: Path) -> str:
-    """Read a secret key's file. Raises BadKey if others than its owner may read it."""
-    try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise BadKey(f"{path} is not a regular file")
-        if mode & 0o077:
-            raise BadKey(
-                f"the signing key {path} can be read by others than its owner (mode {stat.S_IMODE(mode):04o})",
-                hint=f"run chmod 600 {path}; if others may have read it, generate and publish a new key",
-            )
-        return path.read_text("ascii", "replace")
-    except (OSError, ValueError) as exc:
-        reason = getattr(exc, "strerror", None) or "invalid path"
-        raise BadKey(
-            f"the signing key {str(path)!r} cannot be read: {reason}",
-            hint="its owner must be who runs medlive",
-        ) from None
 
 
 def _render(*pairs: tuple[str, bytes]) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed, UsageError, require
 from medlive.integrity.digest import digest_file, digest_json
 from medlive.integrity.folder import (
     FOLDERS,
@@ -47,7 +47,7 @@ from medlive.snapshot.model import (
     trusted_comment,
     week_end,
 )
-from medlive.snapshot.parquet import parquet_writer, writer_name
+from medlive.snapshot.parquet import parquet_writer
 from medlive.snapshot.rows import CASES, CRITERIA
 
 Sign = Callable[[bytes, str], str]
@@ -146,6 +146,8 @@ def _build(
     out: Path,
 ) -> tuple[Manifest, str | None]:
     """Write every file; return the manifest and the signature."""
+    require("pyarrow", "parquet")
+    import pyarrow
 
     def write(name: str, text: str) -> None:
         (out / name).write_bytes(text.encode("utf-8"))
@@ -184,7 +186,7 @@ def _build(
         cost=meta.cost,
         counts=counts,
         provenance=meta.provenance,
-        writers={"parquet": writer_name()},
+        writers={"parquet": f"pyarrow {pyarrow.__version__}"},
         warnings=warnings_of(meta.provenance),
         canary=meta.canary,
         audit_log=meta.audit_log,

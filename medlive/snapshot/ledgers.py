@@ -61,15 +61,11 @@ _OF_SECTIONS: Final = {
 Entry = dict[str, Any]
 
 
-def _model_of(section: str) -> type[BaseModel]:
-    fields: dict[str, Any] = {}
-    for name in _OF_SECTIONS[section]:
-        fields[name] = (_FIELDS[name], ...)
-    config = ConfigDict(extra="allow", strict=True)
-    return create_model(section, __config__=config, **fields)
-
-
-_MODELS: Final = {section: _model_of(section) for section in _OF_SECTIONS}
+_CONFIG: Final = ConfigDict(extra="allow", strict=True)
+_MODELS: Final[dict[str, type[BaseModel]]] = {}
+for _section, _names in _OF_SECTIONS.items():
+    _fields: dict[str, Any] = {name: (_FIELDS[name], ...) for name in _names}
+    _MODELS[_section] = create_model(_section, __config__=_CONFIG, **_fields)
 
 
 def write_ledger(

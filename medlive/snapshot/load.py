@@ -360,22 +360,20 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> str:
     with writing(out):
         try:
             with partial.open("wb") as handle:
-                handle.writelines(_pieces(snapshot, form))
+                for number, case in enumerate(cases):
+                    row = {**case.row(), "canary": snapshot.manifest.canary}
+                    criteria = [criterion.row() for criterion in case.criteria]
+                    if form == "livemedbench":
+                        handle.write(livemedbench_piece(number, row, criteria))
+                        continue
+                    known = []
+                    for own in criteria:
+                        known.append({name: own[name] for name in CRITERION_CONTENT})
+                    handle.write(line({**row, "criteria": known}))
+                if form == "livemedbench":
+                    handle.write(livemedbench_end())
             digest = digest_file(partial)
             partial.rename(out)
         finally:
             partial.unlink(missing_ok=True)
     return digest
-
-
-def _pieces(snapshot: Snapshot, form: ExportFormat) -> Iterator[bytes]:
-    for number, case in enumerate(snapshot.cases):
-        row = {**case.row(), "canary": snapshot.manifest.canary}
-        criteria = [criterion.row() for criterion in case.criteria]
-        if form == "livemedbench":
-            yield livemedbench_piece(number, row, criteria)
-            continue
-        known = [{name: own[name] for name in CRITERION_CONTENT} for own in criteria]
-        yield line({**row, "criteria": known})
-    if form == "livemedbench":
-        yield livemedbench_end()

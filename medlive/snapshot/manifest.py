@@ -32,7 +32,7 @@ from medlive.snapshot.model import (
     SnapshotCase,
     Table,
     canary_of,
-    columns_fault,
+    known_part,
     shape_of,
 )
 
@@ -366,9 +366,19 @@ class Manifest(_Frozen):
             if names := [*unknown_fields(self), *self.columns, *self.enumerations]:
                 raise ValueError(f"unknown fields {', '.join(names)[:200]}")
             return self
+        # A known column keeps its meaning, and those of before exist.
         for table in TABLES:
-            if fault := columns_fault(table, self.columns.get(table, ())):
-                raise ValueError(fault)
+            columns = self.columns.get(table, ())
+            stated = {column.name: column for column in columns}
+            if len(stated) < len(columns):
+                raise ValueError(f"columns of {table} are named twice")
+            for known in shape_of().columns[table]:
+                column = stated.get(known.name)
+                if column is None and not known.optional:
+                    raise ValueError(f"columns of {table} lack {known.name}")
+                if column is not None and known_part(column) != known_part(known):
+                    expected = f"expected {known_part(known)}"
+                    raise ValueError(f"column {known.name} of {table}: {expected}")
         return self
 
     @property

@@ -464,20 +464,6 @@ def shape_of(format_version: int = FORMAT_VERSION) -> Shape:
     return Shape(format_version, columns, ENUMERATIONS)
 
 
-def columns_fault(table: Table, columns: Sequence[Column]) -> str | None:
-    """Return why these cannot be a table's columns: a known column keeps its meaning, and those of before exist."""
-    stated = {column.name: column for column in columns}
-    if len(stated) < len(columns):
-        return f"columns of {table} are named twice"
-    for known in shape_of().columns[table]:
-        column = stated.get(known.name)
-        if column is None and not known.optional:
-            return f"columns of {table} lack {known.name}"
-        if column is not None and known_part(column) != known_part(known):
-            return f"column {known.name} of {table}: expected {known_part(known)}"
-    return None
-
-
 def known_part(value: object) -> object:
     """Return a model's fields without what a later version adds to them; any other value as it is."""
     if isinstance(value, BaseModel):

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
-from importlib.util import find_spec
 from io import FileIO
 from itertools import islice
 from pathlib import Path
@@ -52,19 +51,6 @@ _SPARING: Final = {
 
 Comparison = tuple[int, int, Sequence[Column], str]
 """The arguments of `find_difference`."""
-
-
-def available() -> bool:
-    """Whether pyarrow is installed."""
-    return find_spec("pyarrow") is not None
-
-
-def writer_name() -> str:
-    """The library and version that write parquet."""
-    require("pyarrow", "parquet")
-    import pyarrow as pa
-
-    return f"pyarrow {pa.__version__}"
 
 
 def schema(columns: Iterable[Column]) -> "pa.Schema":

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +34,6 @@ from medlive.integrity.folder import (
     sums_text,
 )
 from medlive.integrity.paths import open_plain
-from medlive.snapshot import parquet
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers
 from medlive.snapshot.manifest import (
     FORMATS,
@@ -311,7 +311,7 @@ def check_livemedbench(folder: Inspected, out: Faults) -> None:
 
 
 def check_parquet(folder: Inspected, out: Faults) -> None:
-    if not parquet.available():
+    if find_spec("pyarrow") is None:
         raise Skip("pyarrow is not installed; install medlive[service]", allowed=True)
     manifest = folder.require_manifest()
     if folder.scan.faults["rows"].count:
