@@ -37,8 +37,8 @@ from medlive.publishing.target import FolderTarget
 from medlive.rubric.model import Origin
 from medlive.site.model import WITHHELD, BoardEntry, Content, ModelEntry, Week
 from medlive.site.scale import HARD, load_hard
+from medlive.snapshot.contents import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import headroom_of
 from medlive.snapshot.model import SnapshotCase, folder_name

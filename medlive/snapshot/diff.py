@@ -9,10 +9,18 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from medlive.integrity.folder import SUMS, sha256
-from medlive.snapshot.ledgers import CHANGES, SECTIONS, read_ledger
+from medlive.snapshot.contents import (
+    CHANGES,
+    SECTIONS,
+    CaseRows,
+    Row,
+    read_cases,
+    read_ledger,
+    read_manifest,
+    readable,
+)
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CRITERION_CONTENT, FIELDS, OPTIONAL
-from medlive.snapshot.rows import CaseRows, Row, read_cases, read_manifest, readable
 
 ChangeKind = Literal["added", "revised", "withdrawn"]
 """How a case changed since the parent: the sections of `changes.json`."""

@@ -26,9 +26,9 @@ from medlive.integrity.folder import (
     sync,
 )
 from medlive.integrity.log import exclusive, some, writing
+from medlive.snapshot.contents import CASES, CHANGES, CRITERIA, SECTIONS, write_ledger
 from medlive.snapshot.describe import card, croissant
 from medlive.snapshot.gates import row_hits
-from medlive.snapshot.ledgers import CHANGES, SECTIONS, write_ledger
 from medlive.snapshot.manifest import (
     FileEntry,
     Manifest,
@@ -38,24 +38,23 @@ from medlive.snapshot.manifest import (
     warnings_of,
 )
 from medlive.snapshot.model import (
+    LIVEMEDBENCH_END,
     SnapshotCase,
     folder_name,
     line,
-    livemedbench_end,
     livemedbench_piece,
     stamped,
     trusted_comment,
     week_end,
 )
 from medlive.snapshot.parquet import parquet_writer
-from medlive.snapshot.rows import CASES, CRITERIA
 
 Sign = Callable[[bytes, str], str]
 """`sign(data, trusted comment)`: a detached signature in minisign's format."""
 
 
 Entries = Callable[[str], Iterable[Mapping[str, Any]]]
-"""`entries(section)`: those of a section of `ledgers.SECTIONS`, by its key, as rows; each call reads them again."""
+"""`entries(section)`: those of a section of `contents.SECTIONS`, by its key, as rows; each call reads them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,14 @@ def _build(
     for folder in FOLDERS:
         (out / folder).mkdir()
     tally, new = _write_rows(rows, meta, out)
-    numbers = _write_ledgers(entries, meta, out)
+    numbers: dict[str, int] = {}  # How many entries each section has
+    for name, sections in SECTIONS.items():
+        head: dict[str, Any] = {"canary": meta.canary, "version": meta.version}
+        if name == CHANGES:
+            head["parent"] = meta.parent
+        written = ((section, entries(section)) for section in sections)
+        with (out / name).open("wb") as ledger:
+            numbers |= write_ledger(ledger.write, head, written)
     counts = tally.counts(numbers["held"])
     changes = card.changes_md(meta, numbers, new.counts(0), entries)
     with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as note:
@@ -253,7 +259,7 @@ def _write_rows(
             tally.add(case)
             if case.first_release == meta.version:
                 new.add(case)
-        plain.write(livemedbench_end())
+        plain.write(LIVEMEDBENCH_END)
     if not tally.cases:
         raise CheckFailed("there is no case to freeze")
     return tally, new
@@ -277,23 +283,6 @@ def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[Snapsho
             raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {faults[0]}")
         previous = case.case_id
         yield case
-
-
-def _write_ledgers(
-    entries: Entries,
-    meta: SnapshotMeta,
-    out: Path,
-) -> dict[str, int]:
-    """Write both ledgers and return how many entries each section has."""
-    numbers: dict[str, int] = {}
-    for name, sections in SECTIONS.items():
-        head: dict[str, Any] = {"canary": meta.canary, "version": meta.version}
-        if name == CHANGES:
-            head["parent"] = meta.parent
-        written = ((section, entries(section)) for section in sections)
-        with (out / name).open("wb") as ledger:
-            numbers |= write_ledger(ledger.write, head, written)
-    return numbers
 
 
 def differences(built: Path, existing: Path) -> list[str]:

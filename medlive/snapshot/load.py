@@ -16,20 +16,20 @@ from medlive.errors import BadInput, CheckFailed, UsageError, require
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import SUMS, sha256
 from medlive.integrity.log import writing
+from medlive.snapshot.contents import read_cases, read_manifest, readable
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest, unknown_note
 from medlive.snapshot.model import (
     CRITERION_CONTENT,
+    LIVEMEDBENCH_END,
     TABLES,
     SnapshotCase,
     Table,
     case_from_rows,
     line,
-    livemedbench_end,
     livemedbench_piece,
     week_end,
 )
-from medlive.snapshot.rows import read_cases, read_manifest, readable
 from medlive.snapshot.verify.steps import verify_snapshot
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> str:
                         known.append({name: own[name] for name in CRITERION_CONTENT})
                     handle.write(line({**row, "criteria": known}))
                 if form == "livemedbench":
-                    handle.write(livemedbench_end())
+                    handle.write(LIVEMEDBENCH_END)
             digest = digest_file(partial)
             partial.rename(out)
         finally:

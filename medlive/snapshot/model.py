@@ -295,6 +295,10 @@ def _without_defaults(
     return own
 
 
+LIVEMEDBENCH_END: Final = b"\n]\n"
+"""The bytes that close `livemedbench.json`."""
+
+
 def livemedbench_piece(
     number: int,
     row: Mapping[str, Any],
@@ -324,11 +328,6 @@ def livemedbench_piece(
     }
     before = b",\n" if number else b"[\n"
     return before + canonical_json(record).encode("utf-8")
-
-
-def livemedbench_end() -> bytes:
-    """Return the bytes that close `livemedbench.json`."""
-    return b"\n]\n"
 
 
 def line(row: Mapping[str, Any]) -> bytes:

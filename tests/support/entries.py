@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from medlive.snapshot.contents import CHANGES, HOLDOUTS, SECTIONS
 from medlive.snapshot.diff import Change
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, SECTIONS
 
 
 def entry(change: Change) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from statistics import fmean
 from typing import Any
 
 from medlive.integrity.signing import SecretKey
-from medlive.snapshot.ledgers import (
+from medlive.snapshot.contents import (
     read_ledger,
     write_ledger,
 )
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import (
+    LIVEMEDBENCH_END,
     PROOF_FIELDS,
     TABLES,
-    livemedbench_end,
     livemedbench_piece,
 )
 from medlive.snapshot.parquet import parquet_writer
@@ -54,7 +54,7 @@ def derive(folder: Path) -> None:
         for number, case in enumerate(cases):
             mine = [c for c in criteria if c["case_id"] == case["case_id"]]
             plain.write(livemedbench_piece(number, case, mine))
-        plain.write(livemedbench_end())
+        plain.write(LIVEMEDBENCH_END)
     manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     columns = manifest.shape.columns
     for table, rows in zip(TABLES, (cases, criteria), strict=True):

@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, text
 
 from medlive.db.schema.migrate import connect
 from medlive.integrity.digest import canonical_json
-from medlive.snapshot.ledgers import CHANGES, SECTIONS
+from medlive.snapshot.contents import CHANGES, SECTIONS
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 # What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from medlive.snapshot.ledgers import CHANGES, SECTIONS
+from medlive.snapshot.contents import CHANGES, SECTIONS
 from medlive.snapshot.manifest import (
     Counts,
     EvidenceUse,

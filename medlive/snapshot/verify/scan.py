@@ -15,27 +15,29 @@ from medlive.errors import BadInput
 from medlive.integrity.checks import Faults, Skip
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS, list_files, parse_sums, read_small, sha256
-from medlive.snapshot.diff import Change, diff_cases
-from medlive.snapshot.gates import released_texts, row_hits
-from medlive.snapshot.ledgers import (
+from medlive.snapshot.contents import (
+    CASES,
     CHANGES,
+    CRITERIA,
     HOLDOUTS,
     SECTIONS,
-    Entry,
     Ledgers,
+    Row,
+    RowReader,
     read_ledgers,
 )
+from medlive.snapshot.diff import Change, diff_cases
+from medlive.snapshot.gates import released_texts, row_hits
 from medlive.snapshot.manifest import Manifest, Tally
 from medlive.snapshot.model import (
+    LIVEMEDBENCH_END,
     TABLES,
     SnapshotCase,
     case_from_rows,
     commitment,
     folder_name,
-    livemedbench_end,
     livemedbench_piece,
 )
-from medlive.snapshot.rows import CASES, CRITERIA, Row, RowReader
 from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ class Scan:
         for table in TABLES:
             self.faults["rows"].extend(reader.faults[table])
             self.faults["canary"].extend(reader.canary_faults[table])
-        expected.update(livemedbench_end())
+        expected.update(LIVEMEDBENCH_END)
         self.livemedbench = expected.hexdigest()
         for name, section, step in (
             (CHANGES, "added", "changes"),
@@ -334,7 +336,7 @@ def _check_changes(
     """Check that `changes.json` lists each case exactly as it changed, and that first releases are kept."""
     if CHANGES not in ledgers.sections:
         return
-    by_case: dict[str, dict[str, Entry]] = {case_id: {} for case_id in differing}
+    by_case: dict[str, dict[str, Row]] = {case_id: {} for case_id in differing}
     for section, case_id, entry in ledgers.each(CHANGES):
         by_case.setdefault(case_id, {})[section] = entry
     for case_id, entries in sorted(by_case.items()):

@@ -34,7 +34,14 @@ from medlive.integrity.folder import (
     sums_text,
 )
 from medlive.integrity.paths import open_plain
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers
+from medlive.snapshot.contents import (
+    CASES,
+    CHANGES,
+    CRITERIA,
+    HOLDOUTS,
+    Ledgers,
+    read_ledgers,
+)
 from medlive.snapshot.manifest import (
     FORMATS,
     Counts,
@@ -50,7 +57,6 @@ from medlive.snapshot.model import (
     week_end,
 )
 from medlive.snapshot.parquet import compare_twins
-from medlive.snapshot.rows import CASES, CRITERIA
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.scan import Scan, check_chain
 from medlive.snapshot.verify.text_checks import find_leak

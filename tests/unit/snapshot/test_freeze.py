@@ -19,8 +19,8 @@ from medlive.guard.bounds import SNAPSHOT_LINE_BYTES
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import REQUIRED, SIGNATURE
 from medlive.integrity.log import Locked, exclusive
+from medlive.snapshot.contents import read_ledger, write_ledger
 from medlive.snapshot.freeze import write_snapshot
-from medlive.snapshot.ledgers import read_ledger, write_ledger
 from medlive.snapshot.manifest import Ancestor, Signing
 from medlive.snapshot.model import SnapshotCriterion
 from tests.support.entries import Entries

@@ -17,9 +17,9 @@ from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import score_runs
 from medlive.site.pages import site_files
 from medlive.site.read import Inputs, read_content
+from medlive.snapshot.contents import CHANGES, HOLDOUTS, read_ledger, write_ledger
 from medlive.snapshot.diff import diff_snapshots
 from medlive.snapshot.freeze import FrozenSnapshot, write_snapshot
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger, write_ledger
 from medlive.snapshot.load import (
     NewerSnapshotWarning,
     load_snapshot,
