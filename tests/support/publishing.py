@@ -59,14 +59,16 @@ def prepared(folder: Path, errata: dict[str, bytes] | None = None) -> PreparedRe
     """The snapshot as `prepare_release` gives it."""
     manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
     names = [n for n in ("manifest.json", SUMS, SIGNATURE) if (folder / n).exists()]
-    more = {
-        n: FileEntry(size=(folder / n).stat().st_size, sha256=sha256(folder / n))
-        for n in names
+    files = {
+        **manifest.files,
+        **{
+            n: FileEntry(size=(folder / n).stat().st_size, sha256=sha256(folder / n))
+            for n in names
+        },
     }
     return PreparedRelease(
         manifest=manifest,
-        sums=more.pop(SUMS),
-        others=more,
+        files=dict(sorted(files.items())),
         path=folder,
         errata=errata or {},
     )

@@ -142,18 +142,19 @@ def fetch(
     done = wait_for(
         fetch_snapshot(from_, version, out, public_key, allow_older=allow_older)
     )
-    verb = "was here already" if done.already else "fetched"
-    text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
-    skipped = "" if done.complete else ", but steps were skipped"
-    notes = [f"it verifies{skipped}", *(f"skipped: {step}" for step in done.skipped)]
-    if done.trust == "integrity":
-        notes.append(TRUST[done.trust])
-    if done.why_not:
-        notes.append("not publishable: " + "; ".join(done.why_not))
-    if done.errata_kept:
-        notes.append(f"the errata here were kept: {done.errata_kept}")
-    if done.errata:
-        notes.append(f"{done.errata} errata concern it: see errata.json beside it")
+    verb = "was here already" if done["already"] else "fetched"
+    text = f"medlive {done['version']} ({done['digest']}) {verb}, in {done['path']}"
+    skipped = "" if done["complete"] else ", but steps were skipped"
+    notes = [f"it verifies{skipped}"]
+    notes += [f"skipped: {step}" for step in done["skipped"]]
+    if done["trust"] == "integrity":
+        notes.append(TRUST["integrity"])
+    if done["why_not"]:
+        notes.append("not publishable: " + "; ".join(done["why_not"]))
+    if done["errata_kept"]:
+        notes.append(f"the errata here were kept: {done['errata_kept']}")
+    if done["errata"]:
+        notes.append(f"{done['errata']} errata concern it: see errata.json beside it")
     return Result(done, [text], notes)
 
 

@@ -37,9 +37,7 @@ class Release:
     """A version that is published completely."""
 
     manifest: Manifest
-    sums: FileEntry  # SHA256SUMS itself: its digest is the release's
-    # manifest.json and, where the release is signed, the signature
-    others: Mapping[str, FileEntry]
+    files: Mapping[str, FileEntry]  # Every file, by name, in order
 
     @property
     def version(self) -> str:
@@ -54,7 +52,7 @@ class Release:
     @property
     def digest(self) -> str:
         """The digest of SHA256SUMS."""
-        return f"sha256:{self.sums.sha256}"
+        return f"sha256:{self.files[SUMS].sha256}"
 
     @property
     def signed(self) -> bool:
@@ -65,12 +63,6 @@ class Release:
     def ancestry(self) -> dict[str, str]:
         """The digests of its ancestors and its own, by version."""
         return self.manifest.ancestry | {self.version: self.digest}
-
-    @property
-    def files(self) -> dict[str, FileEntry]:
-        """Every file, by name."""
-        files = {**self.manifest.files, **self.others, SUMS: self.sums}
-        return dict(sorted(files.items()))
 
     @property
     def figures(self) -> list[str]:

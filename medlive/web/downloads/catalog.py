@@ -86,8 +86,7 @@ def _read_catalog(
             continue
         shown = ShownSnapshot(
             manifest=release.manifest,
-            sums=release.sums,
-            others=release.others,
+            files=release.files,
             path=folder,
             withdrawn=info.version in withdrawn,
         )
