@@ -65,7 +65,6 @@ class FrozenSnapshot:
     manifest: Manifest
     digest: str  # `sha256:` over SHA256SUMS: the identity of the folder
     signature: str | None  # The text of SHA256SUMS.minisig
-    unchanged: bool  # Whether the folder existed with the same bytes
 
 
 def write_snapshot(
@@ -101,17 +100,16 @@ def write_snapshot(
             try:
                 manifest, signature = _build(rows, meta, entries, sign, partial)
                 digest = digest_file(partial / SUMS)
-                unchanged = os.path.lexists(target)
-                if unchanged and (differing := differences(partial, target)):
+                if not os.path.lexists(target):
+                    sync(*partial.rglob("*"), partial)
+                    partial.rename(target)
+                    sync(out_root)
+                elif differing := differences(partial, target):
                     raise CheckFailed(
                         f"{target} exists with other content: {some(differing)}",
                         hint="a frozen snapshot is never replaced: freeze under another version",
                     )
-                if not unchanged:
-                    sync(*partial.rglob("*"), partial)
-                    partial.rename(target)
-                    sync(out_root)
-                return FrozenSnapshot(target, manifest, digest, signature, unchanged)
+                return FrozenSnapshot(target, manifest, digest, signature)
             except UnicodeEncodeError as exc:
                 text = f"a text cannot be encoded as UTF-8: {exc.reason}"
                 raise CheckFailed(text) from exc
