@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from medlive.guard.printable import printable
 from medlive.integrity.folder import SIGNATURE, SUMS, Finding, TooLong
@@ -12,9 +12,9 @@ from medlive.integrity.folder import SIGNATURE, SUMS, Finding, TooLong
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
-MAX_FINDINGS: Final = 20
+MAX_FINDINGS = 20
 """Findings that are kept of one step; further ones are counted."""
-MAX_CHARACTERS: Final = 500
+MAX_CHARACTERS = 500
 """Characters of each text of a finding."""
 
 

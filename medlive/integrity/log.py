@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic_core import from_json
@@ -23,7 +23,7 @@ from medlive.integrity.folder import open_given, read_given, read_small
 from medlive.integrity.paths import UnsafePath, create_below, open_plain
 
 T = TypeVar("T")
-_BUFFER: Final = 256 * 1024
+_BUFFER = 256 * 1024
 
 
 class Locked(MedliveError):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -51,7 +51,7 @@ from medlive.snapshot.manifest import Ancestor, Manifest
 from medlive.snapshot.model import folder_name, week_end
 from medlive.snapshot.verify.steps import verify_snapshot
 
-_LOCK: Final = ".fetch.lock"
+_LOCK = ".fetch.lock"
 
 
 async def fetch_snapshot(

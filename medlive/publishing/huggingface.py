@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import CheckFailed, ServiceUnavailable, UsageError, require
 from medlive.guard.trust import tls_context
@@ -24,13 +24,13 @@ from medlive.publishing.publish import (
 )
 from medlive.snapshot.model import week_end
 
-_MAIN: Final = "main"
-_REPOSITORY: Final = re.compile(
+_MAIN = "main"
+_REPOSITORY = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 )
-_CONNECT_S: Final = 15.0
-_LOGIN: Final = "check the name, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`"
-_AGAIN: Final = "publish again: what was uploaded is not sent twice"
+_CONNECT_S = 15.0
+_LOGIN = "check the name, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`"
+_AGAIN = "publish again: what was uploaded is not sent twice"
 
 
 class HubRepository:

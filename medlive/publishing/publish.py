@@ -7,7 +7,6 @@ again. The index, feed and latest.json are made anew from the versions on the ta
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from pydantic import ValidationError
 
@@ -39,8 +38,8 @@ from medlive.snapshot.manifest import FileEntry, Manifest
 from medlive.snapshot.model import folder_name, version_of
 from medlive.snapshot.verify.steps import verify_snapshot
 
-PUBLIC_KEY: Final = "minisign.pub"
-_LAST: Final = {
+PUBLIC_KEY = "minisign.pub"
+_LAST = {
     "manifest.json": 1,
     SIGNATURE: 2,
     SUMS: 3,

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from medlive.errors import (
     NO_SPACE,
@@ -35,16 +35,16 @@ from medlive.integrity.paths import (
     walk,
 )
 
-IMMUTABLE: Final = "public, max-age=31536000, immutable"
-MUTABLE: Final = "public, max-age=300, must-revalidate"
-PUBLIC_FILE: Final = 0o644
+IMMUTABLE = "public, max-age=31536000, immutable"
+MUTABLE = "public, max-age=300, must-revalidate"
+PUBLIC_FILE = 0o644
 """Rights of a published file, whatever the umask: a web server of another user may show it."""
-PUBLIC_FOLDER: Final = 0o755
+PUBLIC_FOLDER = 0o755
 """Rights of a folder that is made for published files."""
-_PARTIAL: Final = ".publish-partial"
-_LOCK: Final = ".publish.lock"
+_PARTIAL = ".publish-partial"
+_LOCK = ".publish.lock"
 
-_TYPES: Final = {
+_TYPES = {
     ".bin": "application/octet-stream",
     ".html": "text/html; charset=utf-8",
     ".json": "application/json",
@@ -226,13 +226,13 @@ class FolderTarget:
 
 # --- a bucket
 
-_ATTEMPTS: Final = 5
-_KEYS: Final = "give keys as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile as AWS_PROFILE"
-_CHECK: Final = (
+_ATTEMPTS = 5
+_KEYS = "give keys as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile as AWS_PROFILE"
+_CHECK = (
     "check --at, --endpoint-url, AWS_REGION and the network; docs/publishing.md lists what the key must be allowed to"
     " do, and the store (conditional writes); publish again later: files that came are not sent twice"
 )
-_REFUSED: Final = frozenset(
+_REFUSED = frozenset(
     {
         "AccessDenied",
         "403",
@@ -246,10 +246,8 @@ _REFUSED: Final = frozenset(
         "AuthorizationHeaderMalformed",
     }
 )
-_RACE: Final = frozenset(
-    {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
-)
-_MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound"})
+_RACE = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
+_MISSING = frozenset({"404", "NoSuchKey", "NotFound"})
 
 
 def parse_address(text: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -29,8 +29,8 @@ from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
 from medlive.snapshot.model import TABLES, Shape, Table, line
 from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
-CASES: Final = "data/cases.jsonl"
-CRITERIA: Final = "data/criteria.jsonl"
+CASES = "data/cases.jsonl"
+CRITERIA = "data/criteria.jsonl"
 
 Row = dict[str, Any]
 CaseRows = tuple[Row, list[Row]]
@@ -187,22 +187,22 @@ def read_cases(
 
 # --- ledgers
 
-CHANGES: Final = "changes.json"
-HOLDOUTS: Final = "holdouts.json"
-SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+CHANGES = "changes.json"
+HOLDOUTS = "holdouts.json"
+SECTIONS: Mapping[str, Mapping[str, str]] = {
     CHANGES: dict.fromkeys(("added", "revised", "withdrawn"), "case_id"),
     # Committed to, shown now with their proof, withdrawn without having been shown
     HOLDOUTS: {"held": "commitment", "revealed": "case_id", "dropped": "commitment"},
 }
 """Ledger → section → the key by which its entries are in order, each once."""
-_REVISIONS: Final = {
+_REVISIONS = {
     "added": (False, True),
     "revised": (True, True),
     "withdrawn": (True, False),
 }
 """Section → whether its entries have a revision before and after."""
 
-_FIELDS: Final[Mapping[str, Any]] = {
+_FIELDS: Mapping[str, Any] = {
     "case_id": str,
     "commitment": Digest,
     "from_revision": Count | None,
@@ -211,8 +211,8 @@ _FIELDS: Final[Mapping[str, Any]] = {
     "salt": Hex,
     "to_revision": Count | None,
 }
-_OF_CHANGES: Final = ("case_id", "from_revision", "reason", "to_revision")
-_OF_SECTIONS: Final = {
+_OF_CHANGES = ("case_id", "from_revision", "reason", "to_revision")
+_OF_SECTIONS = {
     **dict.fromkeys(SECTIONS[CHANGES], _OF_CHANGES),
     "held": ("commitment", "held_since"),
     "revealed": ("commitment", "held_since", "case_id", "salt"),
@@ -221,8 +221,8 @@ _OF_SECTIONS: Final = {
 """Section → the fields of `_FIELDS` that its entries have, all of them and no other of these."""
 
 
-_CONFIG: Final = ConfigDict(extra="allow", strict=True)
-_MODELS: Final[dict[str, type[BaseModel]]] = {}
+_CONFIG = ConfigDict(extra="allow", strict=True)
+_MODELS: dict[str, type[BaseModel]] = {}
 for _section, _names in _OF_SECTIONS.items():
     _fields: dict[str, Any] = {name: (_FIELDS[name], ...) for name in _names}
     _MODELS[_section] = create_model(_section, __config__=_CONFIG, **_fields)
@@ -375,7 +375,7 @@ def _read(root: Path, name: str, expected: Row, ledgers: Ledgers) -> None:
     _check_texts(f"{name}:1", head, expected, ledgers.leaks)
 
 
-_CHECKED: Final = ("case_id", "commitment", "held_since", "salt")
+_CHECKED = ("case_id", "commitment", "held_since", "salt")
 """Fields of entries that hold no text, or that other steps compare."""
 
 

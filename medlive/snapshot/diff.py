@@ -6,7 +6,7 @@ from heapq import merge
 from itertools import chain, groupby, repeat
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from medlive.integrity.folder import SUMS, sha256
 from medlive.snapshot.contents import (
@@ -49,7 +49,7 @@ class Change:
     criteria: tuple[Edit, ...] = ()
 
 
-_CASE_CONTENT: Final = tuple(
+_CASE_CONTENT = tuple(
     name for name in FIELDS["cases"] if name not in ("case_id", "revision", "canary")
 )
 

@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -29,14 +29,14 @@ from medlive.snapshot.verify.text_checks import find_unstorable
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
-ERRATA: Final = "errata.json"
+ERRATA = "errata.json"
 """The file's name, beside the frozen folders and at the root of every place of publication."""
-SIGNATURE: Final = "errata.json.minisig"
-PUBLIC_ERRATA: Final = "errata-public.json"
+SIGNATURE = "errata.json.minisig"
+PUBLIC_ERRATA = "errata-public.json"
 """The same of the publishable snapshots alone, which the web gives out as `errata.json`; signed as that."""
-PUBLIC_FILE: Final = 0o644
+PUBLIC_FILE = 0o644
 """Rights of errata, which are published as they are."""
-MOST_REASON: Final = 500
+MOST_REASON = 500
 """Characters of a public reason."""
 
 

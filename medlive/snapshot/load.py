@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from medlive.errors import BadInput, CheckFailed, UsageError, require
 from medlive.integrity.digest import digest_file
@@ -331,7 +331,7 @@ def _day(
 
 ExportFormat = Literal["livemedbench", "jsonl"]
 """One list as LiveMedBench's scripts and `medlive eval run --cases` read it, or a case a line with its criteria."""
-SUFFIXES: Final[dict[str, ExportFormat]] = {".json": "livemedbench", ".jsonl": "jsonl"}
+SUFFIXES: dict[str, ExportFormat] = {".json": "livemedbench", ".jsonl": "jsonl"}
 """The format that a file's name asks for."""
 
 

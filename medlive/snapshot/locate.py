@@ -3,15 +3,14 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 from medlive.errors import BadInput
 from medlive.home import home_folder
 from medlive.snapshot.model import version_of, week_end
 
-VARIABLE: Final = "MEDLIVE_SNAPSHOTS"
+VARIABLE = "MEDLIVE_SNAPSHOTS"
 """The folders that are searched for versions, separated as in PATH."""
-LATEST: Final = "latest"
+LATEST = "latest"
 
 
 def find_snapshot(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from statistics import median
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AwareDatetime,
@@ -50,7 +50,7 @@ KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{16}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
-FORMATS: Final = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION}"
+FORMATS = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION}"
 
 
 class _Frozen(BaseModel):
@@ -110,9 +110,9 @@ class ProofMeans(_Frozen):
     separation: Share | None = None
 
 
-EASY: Final = 0.9
+EASY = 0.9
 """The score at which an answer passes a rubric."""
-LITTLE_HEADROOM: Final = 0.75
+LITTLE_HEADROOM = 0.75
 """The median of the ordinary answers' scores above which models can hardly be told apart."""
 
 
@@ -245,7 +245,7 @@ def _share(figure: float) -> float:
     return min(max(figure, 0.0), 1.0)
 
 
-_FIELDS: Final = (
+_FIELDS = (
     "language",
     "source",
     "theme",
@@ -254,8 +254,8 @@ _FIELDS: Final = (
     "dialogue_register",
     "first_release",
 )
-_OF_CRITERIA: Final = ("axis", "origin", "tier")
-_NUMBERS: Final = ("cases", "criteria", "held", "proof", "headroom", "overruled")
+_OF_CRITERIA = ("axis", "origin", "tier")
+_NUMBERS = ("cases", "criteria", "held", "proof", "headroom", "overruled")
 
 
 class Ancestor(_Frozen):
@@ -438,7 +438,7 @@ def unknown_note(names: Sequence[str]) -> str:
     return f"it is newer than this medlive, which does not know: {shown}"
 
 
-_NAMES_SHOWN: Final = 12
+_NAMES_SHOWN = 12
 
 
 def warnings_of(provenance: Provenance) -> tuple[str, ...]:

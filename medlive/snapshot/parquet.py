@@ -19,7 +19,7 @@ from datetime import date
 from io import FileIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from medlive.errors import require
 from medlive.guard.child_environment import child_environment
@@ -29,19 +29,19 @@ from medlive.snapshot.model import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_PER_GROUP: Final = 5_000
+ROWS_PER_GROUP = 5_000
 """Fixed, since it decides the file's bytes and bounds the writer's memory."""
 
-CANARY_KEY: Final = "medlive.canary"
+CANARY_KEY = "medlive.canary"
 """The key of the canary in a file's metadata."""
 
-MEMORY_BYTES: Final = 128 * 2**20
+MEMORY_BYTES = 128 * 2**20
 """What a comparison may take beyond the loaded libraries, whatever is compared."""
-MEMORY_FACTOR: Final = 8
+MEMORY_FACTOR = 8
 """And for each byte of the twins: a row group is held as text, as Python values and as two tables."""
-SECONDS: Final = 3600.0
+SECONDS = 3600.0
 
-_SPARING: Final = {
+_SPARING = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "1",
     "OMP_NUM_THREADS": "1",

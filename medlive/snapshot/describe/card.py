@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files as package_files
-from typing import Any, Final
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
@@ -30,12 +30,12 @@ from medlive.statistics.charts import (
     plain,
 )
 
-SUMMARY: Final = (
+SUMMARY = (
     "Clinical cases rewritten from public medical discussions, each with a question, the physicians' advice "
     "and a rubric of weighted criteria by which a language model's answer is graded."
 )
 
-LIMITS: Final = (
+LIMITS = (
     "A discussion is no examination: a case holds what one person chose to write.",
     "The advice was given to one person at one time. It may be wrong or out of date, and it is no guideline.",
     "People who write online in English or Chinese are not all patients: the old, the very ill, those without a "
@@ -44,12 +44,12 @@ LIMITS: Final = (
     "A score says how far answers meet rubrics. It is no proof that a model is safe to use with patients.",
 )
 
-MOST_ADDED: Final = 200
+MOST_ADDED = 200
 """More added cases than this are counted in CHANGES.md, not listed; `changes.json` lists them all."""
-MOST_ROWS: Final = 60
+MOST_ROWS = 60
 """Rows of a table over time; where there would be more, neighbours share one."""
-_MOST_REASON: Final = 2_000
-_SIZES: Final = (
+_MOST_REASON = 2_000
+_SIZES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
     (100_000, "10K<n<100K"),
@@ -57,15 +57,15 @@ _SIZES: Final = (
 )
 
 # What Markdown would take for markup: anywhere in a line, and at the beginning of a line or a list's item.
-_MARKUP: Final = re.compile(r"([\\`*_\[\]|~$])")
-_OPENING: Final = re.compile(r"^(\d*)([#+\-.)])(?=[\s#+-]|$)")
-_ADDRESS: Final = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
+_MARKUP = re.compile(r"([\\`*_\[\]|~$])")
+_OPENING = re.compile(r"^(\d*)([#+\-.)])(?=[\s#+-]|$)")
+_ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
 """What a forge's page makes a link of, without brackets."""
 
-LANGUAGE_NAMES: Final[Mapping[str, str]] = {"en": "English", "zh": "Chinese (中文)"}
-_MOST_COLUMNS: Final = 72
+LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "Chinese (中文)"}
+_MOST_COLUMNS = 72
 """Six years of months; more of them would be thinner than a telephone can show."""
-_SPANS: Final = ((1, "month"), (3, "quarter"), (12, "year"))
+_SPANS = ((1, "month"), (3, "quarter"), (12, "year"))
 """Months that share a column, and what such a column is called."""
 
 

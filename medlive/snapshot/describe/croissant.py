@@ -8,13 +8,13 @@ import json
 from calendar import monthrange
 from collections.abc import Iterable, Mapping
 from importlib.resources import files as package_files
-from typing import Any, Final
+from typing import Any
 
 from medlive.snapshot.describe.card import LIMITS, SUMMARY, bibtex
 from medlive.snapshot.manifest import Counts, FileEntry, SnapshotMeta
 from medlive.snapshot.model import Column
 
-DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
+DESCRIBED_FILES: Mapping[str, tuple[str, str]] = {
     "data/cases.jsonl": (
         "application/jsonlines",
         "The cases, one a line: the snapshot's identity.",
@@ -36,7 +36,7 @@ DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
 """The data files, each with its format and what it is."""
 
 
-_TYPES: Final[Mapping[str, str]] = {
+_TYPES: Mapping[str, str] = {
     "integer": "sc:Integer",
     "number": "sc:Float",
     "string": "sc:Text",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from medlive.integrity.folder import SUMS
@@ -15,18 +15,18 @@ from medlive.snapshot.manifest import FileEntry, Manifest, moment_text, pretty_j
 from medlive.snapshot.model import folder_name
 from medlive.text.html import environment
 
-LATEST: Final = "latest.json"
-FEED: Final = "feed.xml"
-INDEX: Final = "index.html"
+LATEST = "latest.json"
+FEED = "feed.xml"
+INDEX = "index.html"
 
-_ENCLOSED: Final = {
+_ENCLOSED = {
     "data/cases.parquet": "application/vnd.apache.parquet",
     "data/criteria.parquet": "application/vnd.apache.parquet",
     "data/cases.jsonl": "application/x-ndjson",
     "data/criteria.jsonl": "application/x-ndjson",
     SUMS: "text/plain",
 }
-_SUMMARY: Final = (
+_SUMMARY = (
     "Clinical cases rewritten from public medical discussions, each with a question, the physicians' advice and a "
     "rubric of weighted criteria. For research evaluation only: no medical advice, no training of models."
 )
@@ -201,7 +201,7 @@ def index_html(
     return text.encode("utf-8")
 
 
-_TEMPLATES: Final = environment("medlive.snapshot.describe", keep_trailing_newline=True)
+_TEMPLATES = environment("medlive.snapshot.describe", keep_trailing_newline=True)
 _TEMPLATES.filters["moment"] = moment_text
 
 

@@ -9,7 +9,7 @@ import os
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from medlive.errors import BadInput
 from medlive.integrity.checks import Faults, Skip
@@ -43,7 +43,7 @@ from medlive.snapshot.verify.text_checks import find_leak, texts_of
 if TYPE_CHECKING:
     from medlive.snapshot.verify.steps import Inspected
 
-_STEPS: Final = (
+_STEPS = (
     "rows",
     "ids",
     "rubric",
@@ -55,7 +55,7 @@ _STEPS: Final = (
     "leaks",
 )
 """The steps that report what this pass finds."""
-_STEPS_OF_HITS: Final = {
+_STEPS_OF_HITS = {
     "no criterion has positive points": "positive",
     "two criteria share an id": "ids",
     "first release": "releases",
@@ -197,7 +197,7 @@ class Scan:
 
 # --- the line of releases
 
-_PARENT_FILES: Final = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
+_PARENT_FILES = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
 """The files of a parent that are compared."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -64,16 +64,14 @@ from medlive.snapshot.verify.text_checks import find_leak
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
-LIVEMEDBENCH: Final = "livemedbench.json"
-_DESCRIBED: Final = [
+LIVEMEDBENCH = "livemedbench.json"
+_DESCRIBED = [
     name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH
 ]
 """What croissant.json names."""
-_SMALL: Final = [
-    name for name in REQUIRED if name not in (*_DESCRIBED, CHANGES, HOLDOUTS)
-]
+_SMALL = [name for name in REQUIRED if name not in (*_DESCRIBED, CHANGES, HOLDOUTS)]
 """The files whose canary no other step checks."""
-_FIRST: Final = (SUMS, SIGNATURE, "manifest.json")
+_FIRST = (SUMS, SIGNATURE, "manifest.json")
 """The files that state the digests of all others, and are read to know them."""
 
 
@@ -354,7 +352,7 @@ def check_canary(folder: Inspected, out: Faults) -> None:
             out.add(name, f"the canary {manifest.canary}", "a file without it")
 
 
-_VIEWED: Final = {".svg": find_active_svg, ".md": find_active_markdown}
+_VIEWED = {".svg": find_active_svg, ".md": find_active_markdown}
 """The files that a browser or a page of a forge shows, by suffix."""
 
 
@@ -373,7 +371,7 @@ def check_leaks(folder: Inspected, out: Faults) -> None:
     out.extend(folder.ledgers.leaks)
 
 
-STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
+STEPS: tuple[tuple[str, Callable[[Inspected, Faults], None]], ...] = (
     (
         "the signature is valid, and exists exactly when the manifest names its key",
         check_origin,
