@@ -4,13 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from medlive.guard.printable import printable
 from medlive.integrity.folder import SIGNATURE, SUMS, Finding, TooLong
-
-if TYPE_CHECKING:
-    from medlive.integrity.signing import PublicKey
+from medlive.integrity.signing import (
+    BadKey,
+    BadSignature,
+    PublicKey,
+    check_signature,
+)
 
 MAX_FINDINGS = 20
 """Findings that are kept of one step; further ones are counted."""
@@ -182,7 +185,7 @@ def check_signed(
     document: str,
     key: tuple[str, str] | None,
     comments: tuple[str, str],
-    signers: Sequence["PublicKey"],
+    signers: Sequence[PublicKey],
     has_signature: bool,
 ) -> None:
     """Check the signature of SHA256SUMS, and note what it proves.
@@ -230,16 +233,9 @@ def _check_key(
     document: str,
     stated: tuple[str, str],
     comments: tuple[str, str],
-    signers: Sequence["PublicKey"],
+    signers: Sequence[PublicKey],
 ) -> None:
     """Check that the key that the document states is one of those given, and signed."""
-    from medlive.integrity.signing import (
-        BadKey,
-        BadSignature,
-        PublicKey,
-        check_signature,
-    )
-
     trusted, untrusted = comments
     try:
         key = PublicKey.parse(stated[1])
@@ -262,5 +258,5 @@ def _check_key(
         faults.add(SIGNATURE, expected, str(exc))
 
 
-def _any_of(keys: Sequence["PublicKey"]) -> str:
+def _any_of(keys: Sequence[PublicKey]) -> str:
     return " or ".join(f"{key.id_text()}, {key.line()}" for key in keys[:5])

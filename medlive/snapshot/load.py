@@ -16,6 +16,7 @@ from medlive.errors import BadInput, CheckFailed, UsageError, require
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import SUMS, sha256
 from medlive.integrity.log import writing
+from medlive.integrity.signing import public_key_of
 from medlive.snapshot.contents import read_cases, read_manifest, readable
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest, unknown_note
@@ -289,12 +290,7 @@ def open_snapshot(
     with readable(root):
         opened = _state(root)
     if verify:
-        key = None
-        if public_key is not None:
-            from medlive.integrity.signing import public_key_of
-
-            key = public_key_of(public_key)
-        report = verify_snapshot(root, public_key=key)
+        report = verify_snapshot(root, public_key=public_key_of(public_key))
         if not report.ok:
             raise CheckFailed(
                 report.summary(),

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -34,6 +33,7 @@ from medlive.integrity.folder import (
     sums_text,
 )
 from medlive.integrity.paths import open_plain
+from medlive.integrity.signing import PublicKey
 from medlive.snapshot.contents import (
     CASES,
     CHANGES,
@@ -61,9 +61,6 @@ from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.scan import Scan, check_chain
 from medlive.snapshot.verify.text_checks import find_leak
 
-if TYPE_CHECKING:
-    from medlive.integrity.signing import PublicKey
-
 LIVEMEDBENCH = "livemedbench.json"
 _DESCRIBED = [
     name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH
@@ -80,7 +77,7 @@ class Inspected(Inspection):
     """A snapshot's folder under verification, and what the steps have read of it."""
 
     root: Path
-    public_key: "PublicKey | None"
+    public_key: PublicKey | None
     parent: Path | None
     sizes: Mapping[str, int]  # Of its regular files, by name
     listing_faults: Sequence[Finding]  # Everything else in it
@@ -436,7 +433,7 @@ class VerificationReport(Report):
 def verify_snapshot(
     path: Path,
     *,
-    public_key: "PublicKey | None" = None,
+    public_key: PublicKey | None = None,
     parent: Path | None = None,
 ) -> VerificationReport:
     """Run every step over a folder, whatever it holds; faults are returned and nothing is raised.
