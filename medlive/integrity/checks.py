@@ -125,11 +125,6 @@ class Report:
         return tuple(step for step in self.steps if step.state == "skipped")
 
     @property
-    def findings(self) -> list[Finding]:
-        """The findings of all steps."""
-        return [finding for step in self.steps for finding in step.findings]
-
-    @property
     def ok(self) -> bool:
         """Whether no step failed."""
         return not self.failed
