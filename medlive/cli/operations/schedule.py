@@ -38,12 +38,6 @@ from medlive.service.database import (
     outlast,
 )
 from medlive.service.waiting import Liveness, answer_probes, wait_until_ready
-from medlive.service.watch.status import (
-    acknowledge,
-    read_problems,
-    read_status,
-    step_as_json,
-)
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -105,6 +99,7 @@ def scheduler(
         run_scheduler,
     )
     from medlive.service.schedule.steps import read_states
+    from medlive.service.watch.status import step_as_json
 
     settings = read_settings()
     if dry_run:
@@ -332,6 +327,8 @@ def status(
     Args:
         check: Print problems alone, one a line, and nothing when there is none.
     """
+    from medlive.service.watch.status import read_problems, read_status
+
     if context.invoked_subcommand:
         return None
     if check:
@@ -366,6 +363,8 @@ def ack(
         for_: How long: 30m, 12h, 7d. Without it until the problem ends.
         why: What you know about it.
     """
+    from medlive.service.watch.status import acknowledge
+
     problems = with_instance(acknowledge, code, lasts=for_, why=why, by=by)
     notes = [f"acknowledged: {problem['text']}" for problem in problems]
     return Result(problems, notes=notes)
