@@ -34,8 +34,7 @@ from medlive.db.tables.release import SnapshotRow
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import SUMS, sha256
 from medlive.service.database import open_database
-from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import Entries, write_snapshot
+from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.manifest import Manifest, Provenance, SnapshotMeta
 
 VERSION, NAME = "2026.W47", "data/cases.jsonl"
@@ -53,9 +52,19 @@ async def make_snapshot(settings: Settings, megabytes: int) -> Path:
         code_version="0", engines=(), prompts={}, evidence=(), thresholds={}
     )
     [case] = (replace(case, first_release=VERSION) for case in cases(1))
-    added = Entries((Change(ChangeKind.ADDED, case.case_id, "new", None, 1),))
+    added = {
+        "case_id": case.case_id,
+        "reason": "new",
+        "from_revision": None,
+        "to_revision": 1,
+    }
     meta = SnapshotMeta(VERSION, datetime(2026, 11, 22, tzinfo=UTC), provenance)
-    folder = write_snapshot([case], meta, settings.home / "snapshots", added).path
+    folder = write_snapshot(
+        [case],
+        meta,
+        settings.home / "snapshots",
+        lambda section: [added] if section == "added" else [],
+    ).path
     with (folder / NAME).open("wb") as file:
         for _ in range(megabytes):
             file.write(os.urandom(1 << 20))

@@ -101,7 +101,7 @@ def build(folder: Path, count: int) -> Path:
             ),
             why_not=("a benchmark",),
         )
-        write_snapshot(cases(count), meta, folder)
+        write_snapshot(cases(count), meta, folder, lambda _: [])
     return target
 
 

@@ -18,13 +18,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
-from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import Entries, write_snapshot
+from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.manifest import Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion, folder_name
 
@@ -114,19 +114,15 @@ def cases(count: int) -> Iterator[SnapshotCase]:
         )
 
 
-class Added(Entries):
+def added(count: int, section: str) -> Iterator[dict[str, Any]]:
     """The entries of a first release: every case is new."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def section(self, name: str) -> Iterator[dict[str, Any]]:
-        """Each case in order, as added."""
-        for number in range(self._count if name == ChangeKind.ADDED else 0):
-            case_id = f"ml-{number:012x}"
-            yield Change(
-                ChangeKind.ADDED, case_id, "new in this release", None, 1
-            ).row()
+    for number in range(count if section == "added" else 0):
+        yield {
+            "case_id": f"ml-{number:012x}",
+            "reason": "new in this release",
+            "from_revision": None,
+            "to_revision": 1,
+        }
 
 
 def build(folder: Path, count: int) -> Path:
@@ -142,7 +138,7 @@ def build(folder: Path, count: int) -> Path:
             provenance,
             why_not=("a benchmark",),
         )
-        write_snapshot(cases(count), meta, folder, Added(count))
+        write_snapshot(cases(count), meta, folder, partial(added, count))
     return target
 
 

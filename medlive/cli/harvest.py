@@ -93,7 +93,18 @@ def harvest(
         )
     fetching = fetch_settings(settings)
     if dry_run:
-        return _describe_plan(wanted, fetching.user_agent, again)
+        plan = []
+        for name, site in wanted.items():
+            requests = site.listing_requests(site.settings.base_url)
+            row = {
+                "source": name,
+                "would": with_database(describe_next_harvest, name, again=again),
+                "user_agent": fetching.user_agent,
+                "lists": [request.url for request in requests],
+            }
+            plan.append(row)
+        table = table_of(plan, ("source", "would", "lists"))
+        return Result(plan, [table], [f"as {fetching.user_agent}"])
     if fetching.contact is None and not fetching.allow_loopback:
         raise UsageError(
             "a harvest needs a contact address, which every request names",
@@ -132,21 +143,6 @@ def _describe_harvests(
             raise failure
     table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
     return Result(value, [table], notes, failure)
-
-
-def _describe_plan(wanted: Wanted, agent: str, again: bool) -> Result:
-    plan = []
-    for name, site in wanted.items():
-        requests = site.listing_requests(site.settings.base_url)
-        row = {
-            "source": name,
-            "would": with_database(describe_next_harvest, name, again=again),
-            "user_agent": agent,
-            "lists": [request.url for request in requests],
-        }
-        plan.append(row)
-    table = table_of(plan, ("source", "would", "lists"))
-    return Result(plan, [table], [f"as {agent}"])
 
 
 async def _harvest(

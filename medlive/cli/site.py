@@ -1,19 +1,26 @@
-"""`medlive site`: the public site as static pages."""
+"""`medlive site`: the public site as static pages; and what `medlive serve` shows of the evaluation.
+
+Of that neither the service nor the web knows anything.
+"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from medlive.api import open_registry
 from medlive.cli.options import PublicKeysOption
 from medlive.cli.output import Result, counted, with_session
+from medlive.config import Settings
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import index_path, snapshots_path
-from medlive.site.live import write_site
+from medlive.site.live import LiveSite, write_site
 from medlive.site.model import HARD, fix_hard
 from medlive.site.pages import site_files
 from medlive.site.read import BUNDLES, Inputs, read_content
+
+if TYPE_CHECKING:
+    from medlive.web.site import Evaluation
 
 # A mistyped folder would make an empty site, which replaces the one that is there.
 ExistingFolder = Annotated[Path | None, Option(exists=True, file_okay=False)]
@@ -90,3 +97,22 @@ def build(
     parts = [counted(n, name.removesuffix("s")) for name, n in counts.items()]
     text = f"{out}: {', '.join(parts)}; {size:,} bytes"
     return Result(value, [text], notes)
+
+
+def served_evaluation(
+    settings: Settings, snapshots: Path, preview: bool = False
+) -> "Evaluation":
+    """The public site and the graders' sheets; with `preview` snapshots that are not publishable are shown too."""
+    from medlive.evaluation.agreement.settle import read_sheet
+    from medlive.llm.registry import load_registry
+    from medlive.web.site import Evaluation
+
+    inputs = Inputs(
+        snapshots=snapshots,
+        bundles=settings.home / BUNDLES,
+        evidence=index_path(settings),
+        registry=load_registry(settings.candidates),
+        allow_not_publishable=preview,
+        leave_out_not_publishable=not preview,
+    )
+    return Evaluation(LiveSite(inputs).files, read_sheet)

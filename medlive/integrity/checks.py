@@ -4,17 +4,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from medlive.guard.printable import printable
 from medlive.integrity.folder import SIGNATURE, SUMS, Finding, TooLong
+from medlive.integrity.signing import (
+    BadKey,
+    BadSignature,
+    PublicKey,
+    check_signature,
+)
 
-if TYPE_CHECKING:
-    from medlive.integrity.signing import PublicKey
-
-MAX_FINDINGS: Final = 20
+MAX_FINDINGS = 20
 """Findings that are kept of one step; further ones are counted."""
-MAX_CHARACTERS: Final = 500
+MAX_CHARACTERS = 500
 """Characters of each text of a finding."""
 
 
@@ -122,11 +125,6 @@ class Report:
         return tuple(step for step in self.steps if step.state == "skipped")
 
     @property
-    def findings(self) -> list[Finding]:
-        """The findings of all steps."""
-        return [finding for step in self.steps for finding in step.findings]
-
-    @property
     def ok(self) -> bool:
         """Whether no step failed."""
         return not self.failed
@@ -182,7 +180,7 @@ def check_signed(
     document: str,
     key: tuple[str, str] | None,
     comments: tuple[str, str],
-    signers: Sequence["PublicKey"],
+    signers: Sequence[PublicKey],
     has_signature: bool,
 ) -> None:
     """Check the signature of SHA256SUMS, and note what it proves.
@@ -230,16 +228,9 @@ def _check_key(
     document: str,
     stated: tuple[str, str],
     comments: tuple[str, str],
-    signers: Sequence["PublicKey"],
+    signers: Sequence[PublicKey],
 ) -> None:
     """Check that the key that the document states is one of those given, and signed."""
-    from medlive.integrity.signing import (
-        BadKey,
-        BadSignature,
-        PublicKey,
-        check_signature,
-    )
-
     trusted, untrusted = comments
     try:
         key = PublicKey.parse(stated[1])
@@ -262,5 +253,5 @@ def _check_key(
         faults.add(SIGNATURE, expected, str(exc))
 
 
-def _any_of(keys: Sequence["PublicKey"]) -> str:
+def _any_of(keys: Sequence[PublicKey]) -> str:
     return " or ".join(f"{key.id_text()}, {key.line()}" for key in keys[:5])

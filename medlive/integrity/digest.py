@@ -3,9 +3,9 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-_CANONICAL: Final = json.JSONEncoder(
+_CANONICAL = json.JSONEncoder(
     ensure_ascii=False,
     sort_keys=True,
     separators=(",", ":"),

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
 
 from medlive.guard.bounds import (
     GIVEN_BYTES,
@@ -25,21 +24,21 @@ from medlive.guard.bounds import (
 from medlive.guard.printable import printable
 from medlive.integrity.paths import open_plain
 
-SUMS: Final = "SHA256SUMS"
+SUMS = "SHA256SUMS"
 """The file with the digests of all others, in the format of sha256sum."""
 
-SIGNATURE: Final = "SHA256SUMS.minisig"
+SIGNATURE = "SHA256SUMS.minisig"
 """The detached signature of SHA256SUMS; it exists exactly when the manifest names a key."""
 
-SIGNATURE_COMMENT: Final = "signature of a medlive snapshot"
+SIGNATURE_COMMENT = "signature of a medlive snapshot"
 """The signature's untrusted comment, fixed since it is not signed."""
 
-_SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
-FOLDERS: Final = ("data", "figures")
+_SUM_LINE = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
+FOLDERS = ("data", "figures")
 """The folders in a snapshot's folder."""
 
 
-REQUIRED: Final = (
+REQUIRED = (
     "CHANGES.md",
     "LICENSE",
     "README.md",

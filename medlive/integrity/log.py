@@ -9,10 +9,9 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic_core import from_json
@@ -24,7 +23,7 @@ from medlive.integrity.folder import open_given, read_given, read_small
 from medlive.integrity.paths import UnsafePath, create_below, open_plain
 
 T = TypeVar("T")
-_BUFFER: Final = 256 * 1024
+_BUFFER = 256 * 1024
 
 
 class Locked(MedliveError):
@@ -50,7 +49,7 @@ def rows_of(
     A file that a user `named` may be a link. A last line that has no end and holds no object is listed as cut off if
     the file is `named`; in other files it is a write under way and is not listed. Raises as `read_log`.
     """
-    try:
+    with _reading(path), suppress(FileNotFoundError):
         opened = open_given(path) if named else open_plain(path)
         with io.BufferedReader(opened, _BUFFER) as handle:
             number = 0
@@ -69,10 +68,6 @@ def rows_of(
                         notes.append(f"{path.name}:{number}: the last line is cut off")
                     continue
                 yield number, row
-    except FileNotFoundError:
-        return
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
 
 
 def values_of(
@@ -149,17 +144,20 @@ def some(names: Sequence[str], most: int = 5) -> str:
 
 def read_bytes(path: Path, most: int = GIVEN_BYTES) -> bytes:
     """The bytes of a file that a user named. Raises BadInput if it cannot be read, or is a device."""
-    return _read(path, partial(read_given, path, most))
+    with _reading(path):
+        return read_given(path, most)
 
 
 def read_found(path: Path, most: int = RUN_FILE_BYTES) -> bytes:
     """The bytes of a file that no user named, such as a run's. Raises BadInput if it is no plain file or unreadable."""
-    return _read(path, partial(read_small, path, most))
+    with _reading(path):
+        return read_small(path, most)
 
 
-def _read(path: Path, read: Callable[[], bytes]) -> bytes:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        return read()
+        yield
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
 

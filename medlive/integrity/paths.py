@@ -13,26 +13,23 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 from medlive.errors import BadInput
 from medlive.guard.bounds import NAME_CHARS
 from medlive.guard.printable import printable
 
-PRIVATE_FILE: Final = 0o600
+PRIVATE_FILE = 0o600
 """Rights of a file that only its owner may read."""
 
-PRIVATE_FOLDER: Final = 0o700
+PRIVATE_FOLDER = 0o700
 """Rights of a folder that only its owner may enter."""
 
-_DRIVE: Final = re.compile(r"[A-Za-z]:")
+_DRIVE = re.compile(r"[A-Za-z]:")
 # a pipe must not make the caller wait
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NOT_FOLLOWED: Final = frozenset(
-    {errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR}
-)
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_FOLLOWED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR})
 
 
 class UnsafePath(BadInput):

@@ -17,29 +17,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-KEY_VARIABLE: Final = "MEDLIVE_SIGNING_KEY"
-FILE_VARIABLE: Final = "MEDLIVE_SIGNING_KEY_FILE"
+KEY_VARIABLE = "MEDLIVE_SIGNING_KEY"
+FILE_VARIABLE = "MEDLIVE_SIGNING_KEY_FILE"
 
-_PREFIXES: Final = ("untrusted comment: ", "trusted comment: ")
-_ED25519: Final = b"Ed"
-_PREHASHED: Final = b"ED"
-_NO_KDF: Final = b"\0\0"
-_BLAKE2: Final = b"B2"
-_HINT: Final = "give the file as minisign writes it, or the base64 line of a key"
-_MAX_TEXT: Final = 16 * 1024
+_PREFIXES = ("untrusted comment: ", "trusted comment: ")
+_ED25519 = b"Ed"
+_PREHASHED = b"ED"
+_NO_KDF = b"\0\0"
+_BLAKE2 = b"B2"
+_HINT = "give the file as minisign writes it, or the base64 line of a key"
+_MAX_TEXT = 16 * 1024
 """The most characters of a key or signature; minisign's own are below 10,000."""
-_PRIME: Final = 2**255 - 19
-_ORDER_8: Final = (
-    2707385501144840649318225287225658788936804267575313519463743609750303402022
-)
-_SMALL_ORDER: Final = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
+_PRIME = 2**255 - 19
+_ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
+_SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
 """Points for which anybody can forge a signature; libsodium refuses them, OpenSSL does not."""
 
 
@@ -250,7 +248,23 @@ def load_signing_key(
             f"{KEY_VARIABLE} and {FILE_VARIABLE} are both set", hint="unset one of them"
         )
     if file is not None or path:
-        text = _read_secret(file or Path(path))
+        file = file or Path(path)
+        try:
+            mode = file.stat().st_mode
+            if not stat.S_ISREG(mode):
+                raise BadKey(f"{file} is not a regular file")
+            if mode & 0o077:
+                raise BadKey(
+                    f"the signing key {file} can be read by others than its owner (mode {stat.S_IMODE(mode):04o})",
+                    hint=f"run chmod 600 {file}; if others may have read it, generate and publish a new key",
+                )
+            text = file.read_text("ascii", "replace")
+        except (OSError, ValueError) as exc:
+            reason = getattr(exc, "strerror", None) or "invalid path"
+            raise BadKey(
+                f"the signing key {str(file)!r} cannot be read: {reason}",
+                hint="its owner must be who runs medlive",
+            ) from None
     return SecretKey.parse(text) if text else None
 
 
@@ -284,26 +298,6 @@ def write_keys(
             f"the keys cannot be written to {folder}: {exc.strerror or exc}"
         ) from None
     return secret, public
-
-
-def _read_secret(path: Path) -> str:
-    """Read a secret key's file. Raises BadKey if others than its owner may read it."""
-    try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise BadKey(f"{path} is not a regular file")
-        if mode & 0o077:
-            raise BadKey(
-                f"the signing key {path} can be read by others than its owner (mode {stat.S_IMODE(mode):04o})",
-                hint=f"run chmod 600 {path}; if others may have read it, generate and publish a new key",
-            )
-        return path.read_text("ascii", "replace")
-    except (OSError, ValueError) as exc:
-        reason = getattr(exc, "strerror", None) or "invalid path"
-        raise BadKey(
-            f"the signing key {str(path)!r} cannot be read: {reason}",
-            hint="its owner must be who runs medlive",
-        ) from None
 
 
 def _render(*pairs: tuple[str, bytes]) -> str:

@@ -1,4 +1,4 @@
 """Verified snapshots sent where others find them, and fetched from there.
 
-`targets` holds the places beyond a folder. Imports `snapshot` and below.
+Folders and buckets are in `target`, the hub in `huggingface`. Imports `snapshot` and below.
 """

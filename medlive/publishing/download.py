@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from pydantic import ValidationError
 
 from medlive.errors import BadInput, CheckFailed, UsageError, first_fault
 from medlive.guard.bounds import FETCH_BYTES, SMALL_FILE_BYTES
-from medlive.integrity.checks import Trust
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import (
     REQUIRED,
@@ -52,30 +51,7 @@ from medlive.snapshot.manifest import Ancestor, Manifest
 from medlive.snapshot.model import folder_name, week_end
 from medlive.snapshot.verify.steps import verify_snapshot
 
-_LOCK: Final = ".fetch.lock"
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A snapshot that was fetched, or existed."""
-
-    version: str
-    digest: str
-    path: Path
-    already: bool  # Whether it existed with the same bytes
-    # False if a step of the verification was skipped (without pyarrow, say)
-    complete: bool
-    bytes_fetched: int
-    # How many errata concern this version; None if the place has no errata
-    errata: int | None
-    # Why the errata that were here already were not replaced
-    errata_kept: str | None = None
-    # The steps of the verification that were skipped, each with the reason
-    skipped: tuple[str, ...] = ()
-    # What its signature proves
-    trust: Trust = "not signed"
-    # Why the snapshot is not publishable; empty where it is
-    why_not: tuple[str, ...] = ()
+_LOCK = ".fetch.lock"
 
 
 async def fetch_snapshot(
@@ -85,7 +61,7 @@ async def fetch_snapshot(
     public_key: PublicKey | None = None,
     *,
     allow_older: bool = False,
-) -> Fetched:
+) -> dict[str, Any]:
     """Fetch a version, or "latest", from an address or a folder into `<out>/medlive-<version>/`.
 
     Args:
@@ -94,6 +70,13 @@ async def fetch_snapshot(
         out: Where the snapshot's folder goes, and the errata.
         public_key: The key that must have signed both.
         allow_older: Accept a latest version that is older than one in `out`.
+
+    Returns:
+        `version`, `digest` and `path` of the snapshot; `already`: whether it existed with the same bytes; `complete`:
+        False if a step of the verification was skipped (without pyarrow, say); `bytes_fetched`; `errata`: how many
+        concern this version, None if the place has no errata; `errata_kept`: why those that were here already were
+        not replaced, or None; `skipped`: the steps that were skipped, each with the reason; `trust`: what the
+        signature proves; `why_not`: why the snapshot is not publishable, empty where it is.
 
     Raises:
         UsageError, BadInput: If the version or the source is not valid, or the version is not published there.
@@ -120,7 +103,7 @@ class _Fetch:
     key: PublicKey | None
     fetched: int = 0
 
-    async def run(self, version: str, *, allow_older: bool) -> Fetched:
+    async def run(self, version: str, *, allow_older: bool) -> dict[str, Any]:
         stated = None
         if version == "latest":
             latest = await self._latest(allow_older)
@@ -161,19 +144,19 @@ class _Fetch:
             signed = await self._small(ERRATA_SIGNATURE)
             name = f"{ERRATA} at {self.source}"
             errata, kept = update_errata(self.out, data, signed, name, self.key)
-        return Fetched(
-            version=version,
-            digest=digest,
-            path=target,
-            already=already,
-            complete=report.complete,
-            bytes_fetched=self.fetched,
-            errata=None if errata is None else len(errata.affecting(version)),
-            errata_kept=kept,
-            skipped=tuple(map(str, report.skipped)),
-            trust=report.trust,
-            why_not=report.manifest.why_not if report.manifest else (),
-        )
+        return {
+            "version": version,
+            "digest": digest,
+            "path": target,
+            "already": already,
+            "complete": report.complete,
+            "bytes_fetched": self.fetched,
+            "errata": None if errata is None else len(errata.affecting(version)),
+            "errata_kept": kept,
+            "skipped": tuple(map(str, report.skipped)),
+            "trust": report.trust,
+            "why_not": report.manifest.why_not if report.manifest else (),
+        }
 
     async def _latest(self, allow_older: bool) -> Ancestor:
         """The latest version with its digest; a place of publication never goes back.

@@ -7,7 +7,6 @@ again. The index, feed and latest.json are made anew from the versions on the ta
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from pydantic import ValidationError
 
@@ -39,8 +38,8 @@ from medlive.snapshot.manifest import FileEntry, Manifest
 from medlive.snapshot.model import folder_name, version_of
 from medlive.snapshot.verify.steps import verify_snapshot
 
-PUBLIC_KEY: Final = "minisign.pub"
-_LAST: Final = {
+PUBLIC_KEY = "minisign.pub"
+_LAST = {
     "manifest.json": 1,
     SIGNATURE: 2,
     SUMS: 3,
@@ -113,10 +112,11 @@ def prepare_release(
     cannot be read.
     """
     manifest = _verified(folder, public_key)
-    others = {}
+    files = dict(manifest.files)
     for name in ("manifest.json", SIGNATURE):
         if (folder / name).is_file():
-            others[name] = _entry((folder / name).read_bytes())
+            files[name] = _entry((folder / name).read_bytes())
+    files[SUMS] = _entry((folder / SUMS).read_bytes())
     root = folder.parent
     errata, known = {}, None
     # Those of publishable snapshots where there are both.
@@ -134,8 +134,7 @@ def prepare_release(
             errata[ERRATA_SIGNATURE] = signature.read_bytes()
     return PreparedRelease(
         manifest=manifest,
-        sums=_entry((folder / SUMS).read_bytes()),
-        others=others,
+        files=dict(sorted(files.items())),
         path=folder,
         errata=errata,
         known_errata=known,
@@ -278,10 +277,10 @@ def read_release(target: Target, version: str, sums: bytes) -> Release:
     if line.encode() not in sums or manifest.version != version:
         text = f"{name} in {target.where} cannot be listed: it has another manifest"
         raise CheckFailed(text, hint=hint)
-    others = {"manifest.json": entry}
+    files = {**manifest.files, "manifest.json": entry, SUMS: _entry(sums)}
     if (signature := target.read(f"{name}/{SIGNATURE}")) is not None:
-        others[SIGNATURE] = _entry(signature)
-    return Release(manifest, _entry(sums), others)
+        files[SIGNATURE] = _entry(signature)
+    return Release(manifest, dict(sorted(files.items())))
 
 
 def _update_pages(

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
 from urllib.parse import quote
 
 import httpx2
@@ -26,15 +25,15 @@ from medlive.guard.printable import printable
 from medlive.integrity.paths import open_below
 from medlive.snapshot.describe.feed import safe_base
 
-TRIES: Final = 6
+TRIES = 6
 """How often one file is asked for before its server is given up."""
 
-PAUSE_S: Final = 1.0
+PAUSE_S = 1.0
 """Seconds before the second try; doubled each time."""
-_CONNECT_S: Final = 15
-_SILENCE_S: Final = 60
+_CONNECT_S = 15
+_SILENCE_S = 60
 """Seconds without a byte after which a connection counts as lost."""
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 Read = Callable[[str, int], Awaitable[bytes | None]]
 """`read(name, most)`: a published file's bytes, cut soon after `most`; None if it does not exist."""
@@ -166,7 +165,7 @@ class _Site:
         raise AddressRefused(f"more than {FETCH_REDIRECTS} redirects")
 
 
-_PASSING: Final = (httpx2.TransportError, httpx2.InvalidURL, OSError, UnicodeError)
+_PASSING = (httpx2.TransportError, httpx2.InvalidURL, OSError, UnicodeError)
 """What may go better at another try."""
 
 

@@ -44,8 +44,8 @@ from medlive.site.model import (
     Week,
     load_hard,
 )
+from medlive.snapshot.contents import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import headroom_of
 from medlive.snapshot.model import SnapshotCase, folder_name

@@ -1,47 +1,38 @@
 """What changed between two releases: cases added, revised and withdrawn, and how each release was made."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import asdict, dataclass
 from heapq import merge
 from itertools import chain, groupby, repeat
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Literal
 
 from medlive.integrity.folder import SUMS, sha256
-from medlive.snapshot.ledgers import CHANGES, read_ledger
+from medlive.snapshot.contents import (
+    CHANGES,
+    SECTIONS,
+    CaseRows,
+    Row,
+    read_cases,
+    read_ledger,
+    read_manifest,
+    readable,
+)
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CRITERION_CONTENT, FIELDS, OPTIONAL
-from medlive.snapshot.rows import CaseRows, Row, read_cases, read_manifest, readable
+
+ChangeKind = Literal["added", "revised", "withdrawn"]
+"""How a case changed since the parent: the sections of `changes.json`."""
 
 
-class ChangeKind(StrEnum):
-    """How a case changed since the parent."""
+Edit = dict[str, Any]
+"""What changed: `old` and `new`, None where there is none.
 
-    ADDED = "added"
-    REVISED = "revised"
-    WITHDRAWN = "withdrawn"
-
-
-@dataclass(frozen=True, slots=True)
-class FieldEdit:
-    """The old and new value of a case's field or of a manifest's entry; None where there is none."""
-
-    name: str
-    old: Any
-    new: Any
-
-
-@dataclass(frozen=True, slots=True)
-class CriterionEdit:
-    """A changed criterion, before and after: criterion_id, position, criterion, axis, points, origin and source."""
-
-    edits: tuple[str, ...]
-    """"added", "removed", or what of it changed."""
-    old: Mapping[str, Any] | None
-    new: Mapping[str, Any] | None
+- Of a case's field or a manifest's entry: its `name`, and the values.
+- Of a criterion: `edits`, which are "added", "removed", or what of it changed, and the criterion before and after:
+  criterion_id, position, criterion, axis, points, origin and source.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +45,11 @@ class Change:
     from_revision: int | None = None
     to_revision: int | None = None
     # Of a revised case that was compared; if both are empty, only the revision's number changed
-    fields: tuple[FieldEdit, ...] = ()
-    criteria: tuple[CriterionEdit, ...] = ()
-
-    def row(self) -> dict[str, Any]:
-        """The change as an entry of `changes.json`."""
-        return {
-            "case_id": self.case_id,
-            "reason": self.reason,
-            "from_revision": self.from_revision,
-            "to_revision": self.to_revision,
-        }
+    fields: tuple[Edit, ...] = ()
+    criteria: tuple[Edit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotDiff:
-    """What changed from one release to another."""
-
-    old: Manifest
-    new: Manifest
-    counts: Mapping[ChangeKind, int]
-    listed: tuple[Change, ...]  # The first cases of each kind, by kind and case id
-    reasons_from: str  # Where the reasons were read, or why there are none
-    # Where the manifests differ in how the releases were made
-    settings: tuple[FieldEdit, ...]
-
-
-_CASE_CONTENT: Final = tuple(
+_CASE_CONTENT = tuple(
     name for name in FIELDS["cases"] if name not in ("case_id", "revision", "canary")
 )
 
@@ -90,37 +59,45 @@ def diff_snapshots(
     new: Path,
     *,
     limit: int | None = None,
-) -> SnapshotDiff:
+) -> dict[str, Any]:
     """Compare two snapshots; memory grows only with what is listed. Neither folder is verified.
 
     At most `limit` cases of each kind are listed.
+
+    Returns:
+        `old` and `new`, their versions; `counts` of the cases by kind; `reasons_from`: where the reasons were read,
+        or why there are none; `made_otherwise`: where the manifests differ in how the releases were made (`Edit`);
+        and by its kind the first changed cases, by case id, with the fields of `Change`.
 
     Raises:
         BadInput: If a folder holds no snapshot, or rows that are invalid or out of order.
     """
     before = read_manifest(old)
     now = read_manifest(new)
-    counts = Counter[ChangeKind]()
-    by_kind: dict[ChangeKind, list[Change]] = {kind: [] for kind in ChangeKind}
+    counts = dict.fromkeys(SECTIONS[CHANGES], 0)
+    listed: dict[str, list[Change]] = {kind: [] for kind in counts}
     for case in diff_cases(old, new):
         counts[case.kind] += 1
-        if limit is None or len(by_kind[case.kind]) < limit:
-            by_kind[case.kind].append(case)
+        if limit is None or len(listed[case.kind]) < limit:
+            listed[case.kind].append(case)
     reasons, reasons_from = _reasons(old, new, before, now)
-    listed = []
-    for case in chain.from_iterable(by_kind.values()):
-        listed.append(replace(case, reason=reasons.get(case.case_id)))
     made_before = _stated(before)
     made_now = _stated(now)
     names = sorted(made_before.keys() | made_now.keys())
-    return SnapshotDiff(
-        old=before,
-        new=now,
-        counts={kind: counts[kind] for kind in ChangeKind},
-        listed=tuple(listed),
-        reasons_from=reasons_from,
-        settings=tuple(_field_edits(made_before, made_now, names)),
-    )
+    found: dict[str, Any] = {
+        "old": before.version,
+        "new": now.version,
+        "counts": counts,
+        "reasons_from": reasons_from,
+        "made_otherwise": list(_field_edits(made_before, made_now, names)),
+    }
+    for kind, cases in listed.items():
+        found[kind] = []
+        for case in cases:
+            row = asdict(case) | {"reason": reasons.get(case.case_id)}
+            del row["kind"]
+            found[kind].append(row)
+    return found
 
 
 def diff_cases(old: Path, new: Path) -> Iterator[Change]:
@@ -134,44 +111,45 @@ def diff_cases(old: Path, new: Path) -> Iterator[Change]:
     )
     for case_id, group in groupby(sides, key=_case_id):
         match {side: case for case, side in group}:
-            case {"old": before, "new": now}:
-                old_row = {**OPTIONAL["cases"], **before.row}
-                new_row = {**OPTIONAL["cases"], **now.row}
+            case {"old": (before, old_rubric), "new": (now, new_rubric)}:
+                old_row = {**OPTIONAL["cases"], **before}
+                new_row = {**OPTIONAL["cases"], **now}
                 revised = Change(
-                    kind=ChangeKind.REVISED,
+                    kind="revised",
                     case_id=case_id,
                     reason=None,
                     from_revision=old_row["revision"],
                     to_revision=new_row["revision"],
                     fields=tuple(_field_edits(old_row, new_row, _CASE_CONTENT)),
-                    criteria=tuple(_criteria(before.criteria, now.criteria)),
+                    criteria=tuple(_criteria(old_rubric, new_rubric)),
                 )
                 is_edited = revised.fields or revised.criteria
                 if is_edited or revised.from_revision != revised.to_revision:
                     yield revised
-            case {"new": now}:
-                number = now.row["revision"]
-                yield Change(ChangeKind.ADDED, case_id, None, to_revision=number)
-            case {"old": before}:
-                number = before.row["revision"]
-                yield Change(ChangeKind.WITHDRAWN, case_id, None, number)
+            case {"new": (now, _)}:
+                number = now["revision"]
+                yield Change("added", case_id, None, to_revision=number)
+            case {"old": (before, _)}:
+                number = before["revision"]
+                yield Change("withdrawn", case_id, None, number)
 
 
-def _case_id(case: tuple[CaseRows, str]) -> str:
-    return case[0].case_id
+def _case_id(side: tuple[CaseRows, str]) -> str:
+    (case, _), _ = side
+    return str(case["case_id"])
 
 
 def _field_edits(
     before: Mapping[str, Any],
     now: Mapping[str, Any],
     names: Iterable[str],
-) -> Iterator[FieldEdit]:
+) -> Iterator[Edit]:
     for name in names:
         if before.get(name) != now.get(name):
-            yield FieldEdit(name, before.get(name), now.get(name))
+            yield {"name": name, "old": before.get(name), "new": now.get(name)}
 
 
-def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEdit]:
+def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[Edit]:
     """Yield the edits of a rubric, in its present order, then what was removed.
 
     A criterion is recognised by its text, and by its id only where its text is new: ids that are numbered anew
@@ -192,11 +170,11 @@ def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEd
         compared.remove("position")
     for place, row in enumerate(right):
         if (old := pairs.get(place)) is None:
-            yield CriterionEdit(("added",), None, row)
+            yield {"edits": ("added",), "old": None, "new": row}
         elif edits := tuple(name for name in compared if old[name] != row[name]):
-            yield CriterionEdit(edits, old, row)
+            yield {"edits": edits, "old": old, "new": row}
     for row in sorted(removed, key=lambda r: int(r["position"])):
-        yield CriterionEdit(("removed",), row, None)
+        yield {"edits": ("removed",), "old": row, "new": None}
 
 
 def _content(row: Row) -> Row:

@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -21,22 +21,20 @@ from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.guard.bounds import SMALL_FILE_BYTES
 from medlive.integrity.log import read_bytes, read_found, writing
 from medlive.integrity.paths import create_below
+from medlive.integrity.signing import BadSignature, PublicKey, check_signature
 from medlive.snapshot.manifest import Version, moment_text, optional, pretty_json
 from medlive.snapshot.model import CASE_ID
 from medlive.snapshot.model import WithdrawalKind as WithdrawalKind
 from medlive.snapshot.verify.text_checks import find_unstorable
 
-if TYPE_CHECKING:
-    from medlive.integrity.signing import PublicKey
-
-ERRATA: Final = "errata.json"
+ERRATA = "errata.json"
 """The file's name, beside the frozen folders and at the root of every place of publication."""
-SIGNATURE: Final = "errata.json.minisig"
-PUBLIC_ERRATA: Final = "errata-public.json"
+SIGNATURE = "errata.json.minisig"
+PUBLIC_ERRATA = "errata-public.json"
 """The same of the publishable snapshots alone, which the web gives out as `errata.json`; signed as that."""
-PUBLIC_FILE: Final = 0o644
+PUBLIC_FILE = 0o644
 """Rights of errata, which are published as they are."""
-MOST_REASON: Final = 500
+MOST_REASON = 500
 """Characters of a public reason."""
 
 
@@ -166,7 +164,7 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
 def load_errata(
     path: str | Path,
     *,
-    public_key: "PublicKey | None" = None,
+    public_key: PublicKey | None = None,
     is_named: bool = False,
 ) -> Errata:
     """Load an errata file.
@@ -194,7 +192,7 @@ def read_errata(
     data: bytes,
     signature: bytes | None,
     name: str,
-    public_key: "PublicKey | None",
+    public_key: PublicKey | None,
 ) -> Errata:
     """Parse the bytes of an errata file and, given a key, check its signature; `name` names it in messages.
 
@@ -209,8 +207,6 @@ def read_errata(
             f"{name} is not signed",
             hint="leave the key out to use unsigned errata at your own risk",
         )
-    from medlive.integrity.signing import BadSignature, check_signature
-
     beside = f"the signature beside {name}"
     try:
         text = signature.decode("utf-8", "replace")

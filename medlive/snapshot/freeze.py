@@ -10,11 +10,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed, UsageError, require
 from medlive.integrity.digest import digest_file, digest_json
 from medlive.integrity.folder import (
     FOLDERS,
@@ -27,10 +26,9 @@ from medlive.integrity.folder import (
     sync,
 )
 from medlive.integrity.log import exclusive, some, writing
-from medlive.snapshot.describe import card, croissant, figures
-from medlive.snapshot.diff import Change
+from medlive.snapshot.contents import CASES, CHANGES, CRITERIA, SECTIONS, write_ledger
+from medlive.snapshot.describe import card, croissant
 from medlive.snapshot.gates import row_hits
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, SECTIONS, write_ledger
 from medlive.snapshot.manifest import (
     FileEntry,
     Manifest,
@@ -40,40 +38,23 @@ from medlive.snapshot.manifest import (
     warnings_of,
 )
 from medlive.snapshot.model import (
+    LIVEMEDBENCH_END,
     SnapshotCase,
     folder_name,
     line,
-    livemedbench_end,
     livemedbench_piece,
     stamped,
     trusted_comment,
     week_end,
 )
-from medlive.snapshot.parquet import ParquetRows, writer_name
-from medlive.snapshot.rows import CASES, CRITERIA
+from medlive.snapshot.parquet import parquet_writer
 
 Sign = Callable[[bytes, str], str]
 """`sign(data, trusted comment)`: a detached signature in minisign's format."""
 
 
-@dataclass(frozen=True)
-class Entries:
-    """The entries of a snapshot's ledgers; a subclass reads them when they are asked for, each time again."""
-
-    changed: tuple[Change, ...] = ()
-    held: tuple[Mapping[str, Any], ...] = ()
-    revealed: tuple[Mapping[str, Any], ...] = ()
-    dropped: tuple[Mapping[str, Any], ...] = ()
-
-    def section(self, name: str) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of a section of `ledgers.SECTIONS`, by its key."""
-        if name in SECTIONS[CHANGES]:
-            rows = [change.row() for change in self.changed if change.kind == name]
-            return sorted(rows, key=itemgetter("case_id"))
-        return sorted(getattr(self, name), key=itemgetter(SECTIONS[HOLDOUTS][name]))
-
-
-NO_ENTRIES: Final = Entries()
+Entries = Callable[[str], Iterable[Mapping[str, Any]]]
+"""`entries(section)`: those of a section of `contents.SECTIONS`, by its key, as rows; each call reads them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +65,19 @@ class FrozenSnapshot:
     manifest: Manifest
     digest: str  # `sha256:` over SHA256SUMS: the identity of the folder
     signature: str | None  # The text of SHA256SUMS.minisig
-    unchanged: bool  # Whether the folder existed with the same bytes
 
 
 def write_snapshot(
     rows: Iterable[SnapshotCase],
     meta: SnapshotMeta,
     out_root: Path,
-    entries: Entries = NO_ENTRIES,
+    entries: Entries,
     sign: Sign | None = None,
 ) -> FrozenSnapshot:
     """Build `<out_root>/medlive-<version>/`; an existing folder is never changed.
 
-    `rows` are in the order of their ids (by code points); without `entries` the ledgers are empty. `sign` signs
-    SHA256SUMS, and is given exactly when `meta.signing` names its key.
+    `rows` are in the order of their ids (by code points), `entries` those of the ledgers. `sign` signs SHA256SUMS,
+    and is given exactly when `meta.signing` names its key.
 
     Raises:
         UsageError: If `meta` is inconsistent, or its version is not an ISO week.
@@ -120,17 +100,16 @@ def write_snapshot(
             try:
                 manifest, signature = _build(rows, meta, entries, sign, partial)
                 digest = digest_file(partial / SUMS)
-                unchanged = os.path.lexists(target)
-                if unchanged and (differing := differences(partial, target)):
+                if not os.path.lexists(target):
+                    sync(*partial.rglob("*"), partial)
+                    partial.rename(target)
+                    sync(out_root)
+                elif differing := differences(partial, target):
                     raise CheckFailed(
                         f"{target} exists with other content: {some(differing)}",
                         hint="a frozen snapshot is never replaced: freeze under another version",
                     )
-                if not unchanged:
-                    sync(*partial.rglob("*"), partial)
-                    partial.rename(target)
-                    sync(out_root)
-                return FrozenSnapshot(target, manifest, digest, signature, unchanged)
+                return FrozenSnapshot(target, manifest, digest, signature)
             except UnicodeEncodeError as exc:
                 text = f"a text cannot be encoded as UTF-8: {exc.reason}"
                 raise CheckFailed(text) from exc
@@ -164,6 +143,8 @@ def _build(
     out: Path,
 ) -> tuple[Manifest, str | None]:
     """Write every file; return the manifest and the signature."""
+    require("pyarrow", "parquet")
+    import pyarrow
 
     def write(name: str, text: str) -> None:
         (out / name).write_bytes(text.encode("utf-8"))
@@ -171,12 +152,19 @@ def _build(
     for folder in FOLDERS:
         (out / folder).mkdir()
     tally, new = _write_rows(rows, meta, out)
-    numbers = _write_ledgers(entries, meta, out)
+    numbers: dict[str, int] = {}  # How many entries each section has
+    for name, sections in SECTIONS.items():
+        head: dict[str, Any] = {"canary": meta.canary, "version": meta.version}
+        if name == CHANGES:
+            head["parent"] = meta.parent
+        written = ((section, entries(section)) for section in sections)
+        with (out / name).open("wb") as ledger:
+            numbers |= write_ledger(ledger.write, head, written)
     counts = tally.counts(numbers["held"])
-    changes = card.changes_md(meta, numbers, new.counts(0), entries.section)
+    changes = card.changes_md(meta, numbers, new.counts(0), entries)
     with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as note:
         note.writelines(changes)  # As they come: there may be one for each case
-    for name, text in figures.figures(counts, meta.canary, meta.version).items():
+    for name, text in card.figures(counts, meta.canary, meta.version).items():
         write(name, text)
     write("LICENSE", card.licence(meta.canary))
     rows_digest = digest_json([sha256(out / CASES), sha256(out / CRITERIA)])
@@ -202,7 +190,7 @@ def _build(
         cost=meta.cost,
         counts=counts,
         provenance=meta.provenance,
-        writers={"parquet": writer_name()},
+        writers={"parquet": f"pyarrow {pyarrow.__version__}"},
         warnings=warnings_of(meta.provenance),
         canary=meta.canary,
         audit_log=meta.audit_log,
@@ -240,18 +228,21 @@ def _write_rows(
     case_names = [column.name for column in columns["cases"]]
     criterion_names = [column.name for column in columns["criteria"]]
     data = out / "data"
-    cases = ParquetRows(data / "cases.parquet", columns["cases"], meta.canary)
-    criteria = ParquetRows(data / "criteria.parquet", columns["criteria"], meta.canary)
+    canary = meta.canary
     with (
+        parquet_writer(data / "cases.parquet", columns["cases"], canary) as add_case,
+        parquet_writer(
+            data / "criteria.parquet", columns["criteria"], canary
+        ) as add_criterion,
         (out / CASES).open("wb") as case_lines,
         (out / CRITERIA).open("wb") as criterion_lines,
         (out / "livemedbench.json").open("wb") as plain,
     ):
         for case in _legal(rows, meta):
-            row = stamped(case.row(), meta.canary, case_names)
+            row = stamped(case.row(), canary, case_names)
             case_criteria = []
             for criterion in case.criteria:
-                stamp = stamped(criterion.row(), meta.canary, criterion_names)
+                stamp = stamped(criterion.row(), canary, criterion_names)
                 case_criteria.append(stamp)
             try:
                 case_lines.write(line(row))
@@ -260,15 +251,13 @@ def _write_rows(
             except ValueError as exc:
                 text = f"case {case.case_id!r} cannot be frozen: {exc}"
                 raise CheckFailed(text) from exc
-            cases.add(row)
+            add_case(row)
             for criterion_row in case_criteria:
-                criteria.add(criterion_row)
+                add_criterion(criterion_row)
             tally.add(case)
             if case.first_release == meta.version:
                 new.add(case)
-        plain.write(livemedbench_end())
-    cases.close()
-    criteria.close()
+        plain.write(LIVEMEDBENCH_END)
     if not tally.cases:
         raise CheckFailed("there is no case to freeze")
     return tally, new
@@ -292,23 +281,6 @@ def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[Snapsho
             raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {faults[0]}")
         previous = case.case_id
         yield case
-
-
-def _write_ledgers(
-    entries: Entries,
-    meta: SnapshotMeta,
-    out: Path,
-) -> dict[str, int]:
-    """Write both ledgers and return how many entries each section has."""
-    numbers: dict[str, int] = {}
-    for name, sections in SECTIONS.items():
-        head: dict[str, Any] = {"canary": meta.canary, "version": meta.version}
-        if name == CHANGES:
-            head["parent"] = meta.parent
-        written = ((section, entries.section(section)) for section in sections)
-        with (out / name).open("wb") as ledger:
-            numbers |= write_ledger(ledger.write, head, written)
-    return numbers
 
 
 def differences(built: Path, existing: Path) -> list[str]:

@@ -3,24 +3,14 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 from medlive.errors import BadInput
 from medlive.home import home_folder
 from medlive.snapshot.model import version_of, week_end
 
-VARIABLE: Final = "MEDLIVE_SNAPSHOTS"
+VARIABLE = "MEDLIVE_SNAPSHOTS"
 """The folders that are searched for versions, separated as in PATH."""
-LATEST: Final = "latest"
-
-
-def snapshot_roots(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the folders of MEDLIVE_SNAPSHOTS, else the working folder and `snapshots` under the home."""
-    if named := environment.get(VARIABLE):
-        return tuple(
-            Path(part).expanduser() for part in named.split(os.pathsep) if part
-        )
-    return (Path(), home_folder(environment) / "snapshots")
+LATEST = "latest"
 
 
 def find_snapshot(
@@ -30,7 +20,8 @@ def find_snapshot(
 
     Args:
         path_or_version: Its path, a version ("2026.W47", "medlive-2026.W47"), or "latest". A path that exists
-            comes first; a version is looked up in `snapshot_roots`, in order.
+            comes first; a version is looked up in the folders of MEDLIVE_SNAPSHOTS, in order, else in the working
+            folder and `snapshots` under the home.
         environment: Environment variables, by default those of the process.
 
     Raises:
@@ -46,7 +37,12 @@ def find_snapshot(
             f"{text!r} is neither a snapshot's folder (found no manifest.json) nor a version",
             hint='give a snapshot\'s folder, a version such as "2026.W47", or "latest"',
         )
-    roots = snapshot_roots(os.environ if environment is None else environment)
+    if environment is None:
+        environment = os.environ
+    if named := environment.get(VARIABLE):
+        roots = [Path(part).expanduser() for part in named.split(os.pathsep) if part]
+    else:
+        roots = [Path(), home_folder(environment) / "snapshots"]
     versions: dict[str, Path] = {}
     for root in reversed(roots):
         versions.update(versions_in(root))

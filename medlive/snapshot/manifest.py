@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from statistics import median
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AwareDatetime,
@@ -32,7 +32,7 @@ from medlive.snapshot.model import (
     SnapshotCase,
     Table,
     canary_of,
-    columns_fault,
+    known_part,
     shape_of,
 )
 
@@ -50,7 +50,7 @@ KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{16}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
-FORMATS: Final = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION}"
+FORMATS = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION}"
 
 
 class _Frozen(BaseModel):
@@ -110,9 +110,9 @@ class ProofMeans(_Frozen):
     separation: Share | None = None
 
 
-EASY: Final = 0.9
+EASY = 0.9
 """The score at which an answer passes a rubric."""
-LITTLE_HEADROOM: Final = 0.75
+LITTLE_HEADROOM = 0.75
 """The median of the ordinary answers' scores above which models can hardly be told apart."""
 
 
@@ -245,7 +245,7 @@ def _share(figure: float) -> float:
     return min(max(figure, 0.0), 1.0)
 
 
-_FIELDS: Final = (
+_FIELDS = (
     "language",
     "source",
     "theme",
@@ -254,8 +254,8 @@ _FIELDS: Final = (
     "dialogue_register",
     "first_release",
 )
-_OF_CRITERIA: Final = ("axis", "origin", "tier")
-_NUMBERS: Final = ("cases", "criteria", "held", "proof", "headroom", "overruled")
+_OF_CRITERIA = ("axis", "origin", "tier")
+_NUMBERS = ("cases", "criteria", "held", "proof", "headroom", "overruled")
 
 
 class Ancestor(_Frozen):
@@ -366,9 +366,19 @@ class Manifest(_Frozen):
             if names := [*unknown_fields(self), *self.columns, *self.enumerations]:
                 raise ValueError(f"unknown fields {', '.join(names)[:200]}")
             return self
+        # A known column keeps its meaning, and those of before exist.
         for table in TABLES:
-            if fault := columns_fault(table, self.columns.get(table, ())):
-                raise ValueError(fault)
+            columns = self.columns.get(table, ())
+            stated = {column.name: column for column in columns}
+            if len(stated) < len(columns):
+                raise ValueError(f"columns of {table} are named twice")
+            for known in shape_of().columns[table]:
+                column = stated.get(known.name)
+                if column is None and not known.optional:
+                    raise ValueError(f"columns of {table} lack {known.name}")
+                if column is not None and known_part(column) != known_part(known):
+                    expected = f"expected {known_part(known)}"
+                    raise ValueError(f"column {known.name} of {table}: {expected}")
         return self
 
     @property
@@ -428,7 +438,7 @@ def unknown_note(names: Sequence[str]) -> str:
     return f"it is newer than this medlive, which does not know: {shown}"
 
 
-_NAMES_SHOWN: Final = 12
+_NAMES_SHOWN = 12
 
 
 def warnings_of(provenance: Provenance) -> tuple[str, ...]:

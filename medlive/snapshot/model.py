@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from functools import cache, cached_property
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
 
@@ -37,7 +37,7 @@ from medlive.rubric.model import (
 VERSION = re.compile(r"(?P<year>[0-9]{4})\.W(?P<week>[0-9]{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""
 
-CASE_ID: Final = re.compile(r"[^\s/\\\x00-\x1f\x7f]{1,200}")
+CASE_ID = re.compile(r"[^\s/\\\x00-\x1f\x7f]{1,200}")
 """What may be an id: no space, slash or control character, since ids become file names and anchors."""
 
 
@@ -71,7 +71,7 @@ def version_of(name: str) -> str | None:
     return version if version != name and week_end(version) else None
 
 
-_CANARY_SPACE: Final = uuid.UUID("5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976")
+_CANARY_SPACE = uuid.UUID("5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976")
 
 
 @cache
@@ -181,7 +181,7 @@ class SnapshotCase:
 
 
 Table = Literal["cases", "criteria"]
-TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")
+TABLES: tuple[Table, ...] = ("cases", "criteria")
 
 
 def _columns(kind: type) -> dict[str, str]:
@@ -193,9 +193,9 @@ def _columns(kind: type) -> dict[str, str]:
     return {**columns, "canary": "string"}
 
 
-_JSON_TYPES: Final[Mapping[Any, str]] = {int: "integer", float | None: "number"}
+_JSON_TYPES: Mapping[Any, str] = {int: "integer", float | None: "number"}
 """Type of a field → that of its JSON value; all others are strings."""
-FIELDS: Final[Mapping[Table, Mapping[str, str]]] = {
+FIELDS: Mapping[Table, Mapping[str, str]] = {
     "cases": _columns(SnapshotCase),
     "criteria": _columns(SnapshotCriterion),
 }
@@ -206,15 +206,15 @@ def _known(row: SnapshotCase | SnapshotCriterion, table: Table) -> dict[str, Any
     return {name: getattr(row, name) for name in FIELDS[table] if name != "canary"}
 
 
-PROOF_FIELDS: Final = ("ceiling", "floor", "separation")
+PROOF_FIELDS = ("ceiling", "floor", "separation")
 """The figures of every proof: all three of a case are null, or none."""
 
-CRITERION_CONTENT: Final = tuple(
+CRITERION_CONTENT = tuple(
     name for name in FIELDS["criteria"] if name not in ("case_id", "revision", "canary")
 )
 """The columns of a criterion that its case does not have."""
 
-OPTIONAL: Final[Mapping[Table, Mapping[str, str | None]]] = {
+OPTIONAL: Mapping[Table, Mapping[str, str | None]] = {
     "cases": {
         **dict.fromkeys((*PROOF_FIELDS, "ordinary", "overruled")),
         "asked": "",
@@ -295,6 +295,10 @@ def _without_defaults(
     return own
 
 
+LIVEMEDBENCH_END = b"\n]\n"
+"""The bytes that close `livemedbench.json`."""
+
+
 def livemedbench_piece(
     number: int,
     row: Mapping[str, Any],
@@ -326,11 +330,6 @@ def livemedbench_piece(
     return before + canonical_json(record).encode("utf-8")
 
 
-def livemedbench_end() -> bytes:
-    """Return the bytes that close `livemedbench.json`."""
-    return b"\n]\n"
-
-
 def line(row: Mapping[str, Any]) -> bytes:
     """Return a row as one line of canonical JSON Lines. Raises ValueError for text that UTF-8 cannot encode."""
     return canonical_json(dict(row)).encode("utf-8") + b"\n"
@@ -338,16 +337,16 @@ def line(row: Mapping[str, Any]) -> bytes:
 
 # --- the shape of a snapshot
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION = 4
 """The format that is written. A new column or value needs no new format: see `OPTIONAL` and `ENUMERATIONS`."""
 
-OLDEST_FORMAT: Final = 2
+OLDEST_FORMAT = 2
 
 JsonType = type[str] | type[int] | type[float]
-TYPES: Final[Mapping[str, JsonType]] = {"string": str, "integer": int, "number": float}
+TYPES: Mapping[str, JsonType] = {"string": str, "integer": int, "number": float}
 """The types of columns as a manifest names them. `posted_at` is a string in JSON and a date in parquet."""
 
-ENUMERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+ENUMERATIONS: Mapping[str, tuple[str, ...]] = {
     "language": ("en", "zh"),
     "theme": tuple(Theme),
     "specialty": (*SPECIALTIES, UNKNOWN_SPECIALTY),
@@ -359,7 +358,7 @@ ENUMERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Column → the values that it may have. New values and new enumerations are added here."""
 
-_NEW_IN_FORMAT_3: Final = ("ceiling", "floor", "separation", "origin", "source")
+_NEW_IN_FORMAT_3 = ("ceiling", "floor", "separation", "origin", "source")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 
@@ -462,20 +461,6 @@ def shape_of(format_version: int = FORMAT_VERSION) -> Shape:
             listed.append(column)
         columns[table] = tuple(listed)
     return Shape(format_version, columns, ENUMERATIONS)
-
-
-def columns_fault(table: Table, columns: Sequence[Column]) -> str | None:
-    """Return why these cannot be a table's columns: a known column keeps its meaning, and those of before exist."""
-    stated = {column.name: column for column in columns}
-    if len(stated) < len(columns):
-        return f"columns of {table} are named twice"
-    for known in shape_of().columns[table]:
-        column = stated.get(known.name)
-        if column is None and not known.optional:
-            return f"columns of {table} lack {known.name}"
-        if column is not None and known_part(column) != known_part(known):
-            return f"column {known.name} of {table}: expected {known_part(known)}"
-    return None
 
 
 def known_part(value: object) -> object:

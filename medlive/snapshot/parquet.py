@@ -13,13 +13,13 @@ import pickle
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
-from importlib.util import find_spec
 from io import FileIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from medlive.errors import require
 from medlive.guard.child_environment import child_environment
@@ -29,19 +29,19 @@ from medlive.snapshot.model import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_PER_GROUP: Final = 5_000
+ROWS_PER_GROUP = 5_000
 """Fixed, since it decides the file's bytes and bounds the writer's memory."""
 
-CANARY_KEY: Final = "medlive.canary"
+CANARY_KEY = "medlive.canary"
 """The key of the canary in a file's metadata."""
 
-MEMORY_BYTES: Final = 128 * 2**20
+MEMORY_BYTES = 128 * 2**20
 """What a comparison may take beyond the loaded libraries, whatever is compared."""
-MEMORY_FACTOR: Final = 8
+MEMORY_FACTOR = 8
 """And for each byte of the twins: a row group is held as text, as Python values and as two tables."""
-SECONDS: Final = 3600.0
+SECONDS = 3600.0
 
-_SPARING: Final = {
+_SPARING = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "1",
     "OMP_NUM_THREADS": "1",
@@ -51,19 +51,6 @@ _SPARING: Final = {
 
 Comparison = tuple[int, int, Sequence[Column], str]
 """The arguments of `find_difference`."""
-
-
-def available() -> bool:
-    """Whether pyarrow is installed."""
-    return find_spec("pyarrow") is not None
-
-
-def writer_name() -> str:
-    """The library and version that write parquet."""
-    require("pyarrow", "parquet")
-    import pyarrow as pa
-
-    return f"pyarrow {pa.__version__}"
 
 
 def schema(columns: Iterable[Column]) -> "pa.Schema":
@@ -79,58 +66,57 @@ def schema(columns: Iterable[Column]) -> "pa.Schema":
     return pa.schema(fields)
 
 
-class ParquetRows:
-    """Writes rows into one parquet file with fixed settings, a row group at a time."""
+@contextmanager
+def parquet_writer(
+    path: Path,
+    columns: Iterable[Column],
+    canary: str,
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Write rows into one parquet file with fixed settings, a row group at a time: yields what adds a row.
 
-    def __init__(
-        self,
-        path: Path,
-        columns: Iterable[Column],
-        canary: str,
-    ) -> None:
-        """Open `path` for writing; the canary goes into the key-value metadata, which is not compressed."""
-        require("pyarrow", "parquet")
-        import pyarrow.parquet as pq
+    The canary goes into the key-value metadata, which is not compressed. At the end the remaining rows and the footer
+    are written.
+    """
+    require("pyarrow", "parquet")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-        self._schema = schema(columns).with_metadata({CANARY_KEY: canary})
-        self._writer: pq.ParquetWriter = pq.ParquetWriter(
-            path,
-            self._schema,
-            version="2.6",
-            data_page_version="1.0",
-            compression="zstd",
-            compression_level=6,
-            use_dictionary=True,
-            write_statistics=True,
-            store_schema=True,
-            write_page_index=False,
-        )
-        self._columns: dict[str, list[Any]] = {name: [] for name in self._schema.names}
-        self._rows = 0
+    written = schema(columns).with_metadata({CANARY_KEY: canary})
+    writer: pq.ParquetWriter = pq.ParquetWriter(
+        path,
+        written,
+        version="2.6",
+        data_page_version="1.0",
+        compression="zstd",
+        compression_level=6,
+        use_dictionary=True,
+        write_statistics=True,
+        store_schema=True,
+        write_page_index=False,
+    )
+    group: dict[str, list[Any]] = {name: [] for name in written.names}
+    rows = 0
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Add a row."""
-        for name, values in self._columns.items():
+    def flush() -> None:
+        nonlocal rows
+        if rows:
+            writer.write_table(pa.Table.from_pydict(group, schema=written))
+            rows = 0
+            for values in group.values():
+                values.clear()
+
+    def add(row: Mapping[str, Any]) -> None:
+        nonlocal rows
+        for name, values in group.items():
             value = row[name]
             values.append(date.fromisoformat(value) if name == "posted_at" else value)
-        self._rows += 1
-        if self._rows >= ROWS_PER_GROUP:
-            self._flush()
+        rows += 1
+        if rows >= ROWS_PER_GROUP:
+            flush()
 
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        if self._rows:
-            self._writer.write_table(
-                pa.Table.from_pydict(self._columns, schema=self._schema)
-            )
-            self._columns = {name: [] for name in self._columns}
-            self._rows = 0
-
-    def close(self) -> None:
-        """Write the remaining rows and the footer."""
-        self._flush()
-        self._writer.close()
+    yield add
+    flush()
+    writer.close()
 
 
 def find_difference(

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from rich.text import Text
 
-from medlive.cli.operations.schedule import row
+from medlive.cli.operations.schedule import step_cells
 from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db.curation.circuits import PostgresCircuits
@@ -364,7 +364,7 @@ def test_what_is_overdue_is_red(overdue: bool) -> None:
         "why": None,
         "retry_at": None,
     }
-    cells = row({**step, "overdue": overdue})
+    cells = step_cells({**step, "overdue": overdue})
     red = {
         str(cell)
         for cell in cells

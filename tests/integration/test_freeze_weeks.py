@@ -41,9 +41,9 @@ from medlive.service.release.freeze import (
     weeks_between,
 )
 from medlive.service.release.withdraw import withdraw
+from medlive.snapshot.contents import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.gates import gates_digest
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.release import case_id, fill
 

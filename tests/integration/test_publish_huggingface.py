@@ -8,8 +8,8 @@ import pytest
 from huggingface_hub import constants
 
 from medlive.errors import CheckFailed, ServiceUnavailable, UsageError
+from medlive.publishing.huggingface import HubRepository
 from medlive.publishing.publish import PreparedRelease, Published
-from medlive.publishing.targets.huggingface import HubRepository
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from tests.support.hub import TOKEN, Hub, hub_server
 from tests.support.publishing import a_snapshot, prepared

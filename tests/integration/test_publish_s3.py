@@ -19,8 +19,7 @@ from medlive.errors import (
 )
 from medlive.integrity.folder import SUMS
 from medlive.publishing.publish import PreparedRelease, Published, publish
-from medlive.publishing.target import IMMUTABLE
-from medlive.publishing.targets.s3 import S3Target, parse_address
+from medlive.publishing.target import IMMUTABLE, S3Target, parse_address
 from tests.support.bucket import Gate, Request, bucket_server
 from tests.support.publishing import a_snapshot, prepared
 

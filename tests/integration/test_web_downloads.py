@@ -155,7 +155,7 @@ async def test_a_snapshot_is_fetched_and_verified(
 ) -> None:
     key = served.line.key.public
     done = await fetch_snapshot(served.url, "latest", tmp_path / "here", key)
-    assert (done.version, done.digest) == (NEW, served.line.releases[-1].digest)
+    assert (done["version"], done["digest"]) == (NEW, served.line.releases[-1].digest)
     with pytest.raises(BadInput):
         await fetch_snapshot(served.url, DRAFT, tmp_path / "here")
 

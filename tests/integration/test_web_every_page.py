@@ -36,7 +36,7 @@ from medlive.service.curation.curate import curate_revision
 from medlive.service.curation.review import dispute_case
 from medlive.service.studies import start_study
 from medlive.site.pages import SECTIONS
-from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.diff import Change
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
 from medlive.web.app import ROOMS, build_app, serve_web
 from tests.integration.test_web_access import routes
@@ -294,9 +294,7 @@ async def fill_downloads(database: Database, settings: Settings) -> None:
         )
         for c, text in zip(before, TEXTS, strict=True)
     ]
-    changes = tuple(
-        Change(ChangeKind.REVISED, c.case_id, c.advice, 1, 2) for c in after
-    )
+    changes = tuple(Change("revised", c.case_id, c.advice, 1, 2) for c in after)
     first = release(root, OLD, before)
     after = [
         replace(c, criteria=tuple(replace(k, revision=2) for k in c.criteria))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medlive import load_snapshot
-from medlive.publishing.targets.huggingface import HubRepository
+from medlive.publishing.huggingface import HubRepository
 from tests.integrations.conftest import run
 from tests.support.hub import TOKEN, hub_server
 from tests.support.publishing import a_snapshot, prepared

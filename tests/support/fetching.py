@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from medlive.integrity.signing import SecretKey, sign
-from medlive.publishing.download import Fetched, fetch_snapshot
+from medlive.publishing.download import fetch_snapshot
 from medlive.snapshot.errata import (
     Errata,
     Erratum,
@@ -81,7 +81,7 @@ class Web:
 
 async def get(
     site: Web, out: Path, version: str = VERSION, key: SecretKey | None = None
-) -> Fetched:
+) -> dict[str, Any]:
     return await fetch_snapshot(site.url, version, out, key.public if key else None)
 
 

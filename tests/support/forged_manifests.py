@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from medlive.snapshot.ledgers import (
+from medlive.snapshot.contents import (
     CHANGES,
     HOLDOUTS,
 )

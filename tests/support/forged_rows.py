@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from medlive.snapshot.ledgers import (
+from medlive.snapshot.contents import (
     CHANGES,
     HOLDOUTS,
 )

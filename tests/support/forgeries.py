@@ -7,7 +7,7 @@ from pathlib import Path
 
 from medlive.integrity.folder import SIGNATURE
 from medlive.integrity.signing import SecretKey
-from medlive.snapshot.ledgers import (
+from medlive.snapshot.contents import (
     CHANGES,
     SECTIONS,
 )

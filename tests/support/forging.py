@@ -9,18 +9,18 @@ from statistics import fmean
 from typing import Any
 
 from medlive.integrity.signing import SecretKey
-from medlive.snapshot.ledgers import (
+from medlive.snapshot.contents import (
     read_ledger,
     write_ledger,
 )
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import (
+    LIVEMEDBENCH_END,
     PROOF_FIELDS,
     TABLES,
-    livemedbench_end,
     livemedbench_piece,
 )
-from medlive.snapshot.parquet import ParquetRows
+from medlive.snapshot.parquet import parquet_writer
 from tests.support.spoiling import Spoil, dump, seal
 
 Row = dict[str, Any]
@@ -54,14 +54,14 @@ def derive(folder: Path) -> None:
         for number, case in enumerate(cases):
             mine = [c for c in criteria if c["case_id"] == case["case_id"]]
             plain.write(livemedbench_piece(number, case, mine))
-        plain.write(livemedbench_end())
+        plain.write(LIVEMEDBENCH_END)
     manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     columns = manifest.shape.columns
     for table, rows in zip(TABLES, (cases, criteria), strict=True):
-        writer = ParquetRows(folder / f"data/{table}.parquet", columns[table], canary)
-        for row in rows:
-            writer.add(row)
-        writer.close()
+        path = folder / f"data/{table}.parquet"
+        with parquet_writer(path, columns[table], canary) as add:
+            for row in rows:
+                add(row)
 
 
 def recount(manifest: Row, folder: Path) -> None:

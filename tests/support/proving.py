@@ -7,11 +7,12 @@ from typing import Any
 
 from medlive.rubric.probe import LENGTHS
 from medlive.rubric.proof import Probe
-from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import Entries, write_snapshot
+from medlive.snapshot.diff import Change
+from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.snapshot.manifest import SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from tests.support.entries import Entries
 from tests.support.scripted import KIND, NO_PROBLEM, changed
 from tests.support.snapshots import PROVENANCE, small_case
 
@@ -60,7 +61,7 @@ def frozen(rows: Sequence[SnapshotCase], folder: Path) -> Snapshot:
     """The cases as a snapshot."""
     moment = datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC)
     meta = SnapshotMeta("2026.W47", moment, PROVENANCE)
-    added = [Change(ChangeKind.ADDED, c.case_id, "new", None, 1) for c in rows]
+    added = [Change("added", c.case_id, "new", None, 1) for c in rows]
     entries = Entries(tuple(added))
     return load_snapshot(write_snapshot(rows, meta, folder, entries).path)
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from medlive.integrity.folder import SIGNATURE, SUMS, sha256
 from medlive.publishing.publish import PreparedRelease
-from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import Entries, write_snapshot
+from medlive.snapshot.diff import Change
+from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.manifest import FileEntry, Manifest, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from tests.support.entries import Entries
 
 PROVENANCE = Provenance(
     code_version="0.1.0", engines=(), prompts={}, evidence=(), thresholds={}
@@ -50,9 +51,7 @@ def a_snapshot(
         PROVENANCE,
         why_not=why_not,
     )
-    entries = Entries(
-        tuple(Change(ChangeKind.ADDED, c.case_id, "new", None, 1) for c in rows)
-    )
+    entries = Entries(tuple(Change("added", c.case_id, "new", None, 1) for c in rows))
     return write_snapshot(rows, meta, root, entries).path
 
 
@@ -60,14 +59,16 @@ def prepared(folder: Path, errata: dict[str, bytes] | None = None) -> PreparedRe
     """The snapshot as `prepare_release` gives it."""
     manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
     names = [n for n in ("manifest.json", SUMS, SIGNATURE) if (folder / n).exists()]
-    more = {
-        n: FileEntry(size=(folder / n).stat().st_size, sha256=sha256(folder / n))
-        for n in names
+    files = {
+        **manifest.files,
+        **{
+            n: FileEntry(size=(folder / n).stat().st_size, sha256=sha256(folder / n))
+            for n in names
+        },
     }
     return PreparedRelease(
         manifest=manifest,
-        sums=more.pop(SUMS),
-        others=more,
+        files=dict(sorted(files.items())),
         path=folder,
         errata=errata or {},
     )

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import Entries, FrozenSnapshot, write_snapshot
+from medlive.snapshot.diff import Change
+from medlive.snapshot.freeze import FrozenSnapshot, write_snapshot
 from medlive.snapshot.manifest import (
     Ancestor,
     EngineUse,
@@ -15,6 +15,7 @@ from medlive.snapshot.manifest import (
     WeekCost,
 )
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from tests.support.entries import Entries
 
 PROVENANCE = Provenance(
     code_version="0.1.0",
@@ -90,7 +91,7 @@ def release(
     listed = {change.case_id for change in changes}
     fresh = [c for c in cases if c.first_release == version and c.case_id not in listed]
     changes += tuple(
-        Change(ChangeKind.ADDED, c.case_id, "new in this release", None, c.revision)
+        Change("added", c.case_id, "new in this release", None, c.revision)
         for c in fresh
     )
     lineage = (

@@ -7,8 +7,8 @@ from typing import Any
 
 from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.signing import SecretKey, generate, sign
-from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import Entries, FrozenSnapshot, write_snapshot
+from medlive.snapshot.diff import Change
+from medlive.snapshot.freeze import FrozenSnapshot, write_snapshot
 from medlive.snapshot.manifest import (
     Ancestor,
     EngineUse,
@@ -18,6 +18,7 @@ from medlive.snapshot.manifest import (
     SnapshotMeta,
 )
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion, commitment
+from tests.support.entries import Entries
 
 PROVENANCE = Provenance(
     code_version="0.1.0",
@@ -123,7 +124,7 @@ def freeze(
 def added(cases: list[SnapshotCase], version: str) -> tuple[Change, ...]:
     """The changes of the cases whose first release this is."""
     return tuple(
-        Change(ChangeKind.ADDED, c.case_id, "new in this release", None, c.revision)
+        Change("added", c.case_id, "new in this release", None, c.revision)
         for c in cases
         if c.first_release == version
     )
@@ -161,8 +162,8 @@ def build_line(root: Path, *, signed: bool = True) -> Line:
     three += [small_case("c0", third), small_case("c1zh", third), hidden["h1"]]
     changes = (
         *added(three, third),
-        Change(ChangeKind.REVISED, "a0", "the advice was incomplete", 1, 2),
-        Change(ChangeKind.WITHDRAWN, "b0", "the patient asked for it", 1, None),
+        Change("revised", "a0", "the advice was incomplete", 1, 2),
+        Change("withdrawn", "b0", "the patient asked for it", 1, None),
     )
     entries = Entries(
         changes,

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 from itsdangerous import TimestampSigner
 
-from medlive.cli.served import served_evaluation
+from medlive.cli.site import served_evaluation
 from medlive.config import Settings
 from medlive.db import accounts
 from medlive.db.accounts import Account

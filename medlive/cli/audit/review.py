@@ -102,7 +102,8 @@ def approve(
     by: ByOption = None,
 ) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
-    _decide(ReviewAction.APPROVE, case_id, reason, revision, by)
+    action = ReviewAction.APPROVE
+    with_database(review.decide_case, case_id, action, reason, of=revision, by=by)
     echo(f"{case_id} is approved: the next freeze takes it")
     case = with_session(inspect_case, case_id)["case"]
     if unproved := unproved_words(case["unproved_since"]):
@@ -117,18 +118,9 @@ def reject(
     by: ByOption = None,
 ) -> None:
     """Keep a held or ready case out of every freeze, until its content changes."""
-    _decide(ReviewAction.REJECT, case_id, reason, revision, by)
-    echo(f"{case_id} is rejected: no freeze takes it")
-
-
-def _decide(
-    action: ReviewAction,
-    case_id: str,
-    reason: str,
-    revision: int | None,
-    by: str | None,
-) -> None:
+    action = ReviewAction.REJECT
     with_database(review.decide_case, case_id, action, reason, of=revision, by=by)
+    echo(f"{case_id} is rejected: no freeze takes it")
 
 
 def edit(

@@ -1,9 +1,8 @@
 """`medlive snapshot list|show|verify|keygen|fetch|diff|export`: frozen snapshots, and what holders do with them."""
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.text import Text
 from typer import Argument, Option
@@ -36,9 +35,13 @@ from medlive.integrity.signing import (
     write_keys,
 )
 from medlive.publishing.download import fetch_snapshot
-from medlive.snapshot.diff import Change, ChangeKind, SnapshotDiff, diff_snapshots
-from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
-from medlive.snapshot.load import open_snapshot
+from medlive.snapshot.diff import diff_snapshots
+from medlive.snapshot.load import (
+    SUFFIXES,
+    ExportFormat,
+    export_slice,
+    open_snapshot,
+)
 from medlive.snapshot.manifest import unknown_note
 from medlive.snapshot.verify.steps import verify_snapshot
 
@@ -139,18 +142,19 @@ def fetch(
     done = wait_for(
         fetch_snapshot(from_, version, out, public_key, allow_older=allow_older)
     )
-    verb = "was here already" if done.already else "fetched"
-    text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
-    skipped = "" if done.complete else ", but steps were skipped"
-    notes = [f"it verifies{skipped}", *(f"skipped: {step}" for step in done.skipped)]
-    if done.trust == "integrity":
-        notes.append(TRUST[done.trust])
-    if done.why_not:
-        notes.append("not publishable: " + "; ".join(done.why_not))
-    if done.errata_kept:
-        notes.append(f"the errata here were kept: {done.errata_kept}")
-    if done.errata:
-        notes.append(f"{done.errata} errata concern it: see errata.json beside it")
+    verb = "was here already" if done["already"] else "fetched"
+    text = f"medlive {done['version']} ({done['digest']}) {verb}, in {done['path']}"
+    skipped = "" if done["complete"] else ", but steps were skipped"
+    notes = [f"it verifies{skipped}"]
+    notes += [f"skipped: {step}" for step in done["skipped"]]
+    if done["trust"] == "integrity":
+        notes.append(TRUST["integrity"])
+    if done["why_not"]:
+        notes.append("not publishable: " + "; ".join(done["why_not"]))
+    if done["errata_kept"]:
+        notes.append(f"the errata here were kept: {done['errata_kept']}")
+    if done["errata"]:
+        notes.append(f"{done['errata']} errata concern it: see errata.json beside it")
     return Result(done, [text], notes)
 
 
@@ -170,62 +174,47 @@ def diff(
             raise CheckFailed(
                 report.summary(), hint="--unverified compares it as it is"
             )
-    difference = diff_snapshots(old, new, limit=limit)
-    notes = [f"reasons: {difference.reasons_from}"]
+    found = diff_snapshots(old, new, limit=limit)
+    notes = [f"reasons: {found['reasons_from']}"]
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
-    cases: dict[str, list[object]] = {kind.value: [] for kind in ChangeKind}
-    for case in difference.listed:
-        row = asdict(case)
-        cases[row.pop("kind")].append(row)
-    value = {
-        "old": difference.old.version,
-        "new": difference.new.version,
-        "counts": difference.counts,
-        "reasons_from": difference.reasons_from,
-        "made_otherwise": difference.settings,
-        **cases,
-    }
-    return Result(value, _describe_diff(difference), notes)
+    return Result(found, _describe_diff(found), notes)
 
 
-def _describe_diff(difference: SnapshotDiff) -> Shown:
-    old, new = difference.old.version, difference.new.version
+def _describe_diff(found: Mapping[str, Any]) -> Shown:
+    old, new, counts = found["old"], found["new"], found["counts"]
     yield f"{old} → {new}"
-    yield Grid(["cases", "count"], difference.counts.items())
+    yield Grid(["cases", "count"], counts.items())
     shown = []
-    for edit in difference.settings:
-        shown.append([edit.name, _short(edit.old), _short(edit.new)])
+    for edit in found["made_otherwise"]:
+        shown.append([edit["name"], _short(edit["old"]), _short(edit["new"])])
     if shown:
         yield Grid(["how it was made", old, new], shown)
-    for kind in ChangeKind:
-        left = difference.counts[kind]
-        for case in difference.listed:
-            if case.kind is kind:
-                left -= 1
-                yield from _lines(case)
-        if left:
-            yield f"{left} more {kind.value}; --limit lists more"
+    for kind, count in counts.items():
+        for case in found[kind]:
+            yield from _lines(kind, case)
+        if left := count - len(found[kind]):
+            yield f"{left} more {kind}; --limit lists more"
 
 
-def _lines(case: Change) -> Iterator[str]:
+def _lines(kind: str, case: Mapping[str, Any]) -> Iterator[str]:
     revisions = []
-    for revision in (case.from_revision, case.to_revision):
+    for revision in (case["from_revision"], case["to_revision"]):
         if revision is not None:
             revisions.append(str(revision))
-    line = f"{case.kind.value} {case.case_id} (revision {' → '.join(revisions)})"
-    yield f"{line}: {case.reason}" if case.reason else line
-    for edit in case.fields:
-        yield f"  {edit.name}: {_short(edit.old)} → {_short(edit.new)}"
-    for edited in case.criteria:
-        old, new = edited.old or {}, edited.new or {}
+    line = f"{kind} {case['case_id']} (revision {' → '.join(revisions)})"
+    yield f"{line}: {case['reason']}" if case["reason"] else line
+    for edit in case["fields"]:
+        yield f"  {edit['name']}: {_short(edit['old'])} → {_short(edit['new'])}"
+    for edit in case["criteria"]:
+        old, new = edit["old"] or {}, edit["new"] or {}
         named = new or old
         text = f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
         if old and new:
             changed = [name for name in new if old[name] != new[name]]
             parts = [f"{_short(old[name])} → {_short(new[name])}" for name in changed]
             text = "; ".join(parts)
-        yield f"  {named['criterion_id']} {', '.join(edited.edits)}: {text}"
+        yield f"  {named['criterion_id']} {', '.join(edit['edits'])}: {text}"
 
 
 def _short(value: object) -> str:

@@ -31,6 +31,7 @@ from medlive.cli.output import (
 from medlive.clock import iso_week, now
 from medlive.errors import UsageError
 from medlive.instance.loading import read_settings
+from medlive.integrity.signing import load_signing_key
 from medlive.snapshot.model import WithdrawalKind
 
 if TYPE_CHECKING:
@@ -69,7 +70,6 @@ def freeze(
         key: Key [MEDLIVE_SIGNING_KEY…].
         require_signature: Freeze nothing without a key.
     """
-    from medlive.integrity.signing import load_signing_key
     from medlive.service.release.freeze import BY_PERSON
     from medlive.service.release.freeze import freeze as freeze_week
 

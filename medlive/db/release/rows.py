@@ -13,8 +13,7 @@ from sqlalchemy import URL, Connection, text
 
 from medlive.db.schema.migrate import connect
 from medlive.integrity.digest import canonical_json
-from medlive.snapshot.freeze import Entries
-from medlive.snapshot.ledgers import CHANGES, SECTIONS
+from medlive.snapshot.contents import CHANGES, SECTIONS
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 # What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the
@@ -67,7 +66,7 @@ class Interrupted(Exception):
     """A reader was asked to stop. It is not an OSError, which a writer would take for its own."""
 
 
-class SnapshotReader(Entries):
+class SnapshotReader:
     """One state of the database: the rows of a snapshot, and of case revisions."""
 
     def __init__(self, connection: Connection, stop: Event, version: str) -> None:

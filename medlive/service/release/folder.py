@@ -41,7 +41,7 @@ def build_folder(
         shape=shape or shape_of(),
     )
     with read_snapshots(database.engine.url, stop, version=info.version) as reader:
-        return write_snapshot(reader.cases(), meta, out_root, reader, sign)
+        return write_snapshot(reader.cases(), meta, out_root, reader.section, sign)
 
 
 def is_complete(folder: Path, info: SnapshotRow) -> bool:

@@ -12,7 +12,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.instance.paths import snapshot_folder, snapshots_path
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import Published, prepare_release, publish
-from medlive.publishing.target import FolderTarget, Target
+from medlive.publishing.target import FolderTarget, S3Target, Target
 from medlive.service.watch.notify import write_message
 from medlive.snapshot.describe.feed import safe_base
 from medlive.snapshot.model import folder_name, week_end
@@ -60,14 +60,12 @@ def publish_snapshot(
         )
     prepared = prepare_release(folder, public_key)
     if section.to == "huggingface":
-        from medlive.publishing.targets.huggingface import HubRepository
+        from medlive.publishing.huggingface import HubRepository
 
         repository = HubRepository(at, endpoint_url=section.endpoint_url)
         return repository.publish(prepared, dry_run=dry_run)
     target: Target
     if section.to == "s3":
-        from medlive.publishing.targets.s3 import S3Target
-
         target = S3Target(at, endpoint_url=section.endpoint_url)
     elif "://" not in at:
         target = FolderTarget(Path(at).expanduser())

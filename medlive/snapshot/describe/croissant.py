@@ -8,13 +8,13 @@ import json
 from calendar import monthrange
 from collections.abc import Iterable, Mapping
 from importlib.resources import files as package_files
-from typing import Any, Final
+from typing import Any
 
 from medlive.snapshot.describe.card import LIMITS, SUMMARY, bibtex
 from medlive.snapshot.manifest import Counts, FileEntry, SnapshotMeta
 from medlive.snapshot.model import Column
 
-DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
+DESCRIBED_FILES: Mapping[str, tuple[str, str]] = {
     "data/cases.jsonl": (
         "application/jsonlines",
         "The cases, one a line: the snapshot's identity.",
@@ -36,7 +36,7 @@ DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
 """The data files, each with its format and what it is."""
 
 
-_TYPES: Final[Mapping[str, str]] = {
+_TYPES: Mapping[str, str] = {
     "integer": "sc:Integer",
     "number": "sc:Float",
     "string": "sc:Text",
@@ -103,26 +103,32 @@ def croissant(
 
 
 def _record_set(
-    name: str, key: str, stated: Iterable[Column], texts: Mapping[str, str]
+    table: str, key: str, columns: Iterable[Column], texts: Mapping[str, str]
 ) -> dict[str, Any]:
     """The records of a table; a column's text is by its name, or by that of table and column."""
-    columns: list[dict[str, Any]] = []
-    for column, kind in ((c.name, c.type) for c in stated):
-        columns.append(
+    fields: list[dict[str, Any]] = []
+    for column in columns:
+        name = column.name
+        fields.append(
             {
                 "@type": "cr:Field",
-                "@id": f"{name}/{column}",
-                "name": column,
-                "description": texts.get(f"{name}/{column}") or texts[column],
-                "dataType": "sc:Date" if column == "posted_at" else _TYPES[kind],
+                "@id": f"{table}/{name}",
+                "name": name,
+                "description": texts.get(f"{table}/{name}") or texts[name],
+                "dataType": "sc:Date" if name == "posted_at" else _TYPES[column.type],
                 "source": {
-                    "fileObject": {"@id": f"data/{name}.parquet"},
-                    "extract": {"column": column},
+                    "fileObject": {"@id": f"data/{table}.parquet"},
+                    "extract": {"column": name},
                 },
             }
         )
-        if name == "criteria" and column == "case_id":
-            columns[-1]["references"] = {"field": {"@id": "cases/case_id"}}
-    text = f"One record a {key.removesuffix('_id')}."
-    identity = {"@type": "cr:RecordSet", "@id": name, "name": name, "description": text}
-    return {**identity, "key": {"@id": f"{name}/{key}"}, "field": columns}
+        if table == "criteria" and name == "case_id":
+            fields[-1]["references"] = {"field": {"@id": "cases/case_id"}}
+    return {
+        "@type": "cr:RecordSet",
+        "@id": table,
+        "name": table,
+        "description": f"One record a {key.removesuffix('_id')}.",
+        "key": {"@id": f"{table}/{key}"},
+        "field": fields,
+    }

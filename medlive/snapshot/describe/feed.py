@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from medlive.integrity.folder import SUMS
@@ -15,18 +15,18 @@ from medlive.snapshot.manifest import FileEntry, Manifest, moment_text, pretty_j
 from medlive.snapshot.model import folder_name
 from medlive.text.html import environment
 
-LATEST: Final = "latest.json"
-FEED: Final = "feed.xml"
-INDEX: Final = "index.html"
+LATEST = "latest.json"
+FEED = "feed.xml"
+INDEX = "index.html"
 
-_ENCLOSED: Final = {
+_ENCLOSED = {
     "data/cases.parquet": "application/vnd.apache.parquet",
     "data/criteria.parquet": "application/vnd.apache.parquet",
     "data/cases.jsonl": "application/x-ndjson",
     "data/criteria.jsonl": "application/x-ndjson",
     SUMS: "text/plain",
 }
-_SUMMARY: Final = (
+_SUMMARY = (
     "Clinical cases rewritten from public medical discussions, each with a question, the physicians' advice and a "
     "rubric of weighted criteria. For research evaluation only: no medical advice, no training of models."
 )
@@ -37,9 +37,7 @@ class Release:
     """A version that is published completely."""
 
     manifest: Manifest
-    sums: FileEntry  # SHA256SUMS itself: its digest is the release's
-    # manifest.json and, where the release is signed, the signature
-    others: Mapping[str, FileEntry]
+    files: Mapping[str, FileEntry]  # Every file, by name, in order
 
     @property
     def version(self) -> str:
@@ -54,7 +52,7 @@ class Release:
     @property
     def digest(self) -> str:
         """The digest of SHA256SUMS."""
-        return f"sha256:{self.sums.sha256}"
+        return f"sha256:{self.files[SUMS].sha256}"
 
     @property
     def signed(self) -> bool:
@@ -65,12 +63,6 @@ class Release:
     def ancestry(self) -> dict[str, str]:
         """The digests of its ancestors and its own, by version."""
         return self.manifest.ancestry | {self.version: self.digest}
-
-    @property
-    def files(self) -> dict[str, FileEntry]:
-        """Every file, by name."""
-        files = {**self.manifest.files, **self.others, SUMS: self.sums}
-        return dict(sorted(files.items()))
 
     @property
     def figures(self) -> list[str]:
@@ -209,7 +201,7 @@ def index_html(
     return text.encode("utf-8")
 
 
-_TEMPLATES: Final = environment("medlive.snapshot.describe", keep_trailing_newline=True)
+_TEMPLATES = environment("medlive.snapshot.describe", keep_trailing_newline=True)
 _TEMPLATES.filters["moment"] = moment_text
 
 

@@ -6,20 +6,19 @@ whatever medlive's own figures and pages do not consist of is a fault.
 
 import re
 from collections.abc import Mapping
-from typing import Final
 from xml.etree import ElementTree
 
 from medlive.integrity.folder import REQUIRED
 
-_MAX_SHOWN: Final = 40
+_MAX_SHOWN = 40
 """Characters of a fault that are quoted."""
 
 # --- figures
 
-_SVG: Final = "{http://www.w3.org/2000/svg}"
-_DECLARATION_OF_XML: Final = re.compile(rb"<[!?].{0,40}", re.DOTALL)
+_SVG = "{http://www.w3.org/2000/svg}"
+_DECLARATION_OF_XML = re.compile(rb"<[!?].{0,40}", re.DOTALL)
 """What may bring entities, other documents or programs in, or hide something: figures have none of these."""
-_ELEMENTS: Final = frozenset(
+_ELEMENTS = frozenset(
     (
         "svg",
         "title",
@@ -36,8 +35,8 @@ _ELEMENTS: Final = frozenset(
     )
 )
 
-_NUMBER: Final = r"-?[0-9]{1,6}(?:\.[0-9]{1,3})?"
-_NUMERIC: Final = (
+_NUMBER = r"-?[0-9]{1,6}(?:\.[0-9]{1,3})?"
+_NUMERIC = (
     "x",
     "y",
     "x1",
@@ -54,7 +53,7 @@ _NUMERIC: Final = (
     "width",
     "height",
 )
-_VALUES: Final[Mapping[str, re.Pattern[str]]] = {
+_VALUES: Mapping[str, re.Pattern[str]] = {
     **{name: re.compile(_NUMBER) for name in _NUMERIC},
     "class": re.compile(r"[A-Za-z0-9 -]*"),
     "id": re.compile(r"[A-Za-z0-9-]+"),
@@ -68,39 +67,39 @@ _VALUES: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """The attributes of a figure's elements, and what each may hold: nothing that names an address or runs."""
 
-_SELECTOR: Final = r"[A-Za-z0-9 .,-]+"
-_PROPERTY: Final = (
+_SELECTOR = r"[A-Za-z0-9 .,-]+"
+_PROPERTY = (
     r"(?:font-family|font-size|font-weight|font-style|max-width|height|width|opacity|fill|fill-opacity|stroke"
     r"|stroke-width|stroke-opacity|stroke-linecap|stroke-linejoin|stroke-dasharray|text-anchor)"
 )
-_VALUE: Final = r"(?:[A-Za-z0-9 .,#%-]|'[A-Za-z0-9 -]*')+"
+_VALUE = r"(?:[A-Za-z0-9 .,#%-]|'[A-Za-z0-9 -]*')+"
 """Colours, lengths, words and names of fonts: without parentheses there is no function, so nothing is loaded."""
-_DECLARATION: Final = rf"{_PROPERTY}:{_VALUE}"
-_RULE: Final = rf"{_SELECTOR}\{{(?:{_DECLARATION}(?:;{_DECLARATION})*;?)?\}}"
-_CSS: Final = re.compile(
+_DECLARATION = rf"{_PROPERTY}:{_VALUE}"
+_RULE = rf"{_SELECTOR}\{{(?:{_DECLARATION}(?:;{_DECLARATION})*;?)?\}}"
+_CSS = re.compile(
     rf"(?:{_RULE}|@media \(prefers-color-scheme:(?:dark|light)\)\{{(?:{_RULE})*\}})*"
 )
 
 # --- pages
 
-_PAGE_TAG: Final = re.compile(r"</?details>|<summary>[^<>&\[\]]*</summary>")
+_PAGE_TAG = re.compile(r"</?details>|<summary>[^<>&\[\]]*</summary>")
 """A line of raw HTML as the dataset card has it."""
-_PAGE_TOKEN: Final = re.compile(r"\\[^<]|[<\[$]|://|www\.", re.IGNORECASE)
+_PAGE_TOKEN = re.compile(r"\\[^<]|[<\[$]|://|www\.", re.IGNORECASE)
 """What begins HTML, an image, a link or a formula. A backslash hides no `<`: within HTML it means nothing."""
-_IMAGE: Final = re.compile(r"\[[^\[\]<>\\]*\]\((figures/[a-z-]+\.svg)\)")
-_ALERTS: Final = ("> [!WARNING]", "> [!NOTE]")
+_IMAGE = re.compile(r"\[[^\[\]<>\\]*\]\((figures/[a-z-]+\.svg)\)")
+_ALERTS = ("> [!WARNING]", "> [!NOTE]")
 """Whole lines: with something behind the bracket it would be a link or an image."""
-_FENCE: Final = re.compile(r"```(?:|python|sh|bibtex)")
+_FENCE = re.compile(r"```(?:|python|sh|bibtex)")
 """The beginning or the end of a block of code; blocks in other languages, such as maps, may load something."""
-_FRONT_KEY: Final = (
+_FRONT_KEY = (
     r"(?:language|license|license_name|license_link|annotations_creators|language_creators|multilinguality"
     r"|source_datasets|task_categories|tags|size_categories|configs|config_name|default|data_files|split|path)"
 )
-_FRONT_VALUE: Final = (
+_FRONT_VALUE = (
     r"(?:[A-Za-z0-9<_-]+|\"[A-Za-z-]{1,20}\"|data/(?:cases|criteria)\.parquet)"
 )
-_FRONT_TEXT: Final = r"(?:pretty_name|description): \"(?:[^\"\\]|\\[\"\\uU])*\""
-_FRONT_LINE: Final = re.compile(
+_FRONT_TEXT = r"(?:pretty_name|description): \"(?:[^\"\\]|\\[\"\\uU])*\""
+_FRONT_LINE = re.compile(
     rf" {{0,4}}(?:- )?(?:{_FRONT_TEXT}|{_FRONT_KEY}:(?: {_FRONT_VALUE})?|{_FRONT_VALUE})"
 )
 """A line of the card's front matter, by which programs load the data: it names no address."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
@@ -33,8 +33,15 @@ from medlive.integrity.folder import (
     sums_text,
 )
 from medlive.integrity.paths import open_plain
-from medlive.snapshot import parquet
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers
+from medlive.integrity.signing import PublicKey
+from medlive.snapshot.contents import (
+    CASES,
+    CHANGES,
+    CRITERIA,
+    HOLDOUTS,
+    Ledgers,
+    read_ledgers,
+)
 from medlive.snapshot.manifest import (
     FORMATS,
     Counts,
@@ -50,25 +57,18 @@ from medlive.snapshot.model import (
     week_end,
 )
 from medlive.snapshot.parquet import compare_twins
-from medlive.snapshot.rows import CASES, CRITERIA
-from medlive.snapshot.verify.lineage import check_chain
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
-from medlive.snapshot.verify.scan import Scan
+from medlive.snapshot.verify.scan import Scan, check_chain
 from medlive.snapshot.verify.text_checks import find_leak
 
-if TYPE_CHECKING:
-    from medlive.integrity.signing import PublicKey
-
-LIVEMEDBENCH: Final = "livemedbench.json"
-_DESCRIBED: Final = [
+LIVEMEDBENCH = "livemedbench.json"
+_DESCRIBED = [
     name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH
 ]
 """What croissant.json names."""
-_SMALL: Final = [
-    name for name in REQUIRED if name not in (*_DESCRIBED, CHANGES, HOLDOUTS)
-]
+_SMALL = [name for name in REQUIRED if name not in (*_DESCRIBED, CHANGES, HOLDOUTS)]
 """The files whose canary no other step checks."""
-_FIRST: Final = (SUMS, SIGNATURE, "manifest.json")
+_FIRST = (SUMS, SIGNATURE, "manifest.json")
 """The files that state the digests of all others, and are read to know them."""
 
 
@@ -77,7 +77,7 @@ class Inspected(Inspection):
     """A snapshot's folder under verification, and what the steps have read of it."""
 
     root: Path
-    public_key: "PublicKey | None"
+    public_key: PublicKey | None
     parent: Path | None
     sizes: Mapping[str, int]  # Of its regular files, by name
     listing_faults: Sequence[Finding]  # Everything else in it
@@ -312,7 +312,7 @@ def check_livemedbench(folder: Inspected, out: Faults) -> None:
 
 
 def check_parquet(folder: Inspected, out: Faults) -> None:
-    if not parquet.available():
+    if find_spec("pyarrow") is None:
         raise Skip("pyarrow is not installed; install medlive[service]", allowed=True)
     manifest = folder.require_manifest()
     if folder.scan.faults["rows"].count:
@@ -349,7 +349,7 @@ def check_canary(folder: Inspected, out: Faults) -> None:
             out.add(name, f"the canary {manifest.canary}", "a file without it")
 
 
-_VIEWED: Final = {".svg": find_active_svg, ".md": find_active_markdown}
+_VIEWED = {".svg": find_active_svg, ".md": find_active_markdown}
 """The files that a browser or a page of a forge shows, by suffix."""
 
 
@@ -368,7 +368,7 @@ def check_leaks(folder: Inspected, out: Faults) -> None:
     out.extend(folder.ledgers.leaks)
 
 
-STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
+STEPS: tuple[tuple[str, Callable[[Inspected, Faults], None]], ...] = (
     (
         "the signature is valid, and exists exactly when the manifest names its key",
         check_origin,
@@ -433,7 +433,7 @@ class VerificationReport(Report):
 def verify_snapshot(
     path: Path,
     *,
-    public_key: "PublicKey | None" = None,
+    public_key: PublicKey | None = None,
     parent: Path | None = None,
 ) -> VerificationReport:
     """Run every step over a folder, whatever it holds; faults are returned and nothing is raised.

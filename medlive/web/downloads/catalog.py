@@ -9,7 +9,6 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException
 
-from medlive.db.mapping import read
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.release.withdrawals import must_not_be_given_out
 from medlive.db.tables.release import SnapshotRow
@@ -68,8 +67,12 @@ def _read_catalog(
         except (CheckFailed, UsageError) as exc:
             _warn_once(info.version, exc.message)
             continue
-        withheld = info.version in withdrawn
-        shown = read(ShownSnapshot, release, path=folder, withdrawn=withheld)
+        shown = ShownSnapshot(
+            manifest=release.manifest,
+            files=release.files,
+            path=folder,
+            withdrawn=info.version in withdrawn,
+        )
         snapshots.append(shown)
     return tuple(snapshots)
 

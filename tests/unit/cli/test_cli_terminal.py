@@ -14,9 +14,9 @@ from rich.text import Text
 from medlive.cli import output
 from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.snapshot.freeze import Entries
 from medlive.snapshot.manifest import EngineUse
 from tests.support import snapshots
+from tests.support.entries import Entries
 from tests.support.instance import REPOSITORY, Instance
 from tests.support.runs import made_cases, made_run
 from tests.support.snapshots import small_case

@@ -168,7 +168,7 @@ async def provider(port: int, _: Path) -> None:
 
 
 async def bucket(port: int, _: Path) -> None:
-    from medlive.publishing.targets.s3 import S3Target
+    from medlive.publishing.target import S3Target
 
     target = S3Target(
         "s3://bucket/medlive", endpoint_url=f"https://localhost:{port}", attempts=1
@@ -178,7 +178,7 @@ async def bucket(port: int, _: Path) -> None:
 
 
 async def hub(port: int, _: Path) -> None:
-    from medlive.publishing.targets.huggingface import HubRepository
+    from medlive.publishing.huggingface import HubRepository
 
     repository = HubRepository(
         "a/b", endpoint_url=f"https://localhost:{port}", silence_s=10

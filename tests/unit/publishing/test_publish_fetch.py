@@ -23,8 +23,8 @@ from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
 from medlive.publishing.target import FolderTarget
 from medlive.snapshot.errata import Errata, load_errata
-from medlive.snapshot.freeze import Entries
 from medlive.snapshot.load import load_snapshot
+from tests.support.entries import Entries
 from tests.support.fetching import NAME, VERSION, Web, erratum, found, get, offer
 from tests.support.instance import Instance
 from tests.support.snapshots import Line, added, freeze, small_case
@@ -47,16 +47,16 @@ async def test_the_latest_comes_whole_signed_and_once(
     line: Line, server: Web, tmp_path: Path
 ) -> None:
     done = await get(server, tmp_path, "latest", line.key)
-    assert (done.version, done.already, done.errata) == (VERSION, False, 0)
+    assert (done["version"], done["already"], done["errata"]) == (VERSION, False, 0)
     assert same(tmp_path / NAME, line.last)
     assert load_errata(tmp_path / "errata.json") == Errata()
-    assert load_snapshot(tmp_path / NAME).digest == done.digest
+    assert load_snapshot(tmp_path / NAME).digest == done["digest"]
     server.asked.clear()
     again = await get(server, tmp_path, key=line.key)
-    assert (again.already, again.bytes_fetched) == (True, 0)
+    assert (again["already"], again["bytes_fetched"]) == (True, 0)
     assert not any("data/" in name for name in server.asked)
     from_folder = await fetch_snapshot(str(server.root), VERSION, tmp_path / "two")
-    assert same(from_folder.path, line.last)
+    assert same(from_folder["path"], line.last)
 
 
 def test_the_command_names_what_was_not_verified(
@@ -154,7 +154,7 @@ async def test_an_earlier_try_is_gone_on_with_and_its_faults_are_mended(
     }
     fetched = {"data/criteria.jsonl", "livemedbench.json", "README.md"}
     assert {n.removeprefix(f"{NAME}/") for n in server.asked} - small == fetched
-    assert done.bytes_fetched == sum(
+    assert done["bytes_fetched"] == sum(
         (line.last / name).stat().st_size for name in fetched
     )
 

@@ -34,7 +34,7 @@ async def test_older_errata_never_undo_newer_ones(
     server.root = Path(shutil.copytree(server.root, tmp_path / "public"))
     newer = Errata(entries=(erratum(1, **REINSTATED), erratum(2)))
     offer(server, newer, line.key)
-    assert (await get(server, tmp_path, key=line.key)).errata == 1
+    assert (await get(server, tmp_path, key=line.key))["errata"] == 1
     before = (
         (tmp_path / "errata.json").read_bytes(),
         (tmp_path / "errata.json.minisig").read_bytes(),
@@ -49,8 +49,8 @@ async def test_older_errata_never_undo_newer_ones(
         for key in (line.key, None):
             offer(server, errata, line.key)
             done = await get(server, tmp_path, key=key)
-            assert "older than the errata here" in (done.errata_kept or "")
-            assert done.errata == 1
+            assert "older than the errata here" in (done["errata_kept"] or "")
+            assert done["errata"] == 1
             now = (
                 (tmp_path / "errata.json").read_bytes(),
                 (tmp_path / "errata.json.minisig").read_bytes(),
@@ -69,7 +69,7 @@ async def test_older_errata_never_undo_newer_ones(
     newest = Errata(entries=(*newer.entries, erratum(3)))
     offer(server, newest, line.key)
     done = await get(server, tmp_path)
-    assert (done.errata, done.errata_kept) == (2, None)
+    assert (done["errata"], done["errata_kept"]) == (2, None)
     assert load_errata(tmp_path / "errata.json", public_key=line.key.public) == newest
 
 
@@ -121,10 +121,10 @@ async def test_an_older_latest_is_refused_unless_it_is_asked_for(
     ):
         await get(server, out, "latest")
     assert not found(out, "*2026.W43")
-    assert (await get(server, out, "2026.W43")).version == "2026.W43"
+    assert (await get(server, out, "2026.W43"))["version"] == "2026.W43"
     shutil.rmtree(out / "medlive-2026.W43")
     asked = await fetch_snapshot(server.url, "latest", out, allow_older=True)
-    assert asked.version == "2026.W43"
+    assert asked["version"] == "2026.W43"
 
 
 # --- what a server or a half-fetched folder may do
@@ -218,7 +218,7 @@ async def test_a_redirect_to_another_public_host_is_followed(
     server.alias = {"moved.json": "latest.json"}
     source = f"http://site.test:{port}/data"
     done = await fetch_snapshot(source, "latest", tmp_path)
-    assert done.version == VERSION
+    assert done["version"] == VERSION
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,9 @@ async def test_an_inner_host_that_was_named_leads_to_no_other(
     server.alias = {"moved.json": "latest.json"}
     monkeypatch.setattr(reading, "may_connect", lambda address: False)
     if reason is None:
-        assert (await fetch_snapshot(server.url, "latest", tmp_path)).version == VERSION
+        assert (await fetch_snapshot(server.url, "latest", tmp_path))[
+            "version"
+        ] == VERSION
         return
     with pytest.raises(ServiceUnavailable, match=reason):
         await fetch_snapshot(server.url, "latest", tmp_path)

@@ -36,9 +36,9 @@ from medlive.snapshot.errata import (
     trusted_comment,
     write_errata_file,
 )
-from medlive.snapshot.freeze import Entries
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.steps import verify_snapshot
+from tests.support.entries import Entries
 from tests.support.snapshots import Line, build_line, freeze
 
 ATOM = "{http://www.w3.org/2005/Atom}"

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import Entries, FrozenSnapshot, write_snapshot
+from medlive.snapshot.diff import Change
+from medlive.snapshot.freeze import FrozenSnapshot, write_snapshot
 from medlive.snapshot.manifest import EngineUse, EvidenceUse, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from tests.support.entries import Entries
 
 PROVENANCE = Provenance(
     code_version="0.1.0",
@@ -69,9 +70,7 @@ def make_case(number: int, **changes: object) -> SnapshotCase:
 def added(cases: list[SnapshotCase]) -> Entries:
     """The entries of a first release."""
     return Entries(
-        tuple(
-            Change(ChangeKind.ADDED, c.case_id, "new", None, c.revision) for c in cases
-        )
+        tuple(Change("added", c.case_id, "new", None, c.revision) for c in cases)
     )
 
 

@@ -28,7 +28,7 @@ from medlive.snapshot.describe.card import (
     scalar,
     table,
 )
-from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.diff import Change
 from medlive.snapshot.manifest import (
     Ancestor,
     Counts,
@@ -39,6 +39,7 @@ from medlive.snapshot.manifest import (
 )
 from medlive.snapshot.verify.markup import find_active_markdown
 from medlive.statistics.charts import plain
+from tests.support.entries import entry
 from tests.unit.snapshot.conftest import PROVENANCE
 from tests.unit.snapshot.test_card_figures import CANARY, COUNTS, FIGURES
 
@@ -317,32 +318,25 @@ def test_a_plain_cell_is_shown_as_it_is_and_markup_as_its_characters() -> None:
 
 def note(
     added: int,
-    asked: list[ChangeKind] | None = None,
+    asked: list[str] | None = None,
     *,
     first: bool = False,
     **held: int,
 ) -> str:
     changes = {
-        ChangeKind.ADDED: [
-            Change(ChangeKind.ADDED, f"a{n:04d}", "new", None, 1) for n in range(added)
-        ],
-        ChangeKind.REVISED: [
-            Change(ChangeKind.REVISED, "r1", "a dose | was\nwrong", 1, 2)
-        ],
-        ChangeKind.WITHDRAWN: [
-            Change(ChangeKind.WITHDRAWN, "w1", "taken down", 3, None)
-        ],
+        "added": [Change("added", f"a{n:04d}", "new", None, 1) for n in range(added)],
+        "revised": [Change("revised", "r1", "a dose | was\nwrong", 1, 2)],
+        "withdrawn": [Change("withdrawn", "w1", "taken down", 3, None)],
     }
 
     def entries(section: str) -> list[dict[str, Any]]:
-        kind = ChangeKind(section)
         if asked is not None:
-            asked.append(kind)
-        return [change.row() for change in changes[kind]]
+            asked.append(section)
+        return list(map(entry, changes[section]))
 
     meta = replace(META, lineage=()) if first else META
     numbers = (
-        {kind.value: len(rows) for kind, rows in changes.items()}
+        {kind: len(rows) for kind, rows in changes.items()}
         | {"revealed": 0, "dropped": 0}
         | held
     )
@@ -367,9 +361,9 @@ def test_the_change_note_lists_each_change_with_its_reason() -> None:
 
 
 def test_many_added_cases_are_counted_and_never_asked_for() -> None:
-    asked: list[ChangeKind] = []
+    asked: list[str] = []
     text = note(MOST_ADDED + 1, asked)
-    assert asked == [ChangeKind.REVISED, ChangeKind.WITHDRAWN]
+    assert asked == ["revised", "withdrawn"]
     assert "## Added: 201\n" in text
     assert "| a\\|b | 201 | 100.0% |\n" in text
     assert "| en | 201 | 100.0% |\n" in text

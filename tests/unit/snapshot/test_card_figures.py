@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.integrity.folder import REQUIRED
-from medlive.snapshot.describe.figures import MONTHS, by_span, figures
+from medlive.snapshot.describe.card import by_span, figures
 from medlive.snapshot.manifest import Counts
 from medlive.snapshot.model import canary_of
 
@@ -123,7 +123,7 @@ def test_a_long_time_is_told_by_longer_spans(
         COUNTS.model_copy(update={"by_month": {"2020-01": 3, last: 4}}),
         CANARY,
         "2026.W47",
-    )[MONTHS]
+    )["figures/months.svg"]
     assert "Cases per " in titled
 
 

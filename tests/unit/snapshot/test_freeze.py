@@ -19,10 +19,11 @@ from medlive.guard.bounds import SNAPSHOT_LINE_BYTES
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import REQUIRED, SIGNATURE
 from medlive.integrity.log import Locked, exclusive
+from medlive.snapshot.contents import read_ledger, write_ledger
 from medlive.snapshot.freeze import write_snapshot
-from medlive.snapshot.ledgers import read_ledger, write_ledger
 from medlive.snapshot.manifest import Ancestor, Signing
 from medlive.snapshot.model import SnapshotCriterion
+from tests.support.entries import Entries
 from tests.unit.snapshot.conftest import META, PROVENANCE, Freeze, added, make_case
 
 
@@ -44,7 +45,6 @@ def test_the_same_rows_in_any_zone_make_the_same_bytes(
     )
     again = write_snapshot(iter(cases), moved, tmp_path / "elsewhere", added(cases))
     assert contents(first.path) == contents(again.path)
-    assert not first.unchanged
 
 
 @pytest.mark.thorough
@@ -71,12 +71,12 @@ def test_another_process_with_another_clock_zone_and_hash_seed_makes_the_same_by
     assert contents(first.path) == contents(tmp_path / "other" / first.path.name)
 
 
-def test_freezing_again_says_unchanged_and_other_rows_are_refused(
+def test_freezing_again_leaves_the_folder_and_other_rows_are_refused(
     freeze: Freeze,
 ) -> None:
     first = freeze(4)
-    before = contents(first.path)
-    assert freeze(4).unchanged
+    before, inode = contents(first.path), first.path.stat().st_ino
+    assert freeze(4).path.stat().st_ino == inode
     with pytest.raises(CheckFailed):
         freeze(5)
     assert contents(first.path) == before
@@ -166,7 +166,12 @@ def test_an_illegal_row_is_named_and_nothing_is_left(
     tmp_path: Path, changes: dict[str, object], said: str
 ) -> None:
     with pytest.raises(CheckFailed, match=said):
-        write_snapshot([make_case(0), make_case(1, **changes)], META, tmp_path / "out")
+        write_snapshot(
+            [make_case(0), make_case(1, **changes)],
+            META,
+            tmp_path / "out",
+            Entries(),
+        )
     assert [p.name for p in (tmp_path / "out").iterdir()] == [".freeze.lock"]
 
 
@@ -174,10 +179,12 @@ def test_doubles_emptiness_and_odd_versions_are_refused(tmp_path: Path) -> None:
     for numbers, said in (((1, 1), "twice"), ((2, 1), "c002"), ((), "no case")):
         cases = [make_case(number) for number in numbers]
         with pytest.raises(CheckFailed, match=said):
-            write_snapshot(cases, META, tmp_path)
+            write_snapshot(cases, META, tmp_path, Entries())
     for version in ("2026.47", "2026.W54", "../x"):
         with pytest.raises(UsageError):
-            write_snapshot([make_case(1)], replace(META, version=version), tmp_path)
+            write_snapshot(
+                [make_case(1)], replace(META, version=version), tmp_path, Entries()
+            )
 
 
 def test_a_killed_freeze_leaves_nothing_that_counts_and_the_next_one_clears_it(
@@ -203,7 +210,7 @@ def test_two_freezes_at_once_do_not_meet(tmp_path: Path, freeze: Freeze) -> None
 def test_a_place_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput):
-        write_snapshot([make_case(1)], META, tmp_path / "file")
+        write_snapshot([make_case(1)], META, tmp_path / "file", Entries())
 
 
 def test_provenance_is_kept_whole(freeze: Freeze) -> None:
@@ -230,11 +237,13 @@ def test_a_signed_release_names_its_key_and_vouches_for_the_manifests_own_words(
         return f"signature of {len(data)} bytes\n"
 
     with pytest.raises(UsageError):
-        write_snapshot([make_case(0)], replace(META, signing=signing), tmp_path)
+        write_snapshot(
+            [make_case(0)], replace(META, signing=signing), tmp_path, Entries()
+        )
     with pytest.raises(UsageError):
-        write_snapshot([make_case(0)], META, tmp_path, sign=sign)
+        write_snapshot([make_case(0)], META, tmp_path, Entries(), sign)
     frozen = write_snapshot(
-        [make_case(0)], replace(META, signing=signing), tmp_path, sign=sign
+        [make_case(0)], replace(META, signing=signing), tmp_path, Entries(), sign
     )
     data, comment = signed[0]
     assert (
@@ -275,7 +284,9 @@ def test_ledgers_and_lineage_are_written_as_they_are_read(tmp_path: Path) -> Non
     changes = json.loads((frozen.path / "changes.json").read_text("utf-8"))
     assert [c["case_id"] for c in changes["added"]] == ["c001"]
     with pytest.raises(UsageError):
-        write_snapshot(cases, replace(META, lineage=ancestors[::-1]), tmp_path)
+        write_snapshot(
+            cases, replace(META, lineage=ancestors[::-1]), tmp_path, Entries()
+        )
 
 
 COUNT = st.none() | st.integers(min_value=1, max_value=9)

@@ -17,9 +17,9 @@ from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import score_runs
 from medlive.site.pages import site_files
 from medlive.site.read import Inputs, read_content
-from medlive.snapshot.diff import ChangeKind, diff_snapshots
+from medlive.snapshot.contents import CHANGES, HOLDOUTS, read_ledger, write_ledger
+from medlive.snapshot.diff import diff_snapshots
 from medlive.snapshot.freeze import FrozenSnapshot, write_snapshot
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger, write_ledger
 from medlive.snapshot.load import (
     NewerSnapshotWarning,
     load_snapshot,
@@ -194,7 +194,7 @@ def test_earlier_formats_verify_load_and_are_compared(
         names = load_snapshot(old).to_arrow(table).column_names
         assert set(names) == {column.name for column in shape_of().columns[table]}
     new = write_snapshot(cases, META, tmp_path / "new", added(cases)).path
-    assert diff_snapshots(old, new).counts[ChangeKind.ADDED] == 2
+    assert diff_snapshots(old, new)["counts"]["added"] == 2
 
 
 def test_the_oldest_release_verifies_loads_and_is_evaluated(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from medlive import errors, load_snapshot
 from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
 from medlive.integrity.folder import SIGNATURE_COMMENT, lines
 from medlive.integrity.signing import SecretKey, generate, sign
-from medlive.snapshot import rows
+from medlive.snapshot import contents
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.locate import find_snapshot
@@ -164,7 +164,7 @@ def test_opening_reads_no_row_and_iterating_reads_no_more_than_it_gives(
             read.append(name)
             yield line
 
-    monkeypatch.setattr(rows, "lines", counted)
+    monkeypatch.setattr(contents, "lines", counted)
     part = (
         load_snapshot(loaded.path, verify=False)
         .filter(language="en")

@@ -78,8 +78,8 @@ def test_a_snapshot_of_format_2_loads_with_every_criterion_from_advice(
     assert origins == ["advice"] * 3
     revised = replace(mixed_case(), revision=1)
     new = write_snapshot([revised], META, tmp_path / "new", added([revised]))
-    [changed] = diff_snapshots(old.path, new.path).listed
-    edits = [edit.edits for edit in changed.criteria]
+    [changed] = diff_snapshots(old.path, new.path)["revised"]
+    edits = [edit["edits"] for edit in changed["criteria"]]
     assert edits == [("origin", "source"), ("origin", "source")]
 
 

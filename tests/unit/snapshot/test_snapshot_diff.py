@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,6 @@ from medlive.__main__ import run
 from medlive.errors import BadInput
 from medlive.snapshot.diff import (
     Change,
-    ChangeKind,
-    SnapshotDiff,
     _criteria,
     diff_cases,
     diff_snapshots,
@@ -24,7 +23,9 @@ from medlive.snapshot.freeze import FrozenSnapshot
 from medlive.snapshot.manifest import EngineUse
 from tests.support.releases import PROVENANCE, case, criterion, release
 
-ADDED, REVISED, WITHDRAWN = ChangeKind
+ADDED: Final = "added"
+REVISED: Final = "revised"
+WITHDRAWN: Final = "withdrawn"
 
 REASONS = (
     Change(ADDED, "c5", "new in this release", None, 1),
@@ -32,6 +33,11 @@ REASONS = (
     Change(REVISED, "c3", "written anew", 1, 2),
     Change(WITHDRAWN, "c1", "takedown", 1, None),
 )
+
+
+def listed(found: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The cases that are listed, each after its kind."""
+    return [(kind, case) for kind in found["counts"] for case in found[kind]]
 
 
 @pytest.fixture(scope="module")
@@ -76,33 +82,37 @@ def test_every_change_is_found_with_its_reason(
     line_of: dict[str, FrozenSnapshot],
 ) -> None:
     found = diff_snapshots(line_of["first"].path, line_of["second"].path)
-    assert found.counts == {ADDED: 1, REVISED: 2, WITHDRAWN: 1}
-    assert [(c.kind, c.case_id) for c in found.listed] == [
+    assert found["counts"] == {ADDED: 1, REVISED: 2, WITHDRAWN: 1}
+    assert [(kind, c["case_id"]) for kind, c in listed(found)] == [
         (ADDED, "c5"),
         (REVISED, "c2"),
         (REVISED, "c3"),
         (WITHDRAWN, "c1"),
     ]
-    assert {c.case_id: c.reason for c in found.listed} == {
+    assert {c["case_id"]: c["reason"] for _, c in listed(found)} == {
         c.case_id: c.reason for c in REASONS
     }
-    assert found.reasons_from == "changes.json of 2026.W47"
-    by_id = {c.case_id: c for c in found.listed}
-    assert [(e.name, e.old, e.new) for e in by_id["c3"].fields] == [
+    assert found["reasons_from"] == "changes.json of 2026.W47"
+    by_id = {c["case_id"]: c for _, c in listed(found)}
+    assert [(e["name"], e["old"], e["new"]) for e in by_id["c3"]["fields"]] == [
         ("posted_at", "2025-03-03", "2025-03-04"),
         ("query", "What now?", "What then?"),
     ]
-    assert by_id["c3"].criteria == ()
+    assert by_id["c3"]["criteria"] == ()
     edits = [
-        (e.edits, (e.old or {}).get("criterion_id"), (e.new or {}).get("criterion_id"))
-        for e in by_id["c2"].criteria
+        (
+            e["edits"],
+            (e["old"] or {}).get("criterion_id"),
+            (e["new"] or {}).get("criterion_id"),
+        )
+        for e in by_id["c2"]["criteria"]
     ]
     assert edits == [
         (("points",), "c2-c1", "c2-c1"),
         (("added",), None, "c2-c3"),
         (("criterion",), "c2-c2", "c2-c2"),
     ]
-    assert {e.name: (e.old, e.new) for e in found.settings} == {
+    assert {e["name"]: (e["old"], e["new"]) for e in found["made_otherwise"]} == {
         "engine screener": (["openai some-model-2026-01-01"], ["openai another-model"]),
         "threshold validator.sufficiency": (0.5, 0.6),
         "publishable": (False, True),
@@ -123,28 +133,26 @@ def test_a_release_does_not_differ_from_itself_and_back_is_the_reverse(
 
 
 def test_reasons_come_from_the_parent_alone(line_of: dict[str, FrozenSnapshot]) -> None:
-    def said(one: str, other: str) -> SnapshotDiff:
+    def said(one: str, other: str) -> dict[str, Any]:
         return diff_snapshots(line_of[one].path, line_of[other].path)
 
     far = said("first", "third")
-    assert {c.reason for c in far.listed} == {None}
-    assert "2026.W47, 2026.W48" in far.reasons_from
-    assert "does not continue" in said("second", "first").reasons_from
-    assert "other bytes" in said("other", "second").reasons_from
-    assert said("second", "third").counts == {ADDED: 0, REVISED: 0, WITHDRAWN: 0}
+    assert {c["reason"] for _, c in listed(far)} == {None}
+    assert "2026.W47, 2026.W48" in far["reasons_from"]
+    assert "does not continue" in said("second", "first")["reasons_from"]
+    assert "other bytes" in said("other", "second")["reasons_from"]
+    assert said("second", "third")["counts"] == {ADDED: 0, REVISED: 0, WITHDRAWN: 0}
 
 
 def test_what_is_listed_is_limited_and_what_is_counted_is_not(
     line_of: dict[str, FrozenSnapshot],
 ) -> None:
     found = diff_snapshots(line_of["first"].path, line_of["second"].path, limit=1)
-    assert [c.case_id for c in found.listed] == ["c5", "c2", "c1"]
-    assert found.counts[REVISED] == 2
-    assert all(c.reason for c in found.listed)
-    assert (
-        diff_snapshots(line_of["first"].path, line_of["second"].path, limit=0).listed
-        == ()
-    )
+    assert [c["case_id"] for _, c in listed(found)] == ["c5", "c2", "c1"]
+    assert found["counts"][REVISED] == 2
+    assert all(c["reason"] for _, c in listed(found))
+    none = diff_snapshots(line_of["first"].path, line_of["second"].path, limit=0)
+    assert listed(none) == []
 
 
 texts = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6)
@@ -166,19 +174,21 @@ def test_the_edits_of_a_rubric_make_the_one_from_the_other(
     edits = list(_criteria(before, now))
     rows = {r["criterion_id"]: r["criterion"] for r in before}
     for edit in edits:
-        if edit.old is not None:
-            assert rows.pop(edit.old["criterion_id"]) == edit.old["criterion"]
+        if edit["old"] is not None:
+            assert rows.pop(edit["old"]["criterion_id"]) == edit["old"]["criterion"]
     kept = list(rows.values())
     for edit in edits:
-        if edit.new is not None:
-            kept.append(edit.new["criterion"])
+        if edit["new"] is not None:
+            kept.append(edit["new"]["criterion"])
     assert sorted(kept) == sorted(new)
     # No more is called added, removed or reworded than the words ask for.
     least = max(
         sum(text not in old for text in set(new)),
         sum(text not in new for text in set(old)),
     )
-    worded = sum(bool({"added", "removed", "criterion"} & set(e.edits)) for e in edits)
+    worded = sum(
+        bool({"added", "removed", "criterion"} & set(e["edits"])) for e in edits
+    )
     assert least <= worded <= len(old) + len(new)
     assert (edits == []) == ([_bare(r) for r in before] == [_bare(r) for r in now])
 
@@ -190,13 +200,13 @@ def _bare(row: dict[str, object]) -> dict[str, object]:
 def test_a_rubric_that_is_only_counted_anew_is_not_called_rewritten() -> None:
     before = [criterion("c", i, f"criterion {i}").row() for i in (1, 2, 3, 4)]
     now = [criterion("c", i, f"criterion {i + 1}").row() for i in (1, 2, 3)]
-    edits = [e.edits for e in _criteria(before, now)]
+    edits = [e["edits"] for e in _criteria(before, now)]
     assert edits == [("criterion_id",)] * 3 + [("removed",)]
     swapped = [
         criterion("c", 1, "criterion 2", number=2).row(),
         criterion("c", 2, "criterion 1", number=1).row(),
     ]
-    assert [e.edits for e in _criteria(before[:2], swapped)] == [
+    assert [e["edits"] for e in _criteria(before[:2], swapped)] == [
         ("position",),
         ("position",),
     ]
@@ -206,7 +216,7 @@ def test_thousands_of_rewritten_criteria_are_paired_in_linear_time() -> None:
     before = [criterion("c", i, f"criterion {i}").row() for i in range(1, 4001)]
     now = [{**row, "criterion": f"new {row['criterion']}"} for row in before]
     started = time.process_time()
-    assert {e.edits for e in _criteria(before, now)} == {("criterion",)}
+    assert {e["edits"] for e in _criteria(before, now)} == {("criterion",)}
     assert time.process_time() - started < 3
 
 

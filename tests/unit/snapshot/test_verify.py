@@ -78,9 +78,11 @@ def test_a_parent_that_is_spoilt_is_named(releases: Line, tmp_path: Path) -> Non
         (parent / name).write_bytes(good[:-9] + b"x" + good[-8:])
         report = verify_snapshot(child)
         assert failed(report) == {19}
-        assert any(f.file == f"medlive-2026.W44/{name}" for f in report.findings), (
-            report.summary()
-        )
+        assert any(
+            f.file == f"medlive-2026.W44/{name}"
+            for step in report.steps
+            for f in step.findings
+        ), report.summary()
         (parent / name).unlink()
         assert failed(verify_snapshot(child)) == {19}
         (parent / name).write_bytes(good)
@@ -196,7 +198,8 @@ def test_files_and_lines_beyond_measure_are_not_read(
     assert 2 in failed(report)
     assert any(
         f.file == "data/cases.jsonl" and "at most" in f.expected
-        for f in report.findings
+        for step in report.steps
+        for f in step.findings
     )
     with (path / "data/cases.jsonl").open("r+b") as handle:
         handle.truncate(bounds.SNAPSHOT_LINE_BYTES * 3)

@@ -93,7 +93,11 @@ def check(original: Original, mutations: list[Mutation], **given: Any) -> list[s
         report = verify_snapshot(original.folder, **given)
         if before and stamps(original.folder) != before:
             wrong.append(f"{mutation.label}: verify wrote into the folder")
-        said = [f"{f.file} {f.expected} {f.got}" for f in report.findings]
+        said = [
+            f"{f.file} {f.expected} {f.got}"
+            for step in report.steps
+            for f in step.findings
+        ]
         "".join(said).encode("utf-8", "strict")
         if report.ok:
             wrong.append(f"{mutation.label}: not caught")

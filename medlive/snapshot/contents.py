@@ -1,14 +1,16 @@
-"""The ledgers of a snapshot: `changes.json` and `holdouts.json`, written and checked.
+"""What a snapshot's files hold, read and checked: the rows of its JSON Lines, and its ledgers, which are written here.
 
-A ledger is JSON with one entry a line. Its spelling is fixed to the byte: anything else is a fault, even where it
-is JSON of the same value.
+What is wrong with a row is collected, not raised. A ledger (`changes.json`, `holdouts.json`) is JSON with one entry a
+line. Its spelling is fixed to the byte: anything else is a fault, even where it is JSON of the same value.
 """
 
+import io
 import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -18,29 +20,189 @@ from pydantic import (
     create_model,
 )
 
-from medlive.errors import first_fault
+from medlive.errors import BadInput, first_fault
 from medlive.integrity.checks import Faults
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.folder import lines
+from medlive.integrity.folder import lines, read_small
+from medlive.integrity.paths import open_plain
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
+from medlive.snapshot.model import TABLES, Shape, Table, line
 from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
-CHANGES: Final = "changes.json"
-HOLDOUTS: Final = "holdouts.json"
-SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+CASES = "data/cases.jsonl"
+CRITERIA = "data/criteria.jsonl"
+
+Row = dict[str, Any]
+CaseRows = tuple[Row, list[Row]]
+"""A case's row, and the rows of its criteria."""
+
+
+class RowReader:
+    """Iterates over the cases of a snapshot's folder; lines that hold no row are skipped and reported."""
+
+    def __init__(
+        self,
+        root: Path,
+        shape: Shape,
+        canary: str | None = None,
+        *,
+        trusted: bool = False,
+        alone: bool = False,
+    ) -> None:
+        """Prepare to read.
+
+        Args:
+            root: The folder.
+            shape: The snapshot's.
+            canary: What every row must state; None accepts any.
+            trusted: Whether the files were verified, so that rows need not be checked again.
+            alone: Whether to leave the criteria out.
+        """
+        self._root = root
+        self._shape = shape
+        self._canary = canary
+        self._trusted, self._alone = trusted, alone
+        self.faults = {table: Faults() for table in TABLES}
+        self.canary_faults = {table: Faults() for table in TABLES}
+        self.orphans = Faults()  # Criteria without a case
+
+    def __iter__(self) -> Iterator[tuple[int, CaseRows]]:
+        """Yield the cases, each after its line from 1. Raises OSError if a file cannot be read."""
+        with (
+            open_plain(self._root / CASES) as cases,
+            open_plain(self._root / CRITERIA) as criteria,
+        ):
+            remaining = iter(()) if self._alone else self._rows(criteria, "criteria")
+            head = next(remaining, None)
+            for number, case in self._rows(cases, "cases"):
+                own: list[Row] = []
+                while head is not None and head[1]["case_id"] <= case["case_id"]:
+                    if head[1]["case_id"] == case["case_id"]:
+                        own.append(head[1])
+                    else:
+                        self._add_orphan(*head)
+                    head = next(remaining, None)
+                yield number, (case, own)
+            while head is not None:
+                self._add_orphan(*head)
+                head = next(remaining, None)
+
+    def _add_orphan(self, number: int, row: Row) -> None:
+        expected = f"a case for {row['criterion_id']!r}"
+        self.orphans.add(
+            f"{CRITERIA}:{number}", expected, f"no case {row['case_id']!r}"
+        )
+
+    def _rows(self, handle: io.FileIO, table: Table) -> Iterator[tuple[int, Row]]:
+        """Yield (line number from 1, row)."""
+        faults = self.faults[table]
+        previous = ""
+        for number, data in enumerate(lines(handle), start=1):
+            where = f"data/{table}.jsonl:{number}"
+            if (row := self._parse(data, where, table)) is None:
+                continue
+            case_id = row["case_id"]
+            again = case_id == previous and number > 1 and table == "cases"
+            if case_id < previous or again:
+                got = f"{case_id!r} after {previous!r}"
+                faults.add(where, "rows in the order of case_id", got)
+            previous = case_id
+            yield number, row
+
+    def _parse(self, data: bytes, where: str, table: Table) -> Row | None:
+        faults = self.faults[table]
+        try:
+            row: Row = json.loads(data.decode("utf-8"))
+            if self._trusted:
+                return row
+            fault = self._shape.row_fault(row, table)
+            canonical = line(row) if fault is None else b""
+        except (ValueError, RecursionError) as exc:
+            fault = f"{type(exc).__name__}: {exc!s}"
+        if fault is not None:
+            faults.add(where, "a row of the format", fault)
+            return None
+        if canonical != data:
+            got = "the same value spelled otherwise"
+            faults.add(where, "canonical JSON and a line end", got)
+        if self._canary not in (None, row["canary"]):
+            expected = f"the canary {self._canary}"
+            self.canary_faults[table].add(where, expected, repr(row["canary"]))
+        return row
+
+
+@contextmanager
+def readable(root: Path) -> Iterator[None]:
+    """Turn what reading a damaged snapshot's folder raises into BadInput."""
+    try:
+        yield
+    except (OSError, ValueError) as exc:
+        raise BadInput(
+            f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
+        ) from exc
+
+
+def read_manifest(root: Path) -> Manifest:
+    """Read the manifest of a snapshot's folder. Raises BadInput."""
+    with readable(root):
+        return Manifest.model_validate_json(read_small(root / "manifest.json"))
+
+
+def read_cases(
+    root: Path,
+    shape: Shape,
+    *,
+    trusted: bool = False,
+    alone: bool = False,
+) -> Iterator[CaseRows]:
+    """Yield the cases of a snapshot's folder, in order of their ids.
+
+    Args:
+        root: The folder.
+        shape: As its manifest states it.
+        trusted: Whether the files were verified, so that only their order is checked.
+        alone: Whether to leave the criteria out, which are most of the rows.
+
+    Raises:
+        BadInput: At the first fault.
+    """
+    reader = RowReader(root, shape, trusted=trusted, alone=alone)
+
+    def check() -> None:
+        for faults in (*reader.faults.values(), reader.orphans):
+            for fault in faults.findings:
+                raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
+
+    with readable(root):
+        for _, (case, criteria) in reader:
+            check()
+            positions = [row["position"] for row in criteria]
+            if positions != sorted(set(positions)):
+                raise BadInput(
+                    f"{root / CRITERIA}: the criteria of {case['case_id']!r} are not in order"
+                )
+            yield case, criteria
+        check()
+
+
+# --- ledgers
+
+CHANGES = "changes.json"
+HOLDOUTS = "holdouts.json"
+SECTIONS: Mapping[str, Mapping[str, str]] = {
     CHANGES: dict.fromkeys(("added", "revised", "withdrawn"), "case_id"),
     # Committed to, shown now with their proof, withdrawn without having been shown
     HOLDOUTS: {"held": "commitment", "revealed": "case_id", "dropped": "commitment"},
 }
 """Ledger → section → the key by which its entries are in order, each once."""
-_REVISIONS: Final = {
+_REVISIONS = {
     "added": (False, True),
     "revised": (True, True),
     "withdrawn": (True, False),
 }
 """Section → whether its entries have a revision before and after."""
 
-_FIELDS: Final[Mapping[str, Any]] = {
+_FIELDS: Mapping[str, Any] = {
     "case_id": str,
     "commitment": Digest,
     "from_revision": Count | None,
@@ -49,8 +211,8 @@ _FIELDS: Final[Mapping[str, Any]] = {
     "salt": Hex,
     "to_revision": Count | None,
 }
-_OF_CHANGES: Final = ("case_id", "from_revision", "reason", "to_revision")
-_OF_SECTIONS: Final = {
+_OF_CHANGES = ("case_id", "from_revision", "reason", "to_revision")
+_OF_SECTIONS = {
     **dict.fromkeys(SECTIONS[CHANGES], _OF_CHANGES),
     "held": ("commitment", "held_since"),
     "revealed": ("commitment", "held_since", "case_id", "salt"),
@@ -58,18 +220,12 @@ _OF_SECTIONS: Final = {
 }
 """Section → the fields of `_FIELDS` that its entries have, all of them and no other of these."""
 
-Entry = dict[str, Any]
 
-
-def _model_of(section: str) -> type[BaseModel]:
-    fields: dict[str, Any] = {}
-    for name in _OF_SECTIONS[section]:
-        fields[name] = (_FIELDS[name], ...)
-    config = ConfigDict(extra="allow", strict=True)
-    return create_model(section, __config__=config, **fields)
-
-
-_MODELS: Final = {section: _model_of(section) for section in _OF_SECTIONS}
+_CONFIG = ConfigDict(extra="allow", strict=True)
+_MODELS: dict[str, type[BaseModel]] = {}
+for _section, _names in _OF_SECTIONS.items():
+    _fields: dict[str, Any] = {name: (_FIELDS[name], ...) for name in _names}
+    _MODELS[_section] = create_model(_section, __config__=_CONFIG, **_fields)
 
 
 def write_ledger(
@@ -92,14 +248,14 @@ def write_ledger(
     return counts
 
 
-def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
+def read_ledger(root: Path, name: str) -> tuple[Row, dict[str, list[Row]]]:
     """Return the head of a snapshot's ledger, and the entries of each section.
 
     Raises:
         ValueError: At the first line that is not as `write_ledger` spells it, not in order or not of the format.
         OSError: If it cannot be read.
     """
-    sections: dict[str, list[Entry]] = {section: [] for section in SECTIONS[name]}
+    sections: dict[str, list[Row]] = {section: [] for section in SECTIONS[name]}
     rows = lines(root / name)
     number, row = 1, next(rows, b"")
 
@@ -111,7 +267,7 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
         number += 1
         row = next(rows, b"")
 
-    def parse(section: str) -> Iterator[Entry]:
+    def parse(section: str) -> Iterator[Row]:
         earlier, key = sections[section], SECTIONS[name][section]
         while row != b"]\n":
             entry = json.loads(row.removeprefix(b","))
@@ -139,7 +295,7 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
 class Ledgers:
     """Both ledgers, and what is wrong with them."""
 
-    sections: dict[str, dict[str, dict[str, Entry]]] = field(default_factory=dict)
+    sections: dict[str, dict[str, dict[str, Row]]] = field(default_factory=dict)
     """Ledger → section → its key → entry; a ledger that is not valid is missing."""
     faults: dict[str, Faults] = field(
         default_factory=lambda: {name: Faults() for name in SECTIONS}
@@ -148,11 +304,11 @@ class Ledgers:
     unknown: set[str] = field(default_factory=set)
     """Fields of entries that this medlive does not know, in words."""
 
-    def entries(self, name: str, section: str) -> dict[str, Entry]:
+    def entries(self, name: str, section: str) -> dict[str, Row]:
         """Return the entries of a section of one ledger, by key; none if the ledger is not valid."""
         return self.sections.get(name, {}).get(section, {})
 
-    def each(self, name: str) -> Iterator[tuple[str, str, Entry]]:
+    def each(self, name: str) -> Iterator[tuple[str, str, Row]]:
         """Yield each entry of one ledger after its section and its key; none if the ledger is not valid."""
         for section, entries in self.sections.get(name, {}).items():
             for key, entry in entries.items():
@@ -198,7 +354,7 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     return ledgers
 
 
-def _read(root: Path, name: str, expected: Entry, ledgers: Ledgers) -> None:
+def _read(root: Path, name: str, expected: Row, ledgers: Ledgers) -> None:
     """Add a ledger with this head, or a fault if it is not valid."""
     faults = ledgers.faults[name]
     try:
@@ -219,16 +375,16 @@ def _read(root: Path, name: str, expected: Entry, ledgers: Ledgers) -> None:
     _check_texts(f"{name}:1", head, expected, ledgers.leaks)
 
 
-_CHECKED: Final = ("case_id", "commitment", "held_since", "salt")
+_CHECKED = ("case_id", "commitment", "held_since", "salt")
 """Fields of entries that hold no text, or that other steps compare."""
 
 
-def _unknown_fields(place: str, entry: Entry, known: Iterable[str]) -> set[str]:
+def _unknown_fields(place: str, entry: Row, known: Iterable[str]) -> set[str]:
     return {f"field {name!r} of {place}" for name in entry.keys() - set(known)}
 
 
 def _check_texts(
-    where: str, entry: Entry, checked: Container[str], leaks: Faults
+    where: str, entry: Row, checked: Container[str], leaks: Faults
 ) -> None:
     """Note the first address or disguise in the fields of an entry that are not checked otherwise."""
     for text in texts_of({key: entry[key] for key in entry if key not in checked}):

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from medlive.errors import CheckFailed, ServiceUnavailable, UsageError, require
 from medlive.guard.trust import tls_context
@@ -24,16 +24,13 @@ from medlive.publishing.publish import (
 )
 from medlive.snapshot.model import week_end
 
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
-
-_MAIN: Final = "main"
-_REPOSITORY: Final = re.compile(
+_MAIN = "main"
+_REPOSITORY = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 )
-_CONNECT_S: Final = 15.0
-_LOGIN: Final = "check the name, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`"
-_AGAIN: Final = "publish again: what was uploaded is not sent twice"
+_CONNECT_S = 15.0
+_LOGIN = "check the name, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`"
+_AGAIN = "publish again: what was uploaded is not sent twice"
 
 
 class HubRepository:
@@ -53,7 +50,28 @@ class HubRepository:
                 f"{at!r} is not a repository's name", hint="write organisation/name"
             )
         self._at: dict[str, Any] = {"repo_id": at, "repo_type": "dataset"}
-        self._api, self._token = _client(endpoint_url, silence_s)
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        what = "publishing to the Hugging Face hub"
+        require("huggingface_hub", what, "'medlive[publish]'")
+        import httpx2
+        from huggingface_hub import HfApi, constants, get_token, set_client_factory
+
+        # The hub's other way of uploading is a program of its own beside HTTP; the plain way is enough.
+        # Its environment variable is read once, when the package is first imported, which may have been before.
+        constants.HF_HUB_DISABLE_XET = True
+        token = get_token()
+        if token is None:
+            raise ServiceUnavailable(
+                "there is no token for the Hugging Face hub", hint=_LOGIN
+            )
+        # Its own client has no timeout.
+        limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
+        tls = tls_context()
+        set_client_factory(
+            lambda: httpx2.Client(timeout=limits, follow_redirects=True, verify=tls)
+        )
+        self._token = token
+        self._api = HfApi(endpoint=endpoint_url, token=token, library_name="medlive")
         self.where = f"{self._api.endpoint}/datasets/{at}"
 
     def publish(self, prepared: PreparedRelease, *, dry_run: bool = False) -> Published:
@@ -232,28 +250,3 @@ class HubRepository:
 
     def _masked(self, text: str) -> str:
         return text.replace(self._token, "***")[:300]
-
-
-def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    what = "publishing to the Hugging Face hub"
-    require("huggingface_hub", what, "'medlive[publish]'")
-    import httpx2
-    from huggingface_hub import HfApi, constants, get_token, set_client_factory
-
-    # The hub's other way of uploading is a program of its own beside HTTP; the plain way is enough.
-    # Its environment variable is read once, when the package is first imported, which may have been before.
-    constants.HF_HUB_DISABLE_XET = True
-    token = get_token()
-    if token is None:
-        raise ServiceUnavailable(
-            "there is no token for the Hugging Face hub", hint=_LOGIN
-        )
-    # Its own client has no timeout.
-    limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
-    tls = tls_context()
-    set_client_factory(
-        lambda: httpx2.Client(timeout=limits, follow_redirects=True, verify=tls)
-    )
-    api = HfApi(endpoint=endpoint_url, token=token, library_name="medlive")
-    return api, token
