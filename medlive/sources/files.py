@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -25,7 +25,7 @@ from medlive.guard.bounds import IMPORT_LINE_BYTES, THREAD_ID_CHARS
 from medlive.integrity.digest import digest_text
 from medlive.integrity.folder import open_given
 from medlive.text.normalise import strip_unstorable
-from medlive.threads.model import Message, Role, Thread, is_thread_id
+from medlive.threads.model import ROLES, Message, Role, Thread, is_thread_id
 
 _BLOCK = 2**20
 _EXCERPT = 120
@@ -87,7 +87,7 @@ def _role(value: object) -> str:
         raise PydanticCustomError(
             "is_instance_of", "Input should be an instance of Role"
         )
-    if role not in get_args(Role):
+    if role not in ROLES:
         raise ValueError(f"{role!r} is not a valid Role")
     return role
 

@@ -14,9 +14,7 @@ from medlive.clock import now
 from medlive.errors import MedliveError, describe
 from medlive.guard.bounds import LIST_PAGES, THREAD_PAGES
 from medlive.integrity.digest import digest_json
-from medlive.sources.fetching.policy import (
-    FetchError,
-)
+from medlive.sources.fetching.policy import FetchError
 from medlive.sources.ledger import (
     FetchedPage,
     HarvestedThread,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
 from medlive.guard.bounds import THREAD_ID_CHARS
@@ -12,6 +12,7 @@ from medlive.integrity.digest import digest_json
 
 Role = Literal["patient", "physician", "other"]
 """Who wrote a message, as the community shows it."""
+ROLES = get_args(Role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,11 @@ class Message:
 
     None for an unverified author, and where the words were not kept (imports, threads stored before they were).
     """
+
+    def __post_init__(self) -> None:
+        """Refuse a role that is none: a plugin or a stored row may have any. Raises ValueError."""
+        if self.role not in ROLES:
+            raise ValueError(f"{self.role!r} is not a valid Role")
 
     @property
     def is_advice_source(self) -> bool:

@@ -352,11 +352,10 @@ async def _stored(session: Session, revision_pks: Sequence[int]) -> Sequence[Rec
 
 
 def message_of(value: dict[str, Any]) -> Message:
-    """The message that a row holds as JSON."""
+    """The message that a row holds as JSON. Raises ValueError for a role that is none."""
     moment = value["posted_at"]
     return replace(
         Message(**value),
-        role=value["role"],
         posted_at=datetime.fromisoformat(moment) if moment else None,
         media=tuple(value["media"]),
     )

@@ -210,7 +210,8 @@ class Medlive(Site):
                     if not mark and words in self.settings.verified_labels:
                         mark = words
         address = link(page, anchor.attributes.get("href")) or ""
-        return address, Posted(handle, *content, posted_at, False, mark)
+        posted = Posted(handle, *content, posted_at, asks=False, verified_by=mark)
+        return address, posted
 
 
 def _posts(entries: Sequence[_Entry]) -> list[Posted]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medlive.db.threads.threads import message_of
 from medlive.errors import BadInput
 from medlive.sources import files
 from medlive.sources.files import (
@@ -105,6 +106,13 @@ BAD_IDS = (
     "1\x7f",
 )
 """Ids that in an address are the way to another thread's page, or show as another id."""
+
+
+def test_a_stored_role_that_is_none_is_refused() -> None:
+    stored = {"id": "m0", "posted_at": None, "media": [], **GOOD["messages"][0]}
+    assert message_of(stored).role == "patient"
+    with pytest.raises(ValueError, match="'nurse' is not a valid Role"):
+        message_of(stored | {"role": "nurse"})
 
 
 def test_role_words_stay_and_a_missing_author_takes_the_role(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ async def test_a_hostile_answer_ends_within_its_bounds(
     async with Fetcher(settings) as fetcher:
         with pytest.raises(FetchError) as caught:
             await fetcher.fetch(server.url("/h"), server.site)
-        assert caught.value.reason is reason, caught.value
+        assert caught.value.reason == reason, caught.value
         assert (await fetcher.fetch(server.url("/next"), server.site)).body == PAGE
 
 
@@ -585,7 +585,7 @@ async def test_each_kind_of_robots_is_decided_and_kept(
                 with refused("robots"):
                     await fetcher.fetch(server.url("/p"), server.site)
         (kept,) = fetcher.robots
-    assert kept.state is state
+    assert kept.state == state
     assert bool(kept.detail) is (state == "unreadable")
     assert ("/p" in server.asked) is allowed
 
