@@ -356,7 +356,6 @@ def message_of(value: dict[str, Any]) -> Message:
     moment = value["posted_at"]
     return replace(
         Message(**value),
-        role=value["role"],
         posted_at=datetime.fromisoformat(moment) if moment else None,
         media=tuple(value["media"]),
     )
