@@ -317,7 +317,8 @@ async def add_members(
     held_out: Iterable[Mapping[str, object]],
 ) -> None:
     """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
-    of `due` is shown now. Those of `held_out` are newly held out, with what stands for each."""
+    of `due` is shown now. Those of `held_out` are newly held out: case_id and revision, and the salt and commitment
+    that stand for each."""
     since = {"version": version, "held_since": version}
     await session.insert_rows(
         SnapshotMemberRow, [{**case, **since} for case in held_out]

@@ -78,11 +78,13 @@ def find_differences(url: str) -> list[str]:
         finally:
             connection.rollback()
         for key in sorted(actual.keys() | expected.keys()):
+            owner, name, _ = key
             is_, should_be = actual.get(key), expected.get(key)
             if is_ != should_be:
                 differences.append(
-                    f"{key[0]}: {key[1]} is {is_}, the model says {should_be}"
+                    f"{owner}: {name} is {is_}, the model says {should_be}"
                 )
+        # Triggers: one that is off is missing
         present = set(map(tuple, connection.execute(_TRIGGERS_PRESENT)))
         connection.rollback()
         for table, kinds in sorted(_TRIGGERS.items()):

@@ -123,8 +123,10 @@ async def complete_case(
 async def redact_case(
     text: CaseText, rubric: Rubric, reader: Agent
 ) -> tuple[CaseText, Rubric, list[str], list[str]]:
-    """Remove identifiers from every text that a release would hold of a case; also what was found and what is left of
-    it, as `redact_texts` returns them. Raises AgentFailure.
+    """Remove identifiers from every text that a release would hold of a case. Raises AgentFailure.
+
+    Returns:
+        The text and the rubric without them; what was found and what of it is left, as `redact_texts` returns them.
     """
     texts = asdict(text)
     names = [*texts]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -82,9 +82,11 @@ def _release(root: Path, version: str, sums: bytes) -> Release:
     return read_release(FolderTarget(root), version, sums)
 
 
-_warn_once = lru_cache(maxsize=512)(
-    partial(_log.warning, "snapshot %s is not shown: %s")
-)
+@lru_cache(maxsize=512)
+def _warn_once(version: str, why: str) -> None:
+    _log.warning("snapshot %s is not shown: %s", version, why)
+
+
 TheCatalog = Annotated[tuple[ShownSnapshot, ...], Depends(load_catalog)]
 
 
