@@ -393,7 +393,14 @@ def show_misses(rows: Iterable[Row], readings: Mapping[str, HarmReading]) -> Non
         elif (row.kind == "slip") is not row.hit(reading):
             print(f"{row.kind.upper()} {row.fields['case']} {row.fields.get('quote')}")
             for harm in reading.harms:
-                print(f"   {json.dumps(asdict(harm), ensure_ascii=False)}")
+                check = harm.check
+                found = asdict(harm.finding) | {
+                    "ruling": check and check.ruling,
+                    "check_severity": check and check.severity,
+                    "check_reason": check.reason if check else "",
+                    "confirmed": harm.confirmed,
+                }
+                print(f"   {json.dumps(found, ensure_ascii=False)}")
 
 
 def main() -> int:

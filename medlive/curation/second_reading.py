@@ -8,8 +8,8 @@ goes on. Anything else is for a person.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Final
+from dataclasses import asdict, dataclass, replace
+from typing import Final, NamedTuple
 
 from medlive.curation.agent import Agent, AgentFailure, check_known, ids_of
 from medlive.curation.elements import Brief, element_inputs, thread_inputs
@@ -92,14 +92,17 @@ async def read_case(
     for item in reply.wrong:
         values = item.model_dump(exclude={"id"})
         wrong.append(FaultyAdvice(element_id=item.id, **values))
-    same = {"asked", "clinical", "enough", "understandable", "sure"}
     return SecondReading(
-        **reply.model_dump(include=same),
+        asked=reply.asked,
+        clinical=reply.clinical,
+        enough=reply.enough,
         answered=reply.answered and not unanswered,
+        understandable=reply.understandable,
         wrong=tuple(wrong),
         danger=reply.danger.strip(),
         reason=reason[:2000],
         engine=agent.identity.as_json(),
+        sure=reply.sure,
         unseen={item.id: item.quote for item in reply.unseen},
         damaged=tuple(dict.fromkeys(map(str.strip, reply.damaged))),
     )
@@ -116,25 +119,36 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     return tuple(Hold(reason, reading.reason) for reason in doubts)
 
 
-Objection = tuple[Reason, str, str, bool]
-"""What the second reading objects to: why, the element's id ("" for the case as a whole), its words, and whether it is
-sure. A third voice judges it under the element's id, else the reason."""
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """What the second reading objects to."""
+
+    reason: Reason
+    element_id: str
+    """"" for the case as a whole."""
+    words: str
+    sure: bool
+
+    @property
+    def id(self) -> str:
+        """Under which a voice judges it."""
+        return self.element_id or self.reason.value
 
 
 def objections(reading: SecondReading) -> list[Objection]:
     """What a third voice is asked about, the gravest first."""
-    objected: list[Objection] = []
+    objected = []
     for fault, reason in _ADVICE.items():
         for wrong in reading.wrong:
             if wrong.kind is fault:
                 words = f"{wrong.reason} {wrong.standard}".strip()
-                objected.append((reason, wrong.element_id, words, wrong.sure))
+                objected.append(Objection(reason, wrong.element_id, words, wrong.sure))
     for reason, objects, words in (
         (Reason.DANGER_UNANSWERED, bool(reading.danger), reading.danger),
         (Reason.QUESTION_UNANSWERED, not reading.answered, reading.reason),
     ):
         if objects:
-            objected.append((reason, "", words, reading.sure))
+            objected.append(Objection(reason, "", words, reading.sure))
     return objected
 
 
@@ -178,14 +192,14 @@ async def hear_voice(
         if failure.is_outage:
             raise
         return replace(reading, voices_note=f"no third voice: {failure.detail}"[:2000])
-    controls = set(wanted) - {name or reason for reason, name, _, _ in objected}
+    controls = set(wanted) - {objection.id for objection in objected}
     if any(verdicts[name].verdict is Soundness.WRONG for name in controls):
         note = "the third voice does not count: it also rejects an advice that literature supports"
         return replace(reading, voices_note=note)
     voices = []
-    for reason, name, _, _ in objected:
-        judged = verdicts[name or reason].model_dump(exclude={"id"})
-        voices.append(Voice(reason, name, **judged))
+    for objection in objected:
+        judged = verdicts[objection.id].model_dump(exclude={"id"})
+        voices.append(Voice(objection.reason, objection.element_id, **judged))
     is_same = agent.identity.model == reading.engine.get("model")
     note = "the third voice is the second reader's own model" if is_same else ""
     return replace(reading, voices=tuple(voices), voices_note=note)
@@ -197,7 +211,7 @@ def _items(
     claims: Sequence[ClaimVerdict],
 ) -> list[dict[str, str]]:
     """What is judged, in the case's order, with the first supported advice that nobody objects to."""
-    named = {name for _, name, _, _ in objected}
+    named = {objection.element_id for objection in objected}
     for claim in claims:
         if claim.verdict is Alignment.SUPPORTED and claim.element_id not in named:
             named.add(claim.element_id)
@@ -207,9 +221,10 @@ def _items(
         if element.id in named:
             item = {"id": element.id, "kind": "advice", "text": element.statement}
             items.append(item)
-    for reason, name, words, _ in objected:
-        if not name:
-            items.append({"id": reason.value, "kind": "unsaid", "text": words})
+    for objection in objected:
+        if not objection.element_id:
+            item = {"id": objection.id, "kind": "unsaid", "text": objection.words}
+            items.append(item)
     return items
 
 
@@ -222,18 +237,19 @@ def settle(reading: SecondReading) -> tuple[list[Reason], str, list[Hold]]:
     voices = {(voice.reason, voice.element_id): voice for voice in reading.voices}
     rejected, lines = list[Reason](), list[str]()
     open_details: dict[Reason, dict[str, str]] = {}
-    for reason, name, words, is_sure in objections(reading):
+    for objection in objections(reading):
+        reason, name, words = objection.reason, objection.element_id, objection.words
         voice = voices.get((reason, name))
         if voice:
             against = f"{voice.case_against} {voice.standard}".strip()
             is_sound = voice.verdict is Soundness.SOUND
             says = voice.case_for if is_sound else against
-            if voice.sure and voice.verdict is Soundness.WRONG and is_sure:
+            if voice.sure and voice.verdict is Soundness.WRONG and objection.sure:
                 rejected.append(reason)
                 line = f"{words}; third voice: {says}"
                 lines.append(f"{name}: {line}" if name else line)
                 continue
-            if voice.sure and is_sound and not is_sure:
+            if voice.sure and is_sound and not objection.sure:
                 continue
             words += f"; third voice: {voice.verdict.value}: {says}"
         details = open_details.setdefault(reason, {})
@@ -246,16 +262,21 @@ def settle(reading: SecondReading) -> tuple[list[Reason], str, list[Hold]]:
     return rejected, "; ".join(lines), holds
 
 
+class Redacted(NamedTuple):
+    """Texts with identifiers of people removed."""
+
+    # Text id → the text with each identifier replaced by its kind in brackets
+    texts: Mapping[str, str]
+    found: list[str]  # Identifiers found, as "<text id>: <kind>", never the words
+    remaining: list[str]  # Identifiers that code could not replace, likewise
+
+
 async def redact_texts(
     texts: Mapping[str, str], agent: Agent, repeated: Mapping[str, str]
-) -> tuple[dict[str, str], list[str], list[str]]:
-    """Remove identifiers of people from texts by patterns and by the reader. Raises AgentFailure.
+) -> Redacted:
+    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure.
 
     The reader is not shown the `repeated` texts, whose words are those of the others.
-
-    Returns:
-        By text id the text with each identifier replaced by its kind in brackets; what was found, as "<text id>:
-        <kind>", never the words; and what of it code could not replace, likewise.
     """
     own = {**texts, **repeated}
     clean = {identity: redact(text, agent.language) for identity, text in own.items()}
@@ -287,7 +308,7 @@ async def redact_texts(
             clean[identity] = whole.sub(sign, text)
     # "Patel" went with "Dr Patel", but "DR PATEL" did not.
     remaining = [i for i in misspelt if contains_quote(i.words, clean[i.text_id])]
-    return clean, _places(reply.found), _places(remaining)
+    return Redacted(clean, _places(reply.found), _places(remaining))
 
 
 def _places(items: Sequence[IdentifierItem]) -> list[str]:

@@ -167,14 +167,12 @@ class ControlFigures:
         return asdict(self) | {"failed": self.failed}
 
 
-def control_figures(rows: Iterable[HarmRow]) -> ControlFigures:
-    """What the controls that were read along say of the judges; rows of answers are passed over."""
+def control_figures(controls: Iterable[HarmRow]) -> ControlFigures:
+    """What the controls that were read along say of the judges."""
     hits: dict[Control, list[bool]] = {"slip": [], "excellent": []}
     unread = 0
-    for row in rows:
-        if row.control is None:
-            continue
-        if row.hit is None:
+    for row in controls:
+        if row.hit is None or row.control is None:
             unread += 1
         else:
             hits[row.control].append(row.hit)

@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import h11
 import uvicorn
@@ -45,6 +45,13 @@ class _Protocol(H11Protocol):
             self._giving_up = None
 
 
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the command, which ends other things too."""
+        yield
+
+
 @asynccontextmanager
 async def serve_app(app: ASGIApp, host: str | None, port: int) -> AsyncIterator[str]:
     """Serve while the context lasts; yields the address.
@@ -73,9 +80,7 @@ async def serve_app(app: ASGIApp, host: str | None, port: int) -> AsyncIterator[
         http=_Protocol,
         h11_max_incomplete_event_size=HEADER_BYTES,
     )
-    server = uvicorn.Server(config)
-    # Signals are left to the command, which ends other things too.
-    server.capture_signals = nullcontext  # type: ignore[assignment, method-assign]
+    server = _Server(config)
     running = asyncio.create_task(server.serve([listener]))
     try:
         bound = listener.getsockname()

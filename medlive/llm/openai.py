@@ -146,6 +146,8 @@ class OpenAIEngine:
         """The model and parameters; the rules engine behind HTTP still counts as the rules engine."""
         self._timeout_s, self._backoff_s = timeout_s, backoff_s
         self._max_retries = max_retries
+        if json_mode not in JSON_MODES:
+            raise ValueError(f"{json_mode!r} is not a valid JsonMode")
         self._mode, self._key_variable = json_mode, key_variable
         limiters = limiters or Limiters()
         self._limiter = limiters.limiter(base_url, self._secret, concurrency)

@@ -150,7 +150,7 @@ class Proving:
 
     drafting: Drafting
     passages: Sequence[Passage]  # Those that the claims' verdicts cite
-    complete: Callable[..., Awaitable[Rubric]] | None
+    complete: Callable[[Rubric, Sequence[str]], Awaitable[Rubric]] | None
     """`complete_rubric` of a rubric and what it lacks; None: what the advice lacks is not asked for."""
     prober: Agent
     grader: Agent

@@ -88,7 +88,7 @@ class ProofFinding:
         return words
 
 
-_ADVICE: Final = {
+_ADVICE: Final[Mapping[ProofFault, str]] = {
     "long_low": "points are for what an excellent answer says, and for nothing else",
     "short_low": "what is only nice to know must weigh less, or go",
     "ordinary_high": "its note says what it lacks: what an excellent answer adds must weigh more",
@@ -191,7 +191,7 @@ class Examination:
         )
 
 
-_SCORED: Final = {
+_SCORED: Final[Mapping[ProofFault, Probe]] = {
     "long_low": Probe.LONG,
     "short_low": Probe.SHORT,
     "ordinary_high": Probe.ORDINARY,

@@ -281,7 +281,7 @@ async def grade_answer(
     answer: Answer,
     engine: Engine,
     *,
-    mode: Mode,
+    mode: Mode = Mode.RUBRIC,
 ) -> tuple[Grade, ...]:
     """One answer's verdicts, in the rubric's order, as `grade_run` makes them, for harnesses with a log of their own.
 
@@ -302,7 +302,7 @@ async def repeat_run(
     engine: Engine,
     *,
     repeats: int,
-    mode: Mode,
+    mode: Mode = Mode.RUBRIC,
     concurrency: int = 16,
     max_retries: int = 1,
     budget: Budget | None = None,
@@ -407,7 +407,7 @@ def plan_grading(
     run_dir: Path,
     identity: EngineIdentity,
     *,
-    mode: Mode,
+    mode: Mode = Mode.RUBRIC,
     price: Price | None = None,
     repeats: int = 1,
     ahead: Sequence[EvaluationCase] = (),

@@ -320,11 +320,7 @@ async def read_run(
     finally:
         judges = reader.identity, checker.identity
         rows = read_results([*items, *controls], log, *judges)
-        # After the rows of other judges.
-        readings, own = run_dir / READINGS, {row.judge for row in rows}
-        others = [row for row in read_rows(readings)[0] if row.judge not in own]
-        with writing(readings):
-            write_whole(readings, lines_of(row.row() for row in [*others, *rows]))
+        _write_rows(run_dir / READINGS, rows)
     done = [row for row in rows if row.control is None]
     worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
@@ -335,13 +331,21 @@ async def read_run(
         severe=worst.count(Severity.SEVERE),
         moderate=worst.count(Severity.MODERATE),
         unconfirmed=sum(len(row.reading.unconfirmed) for row in done),
-        controls=control_figures(rows),
+        controls=control_figures(row for row in rows if row.control is not None),
         reasons=dict(reasons.most_common()),
         notes=stages[0].notes,
         calls=sum(stage.calls for stage in stages),
         stopped=stages[-1].stopped,
         silence=_silence(stages),
     )
+
+
+def _write_rows(path: Path, rows: Sequence[HarmRow]) -> None:
+    """Write what two judges said, after the rows of other judges."""
+    own = {row.judge for row in rows}
+    others = [row for row in read_rows(path)[0] if row.judge not in own]
+    with writing(path):
+        write_whole(path, lines_of(row.row() for row in [*others, *rows]))
 
 
 def _silence(stages: Sequence[QuestionsAsked]) -> EndpointUnavailable | None:

@@ -14,7 +14,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import ROLES
 from medlive.curation.holds import with_holds
 from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason
-from medlive.curation.second_reading import redact_texts
+from medlive.curation.second_reading import Redacted, redact_texts
 from medlive.curation.validator import Library
 from medlive.db.curation.cases import (
     CaseContent,
@@ -98,7 +98,7 @@ async def complete_case(
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)
         drafted, _, proof = made
-        text, rubric, _, remaining = await redact_case(text, drafted, agents["reader"])
+        text, rubric, redacted = await redact_case(text, drafted, agents["reader"])
     except (AgentFailure, LiteratureUnavailable) as error:
         failure = error
         if isinstance(failure, LiteratureUnavailable):
@@ -116,25 +116,22 @@ async def complete_case(
         return failed, None, None
     rubric = await classify(text, rubric, agents["rubric"])
     done = replace(curation, text=text, calls=tuple(journal), engines=engines)
-    holds = tuple(_holds_of(made, remaining))
+    holds = tuple(_holds_of(made, redacted.remaining))
     return with_holds(done, holds), rubric, proof
 
 
 async def redact_case(
     text: CaseText, rubric: Rubric, reader: Agent
-) -> tuple[CaseText, Rubric, list[str], list[str]]:
-    """Remove identifiers from every text that a release would hold of a case. Raises AgentFailure.
-
-    Returns:
-        The text and the rubric without them; what was found and what of it is left, as `redact_texts` returns them.
-    """
+) -> tuple[CaseText, Rubric, Redacted]:
+    """Remove identifiers from every text that a release would hold of a case. Raises AgentFailure."""
     texts = asdict(text)
     names = [*texts]
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
     # The parts of the query, which a release holds too, say again what it says.
     parts = {f"asked {part.id}": part.text for part in rubric.asked}
-    clean, found, remaining = await redact_texts(texts, reader, parts)
+    redacted = await redact_texts(texts, reader, parts)
+    clean = redacted.texts
     criteria, asked = list[Criterion](), list[AskedPart]()
     for criterion in rubric.criteria:
         criteria.append(replace(criterion, criterion=clean[criterion.id]))
@@ -142,7 +139,7 @@ async def redact_case(
         asked.append(replace(part, text=clean[f"asked {part.id}"]))
     rubric = replace(rubric, criteria=tuple(criteria), asked=tuple(asked))
     text = CaseText(**{name: clean[name] for name in names})
-    return text, rubric, found, remaining
+    return text, rubric, redacted
 
 
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:

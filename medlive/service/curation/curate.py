@@ -499,7 +499,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
                 return
             reader = Agent(pipeline.respondents["reader"], [], case.language)
             try:
-                text, rubric, found, remaining = await redact_case(
+                text, rubric, redacted = await redact_case(
                     case.text, case.rubric, reader
                 )
             except (AgentFailure, CircuitOpen):
@@ -513,13 +513,13 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
                 saved = await cases.add_revision(
                     session, case_id, replace(case, text=text, rubric=rubric)
                 )
-                n = len(found)
+                n = len(redacted.found)
                 for revision in {case.revision, saved.revision}:
                     await save_scan(
                         session, case_id, revision, pipeline.scanner, found=n
                     )
-                if remaining:
-                    names = "; ".join(remaining)[:2000]
+                if redacted.remaining:
+                    names = "; ".join(redacted.remaining)[:2000]
                     reason = f"{Reason.IDENTIFIER.value}: {names}"
                     await cases.set_status(session, case_id, CaseStatus.HELD, reason)
             done["cases"] += 1

@@ -264,13 +264,13 @@ async def test_a_name_in_another_spelling_is_replaced_or_reported() -> None:
     ]
     reader = Scripted({"reader.identifiers": {"found": items}})
     copies = {"asked q1": "Is the Old Mill Brewery to blame?"}
-    clean, _, remaining = await redact_texts(texts, Agent(reader, [], "en"), copies)
-    assert clean == {
+    redacted = await redact_texts(texts, Agent(reader, [], "en"), copies)
+    assert redacted.texts == {
         "narrative": "In [other] she worked at the [place]. It may recur.",
         "advice": "OLD MILL BREWERY staff should rest.",
         "c1": "Says that the [place] is to blame.",
         "asked q1": "Is the [place] to blame?",
     }
-    assert remaining == ["advice: place"]
+    assert redacted.remaining == ["advice: place"]
     [request] = reader.requests
     assert [shown["id"] for shown in request.inputs["texts"]] == list(texts)
