@@ -230,33 +230,37 @@ async def _evaluate(settings: Settings, frozen: FreezeResult) -> ScoreTable:
             graded.append(load_graded(folder, judge=grader.identity.model))
     # Rules stand in for models here, and the demo says so.
     scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
-    # So that people can be asked about their verdicts.
-    async with open_database(settings) as database, database.begin() as session:
-        for scored in scores.models:
-            evaluated, judge, own = scored.run.run, scored.run.grader, scored.companions
-            # Unset fields are left out, so that older runs keep their identity.
-            identity = evaluated.info.model_dump(
-                mode="json", exclude={"snapshots"}, exclude_unset=True
-            )
-            await record_evaluation(
-                session,
-                run_digest=digest_json(identity),
-                snapshot_version=evaluated.info.cases.name,
-                model=evaluated.info.model,
-                grader=judge.model if judge else "none",
-                path=str(evaluated.path),
-                scores={
-                    "metric": scores.metric.value,
-                    "advice_only": scores.advice_only,
-                    "overall": scored.overall.row(),
-                    "complete": own["complete"].row(),
-                    "paper": own["paper"].row(),
-                    "core": own["core"].row(),
-                },
-            )
+    await _record(settings, scores)
     for run in graded:
         files = make_bundle(run, allow=[Allow.NOT_PUBLISHABLE])
         place = settings.home / BUNDLES / f"{run.run.path.name}.zip"
         place.unlink(missing_ok=True)
         write_bundle(files, place)
     return scores
+
+
+async def _record(settings: Settings, table: ScoreTable) -> None:
+    """Record every run of a score table, so that people can be asked about its verdicts."""
+    async with open_database(settings) as database, database.begin() as session:
+        for model in table.models:
+            run, grader, own = model.run.run, model.run.grader, model.companions
+            # Unset fields are left out, so that older runs keep their identity.
+            identity = run.info.model_dump(
+                mode="json", exclude={"snapshots"}, exclude_unset=True
+            )
+            await record_evaluation(
+                session,
+                run_digest=digest_json(identity),
+                snapshot_version=run.info.cases.name,
+                model=run.info.model,
+                grader=grader.model if grader else "none",
+                path=str(run.path),
+                scores={
+                    "metric": table.metric.value,
+                    "advice_only": table.advice_only,
+                    "overall": model.overall.row(),
+                    "complete": own["complete"].row(),
+                    "paper": own["paper"].row(),
+                    "core": own["core"].row(),
+                },
+            )

@@ -143,22 +143,7 @@ class VectorStore:
                 self._check(encoded, group)
                 vectors.append(encoded.astype(_VECTOR))
                 progress(made + start + len(group))
-            data = b"".join(shard)
-            digest = hashlib.sha256(data).hexdigest()
-            place = self.folder / f"shard-{digest[:32]}.vec"
-            data += np.concatenate(vectors).tobytes()
-            with whole_file(place) as handle:
-                handle.write(data)
-            entry = ShardEntry(
-                encoder=self.encoder.name,
-                encoder_digest=self.encoder.digest,
-                dimension=self.encoder.dimension,
-                count=len(shard),
-                digest=digest_bytes(data),
-            )
-            with whole_file(place.with_suffix(".json")) as handle:
-                handle.write(entry.model_dump_json().encode() + b"\n")
-            del data  # Tens of megabytes
+            self._write_shard(list(shard), np.concatenate(vectors))
             made += len(shard)
         self._read_shards()
         return present, made
@@ -220,6 +205,22 @@ class VectorStore:
             f" beyond {_LARGEST:.0f}: see passage {title!r}: {text[:80]!r}",
             hint="see what the encoder is and where it was read from: medlive evidence models",
         )
+
+    def _write_shard(self, keys: list[bytes], vectors: NDArray[np.float16]) -> None:
+        data = b"".join(keys)
+        place = self.folder / f"shard-{hashlib.sha256(data).hexdigest()[:32]}.vec"
+        data += vectors.tobytes()
+        with whole_file(place) as handle:
+            handle.write(data)
+        entry = ShardEntry(
+            encoder=self.encoder.name,
+            encoder_digest=self.encoder.digest,
+            dimension=self.encoder.dimension,
+            count=len(keys),
+            digest=digest_bytes(data),
+        )
+        with whole_file(place.with_suffix(".json")) as handle:
+            handle.write(entry.model_dump_json().encode() + b"\n")
 
 
 class StoredVectors:

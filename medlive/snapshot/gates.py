@@ -381,6 +381,7 @@ DECIDING_MODULES: Final = (
     "text/normalise.py",
     "text/lists.py",
     "text/quantities.py",
+    "text/quantities.toml",
 )
 """The modules that decide `content_hits`, by their path in the package."""
 _LIBRARIES: Final = ("phonenumbers", "python-stdnum")

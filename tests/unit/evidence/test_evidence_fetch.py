@@ -10,13 +10,21 @@ import zipfile
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from medlive.errors import BadInput, UsageError
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.fetch.sources import SOURCES, Selection, read_ledger, read_size
+from medlive.evidence.fetch.sources import (
+    ARTICLE_TYPES,
+    SOURCES,
+    ArticleType,
+    Selection,
+    read_ledger,
+    read_size,
+)
 from medlive.guard.bounds import ARCHIVE_MEMBER_BYTES
 from medlive.integrity.digest import digest_bytes
 from tests.support.fetching_corpora import (
@@ -379,6 +387,10 @@ def test_recommended_is_planned_in_one_command(
         "meta-analysis",
     ]
     assert not (tmp_path / "corpora").exists()
+
+
+def test_every_choice_of_articles_stands_for_publication_types() -> None:
+    assert set(ARTICLE_TYPES) == set(get_args(ArticleType))
 
 
 def test_the_command_indexes_what_is_whole_and_names_what_is_not(

@@ -149,21 +149,33 @@ def test_the_digest_changes_with_every_byte_of_a_module_that_decides(
 
 def test_the_digest_covers_every_module_that_scanner_and_linter_run_through() -> None:
     script = (
-        "import sys; from medlive.snapshot.gates import lint_case, standard_scanner\n"
+        "import sys; read = []\n"
+        "sys.addaudithook(lambda name, at: name == 'open' and read.append(str(at[0])))\n"
+        "from medlive.snapshot.gates import lint_case, standard_scanner\n"
         "from types import SimpleNamespace\n"
         "texts = dict.fromkeys(('narrative', 'query', 'advice'), 'x')\n"
         "before = set(sys.modules)\n"
         "lint_case(SimpleNamespace(**texts, language='en', criteria=()))\n"
         "standard_scanner()('My name is 张三, from Wuhan', 'en')\n"
-        "print(*sorted(n for n in set(sys.modules) - before if n.startswith('medlive.')))"
+        "print(*sorted(n for n in set(sys.modules) - before if n.startswith('medlive.')))\n"
+        "print(*read, sep='\\n')"
     )
     ran = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     )
+    modules, *opened = ran.stdout.splitlines()
     loaded = {
         f"{name.removeprefix('medlive.').replace('.', '/')}.py"
-        for name in ran.stdout.split()
+        for name in modules.split()
+    }
+    data = {
+        path.relative_to(gates.PACKAGE).as_posix()
+        for path in map(Path, opened)
+        if path.is_relative_to(gates.PACKAGE) and path.suffix in (".toml", ".txt")
     }
     packages = {f"{folder}.py" for folder in ("deidentify", "rubric", "text")}
     assert loaded - packages <= set(gates.DECIDING_MODULES)
     assert {"text/quantities.py", "deidentify/chinese.py", "rubric/lint.py"} <= loaded
+    # The function words tell languages apart, which these are given.
+    assert data - {"text/data/function_words.txt"} <= set(gates.DECIDING_MODULES)
+    assert "deidentify/data/chinese.txt" in data
