@@ -278,19 +278,17 @@ class PostgresLedger:
         if not read:
             return
         ids = [event.entry.thread_id for event in read]
-        first = [self._first_fetch.get(i) for i in ids]
-        saved = await save_threads(
-            session, [event.thread for event in read], fetch_ids=first
-        )
-        counts["identifiers"] += await save_identifiers(
-            session, saved, [self._identifiers[i] for i in ids]
-        )
+        threads = [event.thread for event in read]
+        first = list(map(self._first_fetch.get, ids))
+        saved = await save_threads(session, threads, fetch_ids=first)
+        identifiers = [self._identifiers[thread_id] for thread_id in ids]
+        counts["identifiers"] += await save_identifiers(session, saved, identifiers)
         counts.update(thread.status for thread in saved)
-        shown = [event.thread.thread_id for event in read]
-        # A redirected thread was merged into its target.
-        merged = [
-            listed for listed, own in zip(ids, shown, strict=True) if listed != own
-        ]
+        shown, merged = list[str](), list[str]()
+        for listed, thread in zip(ids, threads, strict=True):
+            shown.append(thread.thread_id)
+            if listed != thread.thread_id:
+                merged.append(listed)  # A redirected thread was merged into its target
         await mark_seen(session, self.source, shown, gone=merged)
 
     async def _save_outcomes(
