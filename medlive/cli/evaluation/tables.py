@@ -15,7 +15,7 @@ from medlive.cli.output import (
 )
 from medlive.errors import CheckFailed
 from medlive.evaluation.scoring.ability import abilities_of
-from medlive.evaluation.scoring.companions import CORE, RATES
+from medlive.evaluation.scoring.companions import RATES
 from medlive.evaluation.scoring.estimates import (
     AXES_DIFFER,
     AXIS,
@@ -117,9 +117,9 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
         row["severe harm %"] = percent(model.harm.severe.value)
         row["any harm %"] = percent(model.harm.any.value)
     for metric in table.companion_metrics:
-        row[f"{metric} %"] = percent(companions[metric].value)
+        row[f"{metric} %"] = percent(getattr(companions, metric).value)
     row |= {
-        "core %": percent(companions[CORE].value),
+        "core %": percent(companions.core.value),
         "n": overall.n,
         "bounds %": percents(overall.least, overall.most),
         "tie group": model.standing and model.standing.group,
