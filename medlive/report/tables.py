@@ -198,10 +198,10 @@ def fresh_row(table: ScoreTable) -> Row | None:
     if (fresh := table.fresh) is None:
         return None
     models = []
-    for label, overall in fresh.overall.items():
-        row: Row = {"model": label, "overall": estimate_row(overall)}
-        if (standing := fresh.standings.get(label)) is not None:
-            row |= _place(standing)
+    for model in fresh.models:
+        row: Row = {"model": model.label, "overall": estimate_row(model.overall)}
+        if model.standing is not None:
+            row |= _place(model.standing)
         models.append(row)
     return {
         "after": _iso(fresh.after),

@@ -188,11 +188,10 @@ def _describe_fresh(table: ScoreTable) -> Shown:
         return
     which = f"after {fresh.after}, the latest cutoff ({', '.join(fresh.set_by)})"
     rows = []
-    for label, overall in fresh.overall.items():
-        standing = fresh.standings.get(label)
-        group = standing and standing.group
-        row = [*_score_cells(label, overall), overall.n, group]
-        rows.append(dimmed(row) if overall.few else row)
+    for model in fresh.models:
+        group = model.standing and model.standing.group
+        row = [*_score_cells(model.label, model.overall), model.overall.n, group]
+        rows.append(dimmed(row) if model.overall.few else row)
     if rows:
         title = f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30"
         columns = ["model", "score %", "95 % interval", "n", "tie group"]
