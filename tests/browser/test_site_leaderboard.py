@@ -161,7 +161,7 @@ def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:
     table = score_runs(site.runs)
     for label, cells in shown(page).items():
         (model,) = [m for m in table.models if m.label == label]
-        part = model.slices["language"]["zh"]
+        part = model.slice("language", "zh")
         assert cells[:3] == [printed(part.value), interval(part), str(part.n)]
 
 

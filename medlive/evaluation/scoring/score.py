@@ -122,6 +122,14 @@ class ModelScore:
     harm: HarmRates
     cutoff: Cutoff | None = None
 
+    def slice(
+        self,
+        kind: str,
+        value: str,
+    ) -> ScoreEstimate | None:
+        """The estimate of one slice; None where the model has no such slice."""
+        return self.slices.get(kind, {}).get(value)
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
