@@ -369,13 +369,13 @@ def _contamination_row(model: ModelContamination) -> Row:
     placebo: Row | None = None
     if model.placebos is not None:
         drops = []
-        for (day, side), drop in model.placebos.items():
+        for drop in model.placebos:
             row = {
                 "n_before": drop.n_pre,
                 "n_after": drop.n_post,
                 "drop": drop.difference,
-                "last_day_before": date.fromordinal(day).isoformat(),
-                "among": "unseen" if side else "seen",
+                "last_day_before": date.fromordinal(drop.day).isoformat(),
+                "among": "unseen" if drop.side else "seen",
             }
             drops.append(row)
         placebo = {
