@@ -237,18 +237,20 @@ def write_report(
             if case_pages:
                 (made / "cases").mkdir()
                 write_case_pages(report, case_entries, made / "cases")
-            # Put what was made in the place of what an earlier report left, and take away what it alone had.
-            for old in {out / name for name in _NAMES} | set(out.glob("cases-*.html")):
-                if old.is_dir():
-                    shutil.rmtree(old)
-                elif old.name != "index.html":
-                    old.unlink(missing_ok=True)
-            # The first page is what an earlier report is known by, should the rest be cut off.
-            for path in sorted(
-                made.iterdir(), key=lambda path: path.name != "index.html"
-            ):
-                os.replace(path, out / path.name)
+            _replace(made, out)
     return out / "index.html"
+
+
+def _replace(made: Path, out: Path) -> None:
+    """Put what was made in the place of what an earlier report left, and take away what it alone had."""
+    for old in {out / name for name in _NAMES} | set(out.glob("cases-*.html")):
+        if old.is_dir():
+            shutil.rmtree(old)
+        elif old.name != "index.html":
+            old.unlink(missing_ok=True)
+    # The first page is what an earlier report is known by, should the rest be cut off.
+    for path in sorted(made.iterdir(), key=lambda path: path.name != "index.html"):
+        os.replace(path, out / path.name)
 
 
 def _check_place(out: Path) -> None:
