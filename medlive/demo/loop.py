@@ -259,8 +259,8 @@ async def _record(settings: Settings, table: ScoreTable) -> None:
                     "metric": table.metric.value,
                     "advice_only": table.advice_only,
                     "overall": model.overall.row(),
-                    "complete": own["complete"].row(),
-                    "paper": own["paper"].row(),
-                    "core": own["core"].row(),
+                    "complete": own.complete.row(),
+                    "paper": own.paper.row(),
+                    "core": own.core.row(),
                 },
             )

@@ -7,14 +7,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from medlive.errors import BadInput
 from medlive.evaluation.protocols.model import format_cell
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
-from medlive.evaluation.scoring.estimates import FEW, ScoreEstimate
+from medlive.evaluation.scoring.estimates import FEW
+from medlive.evaluation.scoring.fresh import FreshScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some, writing
 from medlive.llm.registry import EMPTY, Registry
@@ -83,35 +84,34 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
+Ranked = Sequence[ModelScore | FreshScore]
+
+
 def summarise(report: Report) -> dict[str, str]:
     """What each sentence is about, and the sentence.
 
     The ranking after every cutoff goes first where it rests on enough cases.
     """
     table, fresh = report.table, report.table.fresh
-    scored = _scored({model.label: model.overall for model in table.models})
-    later = _scored(fresh.overall) if fresh else []
+    scored = _scored(table.models)
+    later = _scored(fresh.models) if fresh else []
     ranked, pairs, where = scored, table.comparisons, "On all cases"
-    if fresh and later and not later[0][1].few:
+    if fresh and later and not later[0].overall.few:
         ranked, pairs = later, fresh.comparisons
         where = f"On cases posted after every cutoff ({fresh.after})"
     leads = "Nobody: no model has a score."
     if ranked:
         leads = f"{where}, {_lead(ranked, pairs)}"
-        if ranked[0][1].few:
+        if ranked[0].overall.few:
             leads += f" Fewer than {FEW} cases: no result."
-        first, score = scored[0]
-        if first != ranked[0][0]:
-            leads += f" On all cases {first} is first with {percent(score.value)} %."
+        first = scored[0]
+        if first.label != ranked[0].label:
+            leads += f" On all cases {first.label} is first with {percent(first.overall.value)} %."
     return {"Who leads": leads, "Missing or wrong": _missing(report)}
 
 
-Ranked = Sequence[tuple[str, ScoreEstimate]]
-"""Models with their scores, the best first."""
-
-
-def _scored(overall: Mapping[str, ScoreEstimate]) -> Ranked:
-    return [(name, score) for name, score in overall.items() if score.value is not None]
+def _scored(models: Ranked) -> Ranked:
+    return [model for model in models if model.overall.value is not None]
 
 
 def tied_with(
@@ -125,16 +125,16 @@ def tied_with(
 
 
 def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
-    first, score = ranked[0]
-    others = [label for label, _ in ranked[1:]]
+    first, others = ranked[0], [model.label for model in ranked[1:]]
+    score = first.overall
     value = f"{percent(score.value)} % (95 % interval {interval(score.low, score.high)}, n={score.n})"
     if not others:
-        return f"{first} scores {value}; no other model is ranked."
-    tied = tied_with(first, others, pairs)
+        return f"{first.label} scores {value}; no other model is ranked."
+    tied = tied_with(first.label, others, pairs)
     if not tied:
         every = f"all {len(others)} other models" if len(others) > 1 else others[0]
-        return f"{first} leads with {value}, significantly ahead of {every}."
-    return f"{first} scores highest, {value}, and is tied with {some(tied)}."
+        return f"{first.label} leads with {value}, significantly ahead of {every}."
+    return f"{first.label} scores highest, {value}, and is tied with {some(tied)}."
 
 
 def _missing(report: Report) -> str:
@@ -237,18 +237,20 @@ def write_report(
             if case_pages:
                 (made / "cases").mkdir()
                 write_case_pages(report, case_entries, made / "cases")
-            # Put what was made in the place of what an earlier report left, and take away what it alone had.
-            for old in {out / name for name in _NAMES} | set(out.glob("cases-*.html")):
-                if old.is_dir():
-                    shutil.rmtree(old)
-                elif old.name != "index.html":
-                    old.unlink(missing_ok=True)
-            # The first page is what an earlier report is known by, should the rest be cut off.
-            for path in sorted(
-                made.iterdir(), key=lambda path: path.name != "index.html"
-            ):
-                os.replace(path, out / path.name)
+            _replace(made, out)
     return out / "index.html"
+
+
+def _replace(made: Path, out: Path) -> None:
+    """Put what was made in the place of what an earlier report left, and take away what it alone had."""
+    for old in {out / name for name in _NAMES} | set(out.glob("cases-*.html")):
+        if old.is_dir():
+            shutil.rmtree(old)
+        elif old.name != "index.html":
+            old.unlink(missing_ok=True)
+    # The first page is what an earlier report is known by, should the rest be cut off.
+    for path in sorted(made.iterdir(), key=lambda path: path.name != "index.html"):
+        os.replace(path, out / path.name)
 
 
 def _check_place(out: Path) -> None:

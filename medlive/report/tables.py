@@ -18,6 +18,7 @@ from medlive.evaluation.scoring.contamination import (
     ModelContamination,
 )
 from medlive.evaluation.scoring.estimates import ScoreEstimate, Slices, axis_rows
+from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
@@ -129,8 +130,7 @@ def model_row(model: ModelScore) -> Row:
         "grader": _row(model.run.grader),
         "notes": list(model.run.notes),
         "overall": estimate_row(model.overall),
-        **{name: estimate_row(own) for name, own in model.companions.items()},
-        "characters": model.characters,
+        **_row(model.companions),
         "harm": _row(model.harm) | {"controls": controls and controls.as_json()},
         **_place(model.standing),
         "rates": {**_row(model.rates), "shares": model.rates.shares},
@@ -198,10 +198,10 @@ def fresh_row(table: ScoreTable) -> Row | None:
     if (fresh := table.fresh) is None:
         return None
     models = []
-    for label, overall in fresh.overall.items():
-        row: Row = {"model": label, "overall": estimate_row(overall)}
-        if (standing := fresh.standings.get(label)) is not None:
-            row |= _place(standing)
+    for model in fresh.models:
+        row: Row = {"model": model.label, "overall": estimate_row(model.overall)}
+        if model.standing is not None:
+            row |= _place(model.standing)
         models.append(row)
     return {
         "after": _iso(fresh.after),
@@ -243,8 +243,10 @@ def beside_rows(
     model: ModelScore,
 ) -> list[tuple[str, ScoreEstimate]]:
     """What stands beside a model's headline score: the other of complete and paper where they differ, the core."""
-    names = (*(metric.value for metric in table.companion_metrics), CORE)
-    return [(name, model.companions[name]) for name in names]
+    own = model.companions
+    by_metric = {Metric.COMPLETE: own.complete, Metric.PAPER: own.paper}
+    rows = [(metric.value, by_metric[metric]) for metric in table.companion_metrics]
+    return [*rows, (CORE, own.core)]
 
 
 def score_rows(
@@ -367,13 +369,13 @@ def _contamination_row(model: ModelContamination) -> Row:
     placebo: Row | None = None
     if model.placebos is not None:
         drops = []
-        for (day, side), drop in model.placebos.items():
+        for drop in model.placebos:
             row = {
                 "n_before": drop.n_pre,
                 "n_after": drop.n_post,
                 "drop": drop.difference,
-                "last_day_before": date.fromordinal(day).isoformat(),
-                "among": "unseen" if side else "seen",
+                "last_day_before": date.fromordinal(drop.day).isoformat(),
+                "among": "unseen" if drop.side else "seen",
             }
             drops.append(row)
         placebo = {

@@ -49,7 +49,6 @@ from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import headroom_of
 from medlive.snapshot.model import SnapshotCase, folder_name
-from medlive.statistics.bootstrap import Standing
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
@@ -336,10 +335,8 @@ def board_of(
         trust: Model → whether its bundle's signature proves its origin.
     """
     # Ranked is what no model can have seen.
-    standings: Mapping[str, Standing | None]
-    standings = {model.label: model.standing for model in table.models}
-    if table.fresh is not None:
-        standings = table.fresh.standings
+    ranked = table.models if table.fresh is None else table.fresh.models
+    standings = {model.label: model.standing for model in ranked}
     models = []
     for place, model in enumerate(table.models, start=1):
         run = model.run

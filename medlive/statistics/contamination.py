@@ -5,9 +5,9 @@ model may have seen, 1 for one that it cannot have seen, -1 for one left out. do
 estimator and says what it assumes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Final, NamedTuple, Unpack
 
 import numpy as np
 
@@ -183,8 +183,7 @@ def seen_effect(
     step = max(1, _BLOCK // (models * models))
 
     def solve(weights: Floats) -> Floats:
-        """δ with the items weighted so: each adds its part to the normal equations; a row a draw, NaN where they do not
-        determine it."""
+        """δ with the items weighted so: each adds its part to the normal equations; a row a draw."""
         gram = np.zeros((len(weights), models * models))
         right = np.zeros((len(weights), models))
         for start in range(0, len(values), step):
@@ -213,16 +212,9 @@ def seen_effect(
             products = (across @ level)[:, :, 0]
             gram += weights[:, block] @ squares
             right += weights[:, block] @ products
-        gram = gram.reshape(-1, models, models)
-        inverse = np.linalg.pinv(gram, rcond=1e-9, hermitian=True)
-        solved = np.einsum("bq,bq->b", inverse[:, -1], right)
-        # The last row of inverse · gram is a unit vector exactly where δ is determined.
-        unit = np.einsum("bq,bqp->bp", inverse[:, -1], gram)
-        unit[:, -1] -= 1.0
-        return np.where(
-            np.abs(unit).max(axis=1) < 1e-6,
-            solved,
-            np.nan,
+        return _last_coefficient(
+            gram.reshape(-1, models, models),
+            right,
         )
 
     effect = solve(np.ones((1, len(values))))[0]
@@ -248,9 +240,30 @@ def seen_effect(
     )
 
 
-Placebos = Mapping[tuple[int, int], Drop]
-"""Drops at dates that are not the cutoff, among items of one side of the cutoff alone: by the proleptic ordinal of the
-last day that counts as before, and the side: 0 for items that may all have been seen, 1 for those that all cannot."""
+def _last_coefficient(gram: Floats, right: Floats) -> Floats:
+    """The last unknown of each system; NaN where the system does not determine it."""
+    inverse = np.linalg.pinv(gram, rcond=1e-9, hermitian=True)
+    solved = np.einsum("bq,bq->b", inverse[:, -1], right)
+    # The last row of inverse · gram is a unit vector exactly where the coefficient is determined.
+    unit = np.einsum("bq,bqp->bp", inverse[:, -1], gram)
+    unit[:, -1] -= 1.0
+    return np.where(
+        np.abs(unit).max(axis=1) < 1e-6,
+        solved,
+        np.nan,
+    )
+
+
+class Placebo(NamedTuple):
+    """The drop at a date that is not the cutoff, among items of one side of the cutoff alone."""
+
+    day: int
+    """The proleptic ordinal of the last day that counts as before."""
+    side: int
+    """0: among items that may all have been seen; 1: among items that all cannot."""
+    n_pre: int
+    n_post: int
+    difference: float
 
 
 def placebos(
@@ -260,12 +273,11 @@ def placebos(
     dates: Sequence[int],
     *,
     least: int = 30,
-) -> Placebos:
+) -> Iterator[Placebo]:
     """The drops at each of `dates` that leaves at least `least` items of one side before and after it.
 
     No item changes its standing at a placebo date: what drops there is drift, and no memory.
     """
-    drops = {}
     for side in (PRE, POST):
         rows = (sides == side) & ~np.isnan(values)
         for day in dates:
@@ -273,12 +285,13 @@ def placebos(
             after = values[rows & (days > day)]
             if min(len(before), len(after)) < least:
                 continue
-            drops[day, side] = Drop(
+            yield Placebo(
+                day=day,
+                side=side,
                 n_pre=len(before),
                 n_post=len(after),
                 difference=float(before.mean() - after.mean()),
             )
-    return drops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

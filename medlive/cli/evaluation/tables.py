@@ -15,7 +15,7 @@ from medlive.cli.output import (
 )
 from medlive.errors import CheckFailed
 from medlive.evaluation.scoring.ability import abilities_of
-from medlive.evaluation.scoring.companions import CORE, RATES
+from medlive.evaluation.scoring.companions import RATES
 from medlive.evaluation.scoring.estimates import (
     AXES_DIFFER,
     AXIS,
@@ -126,9 +126,9 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
         row["severe harm %"] = percent(model.harm.severe.value)
         row["any harm %"] = percent(model.harm.any.value)
     for metric in table.companion_metrics:
-        row[f"{metric} %"] = percent(companions[metric].value)
+        row[f"{metric} %"] = percent(getattr(companions, metric).value)
     row |= {
-        "core %": percent(companions[CORE].value),
+        "core %": percent(companions.core.value),
         "n": overall.n,
         "bounds %": percents(overall.least, overall.most),
         "tie group": model.standing and model.standing.group,
@@ -184,11 +184,10 @@ def _describe_fresh(table: ScoreTable) -> Shown:
         return
     which = f"after {fresh.after}, the latest cutoff ({', '.join(fresh.set_by)})"
     rows = []
-    for label, overall in fresh.overall.items():
-        standing = fresh.standings.get(label)
-        group = standing and standing.group
-        row = [*_score_cells(label, overall), overall.n, group]
-        rows.append(dimmed(row) if overall.few else row)
+    for model in fresh.models:
+        group = model.standing and model.standing.group
+        row = [*_score_cells(model.label, model.overall), model.overall.n, group]
+        rows.append(dimmed(row) if model.overall.few else row)
     if rows:
         title = f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30"
         columns = ["model", "score %", "95 % interval", "n", "tie group"]

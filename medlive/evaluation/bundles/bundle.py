@@ -282,7 +282,7 @@ def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
                 slices.append(row)
         scores[metric] = {
             "overall": model.overall.row(),
-            "core": model.companions["core"].row(),
+            "core": model.companions.core.row(),
             "slices": slices,
             "warnings": table.warnings,
         }

@@ -32,10 +32,19 @@ CORE: Final = "core"
 Narrow = Callable[[EvaluationCase], EvaluationCase]
 
 
-Companions = dict[str, ScoreEstimate]
-"""One model's Equation 1 beside its headline score: `complete`, over criteria of every origin; `paper`, over those of
-origin `advice`, equal to `complete` where there are no others; `core`, over the criteria of `CORE_POINTS` and more,
-either way, that count under the headline's metric; cases without such a positive criterion have none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companions:
+    """One model's figures beside its headline score."""
+
+    complete: ScoreEstimate
+    """Equation 1 over criteria of every origin."""
+    paper: ScoreEstimate
+    """Equation 1 over criteria of origin `advice`; equal to `complete` where there are no others."""
+    core: ScoreEstimate
+    """Equation 1 over the criteria of `CORE_POINTS` and more, either way, that count under the headline's metric;
+    cases without such a positive criterion have none."""
+    characters: float | None
+    """The mean length of the answers that have a headline score; None without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,38 +108,21 @@ def beside(
     )
     figures[CORE] = core
 
-    models: dict[str, Companions] = {run.label: {} for run in runs}
-    for name, own in (
-        (Metric.COMPLETE.value, complete),
-        (Metric.PAPER.value, paper),
-        (CORE, core),
-    ):
-        overall = ScoreGrid(own, Metric.COMPLETE, **draws).overall()
-        for label, estimate in overall.items():
-            models[label][name] = estimate
-    controls = []
-    for name, own in figures.items():
-        lengths: list[float] = []
-        scores: list[float] = []
-        labels: list[str] = []
-        cases: list[str] = []
-        for run in runs:
-            for case_score, length in answer_lengths(run, own[run.label]):
-                lengths.append(float(length))
-                scores.append(case_score.score or 0.0)
-                labels.append(run.label)
-                cases.append(case_score.case_id)
-        columns = np.array(lengths), np.array(scores)
-        are_several = len(set(labels)) > 1
-        control = LengthControl(
-            figure=name,
-            n=len(lengths),
-            pearson=pearson(*columns),
-            spearman=spearman(*columns),
-            partial=partial(*columns, labels, cases) if are_several else None,
+    of_complete, of_paper, of_core = (
+        ScoreGrid(own, Metric.COMPLETE, **draws).overall()
+        for own in (complete, paper, core)
+    )
+    models = {}
+    for run in runs:
+        label = run.label
+        lengths = [length for _, length in answer_lengths(run, scored[label])]
+        models[label] = Companions(
+            complete=of_complete[label],
+            paper=of_paper[label],
+            core=of_core[label],
+            characters=sum(lengths) / len(lengths) if lengths else None,
         )
-        controls.append(control)
-    return models, tuple(controls)
+    return models, tuple(_with_length(name, runs, own) for name, own in figures.items())
 
 
 def rest_on_advice(runs: Sequence[GradedRun]) -> bool:
@@ -166,13 +158,30 @@ def answer_lengths(
             yield case_score, len(answer.response)
 
 
-def mean_length(
-    run: GradedRun,
-    scored: Sequence[CaseScore],
-) -> float | None:
-    """The mean characters of the answers that have a score; None without any."""
-    lengths = [length for _, length in answer_lengths(run, scored)]
-    return sum(lengths) / len(lengths) if lengths else None
+def _with_length(
+    figure: str,
+    runs: Sequence[GradedRun],
+    scored: Scored,
+) -> LengthControl:
+    lengths: list[float] = []
+    scores: list[float] = []
+    models: list[str] = []
+    cases: list[str] = []
+    for run in runs:
+        for case_score, length in answer_lengths(run, scored[run.label]):
+            lengths.append(float(length))
+            scores.append(case_score.score or 0.0)
+            models.append(run.label)
+            cases.append(case_score.case_id)
+    columns = np.array(lengths), np.array(scores)
+    are_several = len(set(models)) > 1
+    return LengthControl(
+        figure=figure,
+        n=len(lengths),
+        pearson=pearson(*columns),
+        spearman=spearman(*columns),
+        partial=partial(*columns, models, cases) if are_several else None,
+    )
 
 
 RATES: Final[Mapping[str, str]] = {

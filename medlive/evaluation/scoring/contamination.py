@@ -10,6 +10,7 @@ from itertools import product
 
 import numpy as np
 
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RAW, RunInfo
 from medlive.evaluation.scoring.estimates import FEW, ScoreGrid, sides_of
 from medlive.evaluation.scoring.fresh import PERMUTATIONS
@@ -31,7 +32,7 @@ from medlive.statistics.contamination import (
     Adjusted,
     Drop,
     Effect,
-    Placebos,
+    Placebo,
     Sides,
     adjusted_drop,
     drop,
@@ -72,7 +73,7 @@ class ModelContamination:
     did: Effect | None = None
     """Its advantage on cases that it may have seen, over models that cannot have seen them."""
     did_against: tuple[str, ...] = ()
-    placebos: Placebos | None = None
+    placebos: tuple[Placebo, ...] | None = None
     """Drops at dates that are not the cutoff."""
     mixes: Mapping[str, Adjusted] = field(default_factory=dict)
     """The drop after both sides were made alike by "specialty", "source", "difficulty", and "all three"."""
@@ -88,8 +89,7 @@ class ModelContamination:
         own = self.drop.difference if self.drop else None
         if own is None:
             return 0
-        drops = (self.placebos or {}).values()
-        return sum((placebo.difference or 0.0) >= own for placebo in drops)
+        return sum(placebo.difference >= own for placebo in self.placebos or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,27 +227,24 @@ class _Run:
             if self.cutoff and other.cutoff and other.cutoff.day < self.cutoff.day:
                 yield other
 
-    def placebo_drops(self, cutoff: Cutoff) -> Placebos:
+    def placebo_drops(self, cutoff: Cutoff) -> tuple[Placebo, ...]:
         """The drops at the ends of other months."""
         days = []
         ends = set()
         for case in self.grid.cases:
-            day = None
-            # The day of posting where it can be read, else the month's first.
-            for text in (f"{case.month}-01", case.post_time[:10]):
-                with suppress(ValueError):
-                    day = date.fromisoformat(text)
+            day = _day(case)
             days.append(day.toordinal() if day else 0)
             if day:
                 ends.add(_month_end(day))
         ends.discard(_month_end(cutoff.day))
-        return placebos(
+        drops = placebos(
             self.values,
             self.sides,
             np.array(days),
             sorted(ends),
             least=FEW,
         )
+        return tuple(drops)
 
     def mixes(self, runs: Sequence["_Run"]) -> dict[str, Adjusted]:
         """The drop after both sides were made alike."""
@@ -365,6 +362,14 @@ def contamination(
         registry=registry.origin,
         warnings=tuple(warnings),
     )
+
+
+def _day(case: EvaluationCase) -> date | None:
+    """The day of posting where it can be read, else the month's first."""
+    for text in (case.post_time[:10], f"{case.month}-01"):
+        with suppress(ValueError):
+            return date.fromisoformat(text)
+    return None
 
 
 def _month_end(day: date) -> int:

@@ -73,6 +73,15 @@ ALWAYS: Final = Window()
 
 
 @dataclass(frozen=True, slots=True)
+class FreshScore:
+    """One model on the cases after every cutoff."""
+
+    label: str
+    overall: ScoreEstimate
+    standing: Standing | None
+
+
+@dataclass(frozen=True, slots=True)
 class FreshRanking:
     """The models whose cutoff is known, best first, on cases that none of them can have seen in training."""
 
@@ -82,10 +91,8 @@ class FreshRanking:
     """The models that have it."""
     unknown: tuple[str, ...]
     """Models without a known cutoff: not ranked."""
-    overall: Mapping[str, ScoreEstimate]
-    """By label; empty where no case was posted later."""
-    standings: Mapping[str, Standing]
-    """Of those with a mean."""
+    models: tuple[FreshScore, ...]
+    """Empty where no case was posted later."""
     comparisons: tuple[Comparison, ...]
     common: int
     """Cases that all of them are scored on."""
@@ -118,22 +125,20 @@ def rank_fresh(
         for score in scored[label]:
             if last.before(score.case.post_time, score.case.month) is False:
                 after[label].append(score)
-    ranked: dict[str, ScoreEstimate] = {}
-    standings: dict[str, Standing] = {}
+    models: list[FreshScore] = []
     comparisons: list[Comparison] = []
     common = 0
     if any(after.values()):
         grid = ScoreGrid(after, metric, **draws)
         overall, comparisons, standings = grid.rank()
         for name in sorted(overall, key=lambda name: overall[name].rank(name)):
-            ranked[name] = overall[name]
+            models.append(FreshScore(name, overall[name], standings.get(name)))
         common = grid.common
     return FreshRanking(
         after=last.day,
         set_by=tuple(latest),
         unknown=tuple(unknown),
-        overall=ranked,
-        standings=standings,
+        models=tuple(models),
         comparisons=tuple(comparisons),
         common=common,
     )

@@ -17,7 +17,6 @@ from medlive.evaluation.scoring.companions import (
     beside,
     complete_scores,
     harm_rates,
-    mean_length,
     narrow_runs,
     rest_on_advice,
 )
@@ -120,10 +119,16 @@ class ModelScore:
     """How often the criteria of each axis went wrong; `ScoreGrid.axis_errors`."""
     cases: tuple[CaseScore, ...]
     companions: Companions
-    characters: float | None
-    """The mean length of the answers that have a score; None without any."""
     harm: HarmRates
     cutoff: Cutoff | None = None
+
+    def slice(
+        self,
+        kind: str,
+        value: str,
+    ) -> ScoreEstimate | None:
+        """The estimate of one slice; None where the model has no such slice."""
+        return self.slices.get(kind, {}).get(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +288,6 @@ def score_runs(
             axes=axes[label],
             cases=scored[label],
             companions=companions[label],
-            characters=mean_length(run, scored[label]),
             harm=harm[label],
             cutoff=cutoffs[label],
         )

@@ -26,6 +26,7 @@ from medlive.evaluation.scoring.contamination import (
     score_arms,
 )
 from medlive.evaluation.scoring.estimates import (
+    AFTER,
     CUTOFF,
     UP_TO,
 )
@@ -239,8 +240,8 @@ def test_what_is_unknown_or_too_little_is_said() -> None:
     assert any("release date" in note for note in dated.notes)
     table = score_runs(runs, draws=20, registry=registry)
     by_label = {m.label: m for m in table.models}
-    assert CUTOFF not in by_label["stranger"].slices
-    assert by_label["dated"].slices[CUTOFF][UP_TO].n == dated.drop.n_pre
+    assert by_label["stranger"].slice(CUTOFF, AFTER) is None
+    assert by_label["dated"].slice(CUTOFF, UP_TO).n == dated.drop.n_pre
     text = json.dumps(contamination_json(every), allow_nan=False)
     assert json.loads(text)["models"][0]["model"] in by_label
 

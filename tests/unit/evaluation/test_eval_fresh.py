@@ -40,17 +40,15 @@ def test_a_cheat_leads_all_cases_and_not_those_after_every_cutoff() -> None:
         (),
     )
     later = [case for case in CASES if (case.month or "") > "2025-06"]
-    assert (
-        {overall.n for overall in fresh.overall.values()}
-        == {fresh.common}
-        == {len(later)}
-    )
-    assert {standing.group for standing in fresh.standings.values()} == {1}
+    assert {m.overall.n for m in fresh.models} == {fresh.common} == {len(later)}
+    assert {m.standing.group for m in fresh.models if m.standing} == {1}
     # The same as scoring the later cases alone.
     alone = score_runs(
         planted({"early": 0.30}), draws=300, window=Window(since=date(2025, 7, 1))
     )
-    assert list(fresh.overall.items()) == [(m.label, m.overall) for m in alone.models]
+    assert {m.label: m.overall for m in fresh.models} == {
+        m.label: m.overall for m in alone.models
+    }
     plain = scores_json(table)
     assert plain["after_every_cutoff"]["common_cases"] == len(later)
     assert plain["drops"]["early"]["p_holm"] == drop.p
@@ -62,7 +60,7 @@ def test_honest_models_are_not_flagged_and_unknown_cutoffs_are_not_ranked() -> N
     assert table.drops == {}
     assert table.fresh is not None
     assert table.fresh.unknown == ("stranger",)
-    assert set(table.fresh.overall) == set(SEEN)
+    assert {m.label for m in table.fresh.models} == set(SEEN)
     assert score_runs(runs, draws=50).fresh is None
 
 
@@ -73,7 +71,7 @@ def test_a_cutoff_after_the_last_case_leaves_no_fresh_ranking() -> None:
         draws=50,
     )
     assert table.fresh is not None
-    assert (table.fresh.overall, table.fresh.set_by) == ({}, ("late",))
+    assert (table.fresh.models, table.fresh.set_by) == ((), ("late",))
 
 
 @pytest.mark.parametrize("metric", list(Metric))
@@ -132,15 +130,12 @@ def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
     )
     plain = scores_json(table)
     assert table.fresh is not None
-    overall = {m.label: m.overall for m in table.models}
-    standings = {m.label: m.standing for m in table.models if m.standing}
-    fresh = table.fresh
     rankings = (
-        (table, overall, standings, plain),
-        (fresh, fresh.overall, fresh.standings, plain["after_every_cutoff"]),
+        (table, plain["models"], plain),
+        (table.fresh, plain["after_every_cutoff"]["models"], None),
     )
-    for ranking, estimates, places, rows in rankings:
-        listed = rows["comparisons"]
+    for ranking, rows, whole in rankings:
+        listed = (whole or plain["after_every_cutoff"])["comparisons"]
         for pair, row in zip(ranking.comparisons, listed, strict=True):
             assert (pair.p, pair.p_holm, pair.low, pair.high) == (
                 row["p"],
@@ -159,15 +154,19 @@ def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
             for c in ranking.comparisons
             if c.p_holm < 0.05 and c.low is not None
         }
-        groups = {label: places[label].group for label in estimates if label in places}
-        assert [row["group"] for row in rows["models"]] == list(groups.values())
+        groups = {m.label: m.standing.group for m in ranking.models if m.standing}
+        assert [row["group"] for row in rows] == list(groups.values())
         leader = ""
         for label, group in groups.items():
             assert ((label, leader) in below) is (group != groups.get(leader, group))
             leader = leader if group == groups.get(leader) else label
-        for own in estimates.values():
-            if own.low is not None and own.high is not None and own.value is not None:
-                assert own.low <= own.value <= own.high
+        for m in ranking.models:
+            if (
+                m.overall.low is not None
+                and m.overall.high is not None
+                and m.overall.value is not None
+            ):
+                assert m.overall.low <= m.overall.value <= m.overall.high
 
 
 def test_a_drop_has_one_p_in_the_ranking_and_in_the_analysis() -> None:

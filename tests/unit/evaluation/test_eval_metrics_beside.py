@@ -148,12 +148,10 @@ def test_complete_and_paper_stand_side_by_side(
     assert table.companion_metrics == (Metric.PAPER,)
     for model in table.models:
         own = model.companions
-        assert own["complete"] == model.overall
-        assert own["complete"].value == pytest.approx(
-            mean_of(model.run, Metric.COMPLETE)
-        )
-        assert own["paper"].value == pytest.approx(mean_of(model.run, Metric.PAPER))
-        assert own["paper"].value != pytest.approx(own["complete"].value, abs=1e-4)
+        assert own.complete == model.overall
+        assert own.complete.value == pytest.approx(mean_of(model.run, Metric.COMPLETE))
+        assert own.paper.value == pytest.approx(mean_of(model.run, Metric.PAPER))
+        assert own.paper.value != pytest.approx(own.complete.value, abs=1e-4)
     rows = {(r["model"], r["slice"]): r["mean"] for r in score_rows(table)}
     plain = scores_json(table)
     assert plain["advice_only"] is False
@@ -176,10 +174,10 @@ def test_the_same_figures_whichever_metric_leads(
         assert Metric.COMPLETE in other.companion_metrics
         for model in other.models:
             own = beside[model.label]
-            assert model.companions["complete"] == own["complete"]
-            assert model.companions["paper"] == own["paper"]
+            assert model.companions.complete == own.complete
+            assert model.companions.paper == own.paper
             if metric is Metric.PAPER:
-                assert model.overall == own["paper"]
+                assert model.overall == own.paper
             # Rates and errors are of the criteria that count.
             assert model.rates.criteria < 300
             assert find_bottom(model.run, 5, metric).metric is Metric.PAPER
@@ -207,7 +205,7 @@ def test_where_every_criterion_rests_on_advice_there_is_one_score(
     (model,) = table.models
     assert table.advice_only
     assert table.companion_metrics == ()
-    assert model.companions["complete"] == model.companions["paper"] == model.overall
+    assert model.companions.complete == model.companions.paper == model.overall
     assert {row["slice"] for row in score_rows(table)} & {"complete", "paper"} == set()
     show_result(Result(None, describe_scores(table)))
     printed = " ".join(capsys.readouterr().out.split())
@@ -275,11 +273,9 @@ def test_a_bundle_holds_each_metric_with_its_core_score(runs: list[GradedRun]) -
     (model,) = score_runs(runs[:1], draws=30).models
     own = model.companions
     complete, paper = scores["complete"]["overall"], scores["paper"]["overall"]
-    assert complete["mean"] == pytest.approx(own["complete"].value, abs=1e-6)
-    assert paper["mean"] == pytest.approx(own["paper"].value, abs=1e-6)
-    assert scores["complete"]["core"]["mean"] == pytest.approx(
-        own["core"].value, abs=1e-6
-    )
+    assert complete["mean"] == pytest.approx(own.complete.value, abs=1e-6)
+    assert paper["mean"] == pytest.approx(own.paper.value, abs=1e-6)
+    assert scores["complete"]["core"]["mean"] == pytest.approx(own.core.value, abs=1e-6)
     assert scores["complete"]["core"] != scores["paper"]["core"]
     # Rates and errors are of all criteria.
     assert scores["rates"]["criteria"] == model.rates.criteria
@@ -306,5 +302,5 @@ def test_models_are_ranked_by_the_metric_that_leads(table: ScoreTable) -> None:
         return [model.label for model in models]
 
     assert [m.label for m in table.models] == order(
-        lambda m: m.companions["complete"].value
+        lambda m: m.companions.complete.value
     )

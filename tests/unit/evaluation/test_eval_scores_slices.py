@@ -171,7 +171,7 @@ def test_every_completion_lies_within_the_bounds(
         for known, true in (
             (model.overall, truth.overall),
             *(
-                (s, truth.slices.get(kind, {}).get(value))
+                (s, truth.slice(kind, value))
                 for kind, values in model.slices.items()
                 for value, s in values.items()
             ),

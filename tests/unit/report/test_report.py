@@ -370,10 +370,10 @@ def test_nothing_that_no_report_wrote_is_replaced(tmp_path: Path) -> None:
 def test_a_full_disk_is_called_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*about: object) -> None:
+    def fail(made: Path, out: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("medlive.report.render.write_case_pages", fail)
+    monkeypatch.setattr("medlive.report.render._replace", fail)
     with pytest.raises(DiskFull):
         write_report(table_of(tmp_path, models=1, n=2), tmp_path / "out")
 

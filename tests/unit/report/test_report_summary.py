@@ -80,16 +80,16 @@ def test_the_ranking_after_every_cutoff_goes_first_unless_it_rests_on_few_cases(
         tmp_path / "a", {"a": 0.7, "b": 0.4}, cutoffs=("2025-03", "2025-05")
     )
     assert table.fresh is not None
-    best = next(iter(table.fresh.overall.values()))
+    best = table.fresh.models[0]
     said = summarise(analyse(table))["Who leads"]
     assert said.startswith("On cases posted after every cutoff (2025-05-31), ")
-    assert f"{100 * best.value:.1f} %" in said
-    assert f"n={best.n}" in said
+    assert f"{100 * best.overall.value:.1f} %" in said
+    assert f"n={best.overall.n}" in said
     late = table_of(
         tmp_path / "b", {"a": 0.7, "b": 0.4}, cutoffs=("2025-03", "2025-10")
     )
     assert late.fresh is not None
-    assert next(iter(late.fresh.overall.values())).few
+    assert late.fresh.models[0].overall.few
     assert summarise(analyse(late))["Who leads"].startswith("On all cases, ")
 
 
