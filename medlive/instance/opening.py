@@ -147,9 +147,9 @@ def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
 def grader_engine(
     settings: RoleSettings,
     *,
-    model: str | None,
-    base_url: str | None,
-    api_key_env: str | None,
+    model: str | None = None,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
     concurrency: int,
     prices: Mapping[str, Price] | None = None,
     timeout_s: float | None = None,
