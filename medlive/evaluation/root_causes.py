@@ -128,7 +128,7 @@ class AuditedCase:
         return None if reply.criteria else "a cause without a criterion that shows it"
 
 
-Finding = tuple[AuditedCase, AuditReply]
+NamedCause = tuple[AuditedCase, AuditReply]
 """What the auditor says of a case."""
 
 
@@ -149,7 +149,7 @@ class AuditTable:
     """None: nothing is on record."""
     answered_by: tuple[str, ...] = ()
     """The models as the replies name them, by name."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[NamedCause, ...] = ()
     """Of the candidates with a cause, or found unclear, in the candidates' order."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Why candidates are unaudited, the most frequent first."""
@@ -185,7 +185,7 @@ class AuditTable:
         """Candidates without a finding."""
         return len(self.candidates) - self.audited
 
-    def of(self, cause: RootCause) -> tuple[Finding, ...]:
+    def of(self, cause: RootCause) -> tuple[NamedCause, ...]:
         """The findings of one cause, the lowest score first."""
         return tuple(pair for pair in self.findings if pair[1].cause is cause)
 
@@ -306,7 +306,7 @@ def load_audit(
         notes.append(
             f"audited by {names}; shown is {record.identity.model}, with the most causes, of equals the last"
         )
-    findings: list[Finding] = []
+    findings: list[NamedCause] = []
     answered_by: set[str] = set()
     reasons: Counter[str] = Counter()
     for candidate, question in zip(table.candidates, questions, strict=True):

@@ -15,7 +15,7 @@ from medlive.evaluation.agreement.meta import CaseLevel
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
-    Finding,
+    NamedCause,
     RootCause,
     load_audit,
 )
@@ -239,7 +239,7 @@ class Report:
     def examples(
         self,
         most: int,
-    ) -> list[tuple[str, RootCause, str, Finding]]:
+    ) -> list[tuple[str, RootCause, str, NamedCause]]:
         """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
         langs = {}
         for model in self.models:

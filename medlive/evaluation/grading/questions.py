@@ -22,6 +22,7 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import (
     Engine,
     EngineIdentity,
+    Prompt,
     Reply,
     Request,
 )
@@ -61,13 +62,18 @@ class Question:
     """The same, given the reply's whole text too."""
     round: int = 0
     """Raised where the same question is asked several times on purpose."""
+    prompt: Prompt | None = None
+    """The instructions; None for the prompt of the task's name beside the reply's type.
+
+    A module in a folder of plug-ins has no package with prompts beside it.
+    """
 
     @cached_property
     def request(self) -> Request:
         """What is asked."""
         return Request(
             self.reply.task,
-            prompt_beside(self.reply, self.reply.task),
+            self.prompt or prompt_beside(self.reply, self.reply.task),
             self.inputs,
             schema_of(self.reply),
             round=self.round * A_ROUND,

@@ -5,7 +5,7 @@ unanswered, a question without a usable reply ungraded, and a model without any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -72,7 +72,8 @@ class Results:
     """What a protocol found."""
 
     tables: Sequence[Table]
-    figures: Figures
+    figures: Mapping[str, float | None]
+    """`Figures`, of which a protocol without NA may give floats alone."""
     notes: Sequence[str] = ()
 
 

@@ -15,6 +15,17 @@ from medlive.sources.registry import known_sites
 
 SITE = "from medlive.sources.sites.sdn import Sdn\nclass Own(Sdn):\n    name = 'own'\nSITE = Own\n"
 
+ASKS = """
+from medlive.evaluation.grading.questions import Question
+from medlive.llm.ask import ReplyModel
+from medlive.llm.engine import Prompt
+class Said(ReplyModel):
+    task = "own.said"
+    said: bool
+OWN = Prompt(Said.task, "Say so.")
+PROTOCOL = Question(case_id="a", part="said", inputs={}, reply=Said, prompt=OWN)
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
@@ -40,6 +51,15 @@ def test_a_module_of_the_folder_may_define_a_dataclass(folder: Path) -> None:
     )
     plugins.use_plugins(folder)
     assert "own" in known_sites()
+
+
+def test_a_module_of_the_folder_may_ask_with_instructions_of_its_own(
+    folder: Path,
+) -> None:
+    (folder / "own.py").write_text(ASKS)
+    plugins.use_plugins(folder)
+    (question,) = plugins.load_plugins("protocols")
+    assert question.request.prompt.text == "Say so."
 
 
 @pytest.mark.parametrize("name", [".", "own.py"])

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.evaluation.grading import questions
 from medlive.evaluation.grading.direct import DirectReply, direct_question
 from medlive.evaluation.grading.questions import Question
 from medlive.evaluation.model import Answer, AnswerState
@@ -177,16 +176,15 @@ PLANTS: list[Callable[[str], str]] = [
 
 @pytest.mark.security
 @pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: type(reply).__name__)
-def test_every_typed_question_refuses_what_its_texts_hold(
-    reply: ReplyModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(questions, "prompt_beside", lambda *_: Prompt("t", ""))
+def test_every_typed_question_refuses_what_its_texts_hold(reply: ReplyModel) -> None:
     said = reply.model_dump_json()
     (case,) = make_cases(1).cases
 
     def question(answer: str) -> Question:
         asked = direct_question(case, Answer("a", AnswerState.OK, answer, "stop", ""))
-        return replace(asked, reply=type(reply), check_text=lambda *_: None)
+        return replace(
+            asked, reply=type(reply), check_text=lambda *_: None, prompt=Prompt("t", "")
+        )
 
     def answered(said: str, question: Question) -> ReplyModel:
         return question.read(Reply(said, Finish.STOP, Usage(), "judge-1"))
