@@ -92,8 +92,8 @@ COMMANDS: Mapping[str, tuple[str, str] | Group] = {
     ),
     "status": Group(
         "Where the threads are, what failed, what the week cost, what is due.",
-        {"operations.schedule": ("ack",)},
-        first="operations.schedule",
+        {"operations.status": ("ack",)},
+        first="operations.status",
     ),
     "doctor": (
         "Try for real what a week needs, one line each.",

@@ -1,4 +1,4 @@
 """Verified snapshots sent where others find them, and fetched from there.
 
-Folders and buckets are in `target`, the hub in `huggingface`. Imports `snapshot` and below.
+The places: a folder in `target`, a bucket in `s3`, the hub in `huggingface`. Imports `snapshot` and below.
 """

@@ -15,7 +15,8 @@ from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.log import some
 from medlive.integrity.signing import PublicKey
-from medlive.publishing.target import IMMUTABLE, Item, Target, page
+from medlive.publishing.s3 import S3Target
+from medlive.publishing.target import IMMUTABLE, FolderTarget, Item, page
 from medlive.snapshot.describe.feed import (
     FEED,
     INDEX,
@@ -37,6 +38,12 @@ from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.manifest import FileEntry, Manifest
 from medlive.snapshot.model import folder_name, version_of
 from medlive.snapshot.verify.steps import verify_snapshot
+
+Target = FolderTarget | S3Target
+"""A place with named files: immutable ones are added, mutable ones replaced; `where` names it in messages.
+
+Calls block, as the clients of object stores do. Every method raises a MedliveError if the place refuses.
+"""
 
 PUBLIC_KEY = "minisign.pub"
 _LAST = {

@@ -6,7 +6,7 @@ from heapq import merge
 from itertools import chain, groupby, repeat
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from medlive.integrity.folder import SUMS, sha256
 from medlive.snapshot.contents import (
@@ -26,13 +26,21 @@ ChangeKind = Literal["added", "revised", "withdrawn"]
 """How a case changed since the parent: the sections of `changes.json`."""
 
 
-Edit = dict[str, Any]
-"""What changed: `old` and `new`, None where there is none.
+class FieldEdit(TypedDict):
+    """The old and new value of a case's field or of a manifest's entry; None where there is none."""
 
-- Of a case's field or a manifest's entry: its `name`, and the values.
-- Of a criterion: `edits`, which are "added", "removed", or what of it changed, and the criterion before and after:
-  criterion_id, position, criterion, axis, points, origin and source.
-"""
+    name: str
+    old: Any
+    new: Any
+
+
+class CriterionEdit(TypedDict):
+    """A changed criterion, before and after: criterion_id, position, criterion, axis, points, origin and source."""
+
+    edits: tuple[str, ...]
+    """"added", "removed", or what of it changed."""
+    old: Row | None
+    new: Row | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +53,8 @@ class Change:
     from_revision: int | None = None
     to_revision: int | None = None
     # Of a revised case that was compared; if both are empty, only the revision's number changed
-    fields: tuple[Edit, ...] = ()
-    criteria: tuple[Edit, ...] = ()
+    fields: tuple[FieldEdit, ...] = ()
+    criteria: tuple[CriterionEdit, ...] = ()
 
 
 _CASE_CONTENT = tuple(
@@ -66,7 +74,7 @@ def diff_snapshots(
 
     Returns:
         `old` and `new`, their versions; `counts` of the cases by kind; `reasons_from`: where the reasons were read,
-        or why there are none; `made_otherwise`: where the manifests differ in how the releases were made (`Edit`);
+        or why there are none; `made_otherwise`: where the manifests differ in how the releases were made (`FieldEdit`);
         and by its kind the first changed cases, by case id, with the fields of `Change`.
 
     Raises:
@@ -143,13 +151,13 @@ def _field_edits(
     before: Mapping[str, Any],
     now: Mapping[str, Any],
     names: Iterable[str],
-) -> Iterator[Edit]:
+) -> Iterator[FieldEdit]:
     for name in names:
         if before.get(name) != now.get(name):
             yield {"name": name, "old": before.get(name), "new": now.get(name)}
 
 
-def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[Edit]:
+def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEdit]:
     """Yield the edits of a rubric, in its present order, then what was removed.
 
     A criterion is recognised by its text, and by its id only where its text is new: ids that are numbered anew

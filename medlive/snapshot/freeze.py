@@ -27,7 +27,7 @@ from medlive.integrity.folder import (
 )
 from medlive.integrity.log import exclusive, some, writing
 from medlive.snapshot.contents import CASES, CHANGES, CRITERIA, SECTIONS, write_ledger
-from medlive.snapshot.describe import card, croissant
+from medlive.snapshot.describe import card, croissant, figures
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.manifest import (
     FileEntry,
@@ -164,7 +164,7 @@ def _build(
     changes = card.changes_md(meta, numbers, new.counts(0), entries)
     with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as note:
         note.writelines(changes)  # As they come: there may be one for each case
-    for name, text in card.figures(counts, meta.canary, meta.version).items():
+    for name, text in figures.figures(counts, meta.canary, meta.version).items():
         write(name, text)
     write("LICENSE", card.licence(meta.canary))
     rows_digest = digest_json([sha256(out / CASES), sha256(out / CRITERIA)])

@@ -6,7 +6,7 @@ import sys
 
 def test_status_imports_no_engine_queue_or_index() -> None:
     program = (
-        "import sys, medlive.service.watch.status, medlive.cli.operations.schedule\n"
+        "import sys, medlive.service.watch.status, medlive.cli.operations.status\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules} & {'openai', 'uvicorn', 'procrastinate', "
         "'alembic', 'pyarrow', 'numpy', 'tantivy', 'rjieba', 'httpx2', 'phonenumbers'}))"
     )

@@ -19,7 +19,8 @@ from medlive.errors import (
 )
 from medlive.integrity.folder import SUMS
 from medlive.publishing.publish import PreparedRelease, Published, publish
-from medlive.publishing.target import IMMUTABLE, S3Target, parse_address
+from medlive.publishing.s3 import S3Target, parse_address
+from medlive.publishing.target import IMMUTABLE
 from tests.support.bucket import Gate, Request, bucket_server
 from tests.support.publishing import a_snapshot, prepared
 

@@ -1,20 +1,18 @@
-"""`medlive scheduler`, `worker` and `serve`, which run until they are stopped, and `medlive status`: how things are."""
+"""`medlive scheduler`, `worker` and `serve`: the processes that run until they are stopped."""
 
 import asyncio
-import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from rich.text import Text
-from typer import Context, Option
+from typer import Option
 
-from medlive.cli.options import ByOption, DryRunOption
+from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
     Grid,
     Result,
@@ -23,7 +21,6 @@ from medlive.cli.output import (
     progress,
     say,
     shortened,
-    table_of,
     wait_for,
     with_instance,
 )
@@ -57,8 +54,6 @@ HealthPort = Annotated[
 
 
 WebPart = Literal["all", "public", "private", "metrics"]
-Row = dict[str, Any]
-"""What the service says of a step, a problem or of everything, by name."""
 
 
 @contextmanager
@@ -104,7 +99,7 @@ def scheduler(
     settings = read_settings()
     if dry_run:
         steps = list(map(step_as_json, with_instance(read_states)))
-        return Result(steps, [_steps_table(steps)])
+        return Result(steps, [steps_table(steps)])
 
     async def run() -> list[StepResult]:
         health = Liveness()
@@ -265,13 +260,13 @@ async def _open_app(
         return build_app(site, rooms)
 
 
-def _steps_table(steps: Sequence[Row]) -> Grid:
+def steps_table(steps: Sequence[Mapping[str, Any]]) -> Grid:
     """A row for each step; what is overdue or has failed is red."""
     columns = ["step", "last run (UTC)", "took", "outcome", "counts", "due (UTC)"]
     return Grid([*columns, "now"], map(step_cells, steps), "Steps")
 
 
-def step_cells(step: Row) -> list[object]:
+def step_cells(step: Mapping[str, Any]) -> list[object]:
     """A step's cells."""
     last, overdue = step["last"] or {}, step["overdue"]
     outcome, status = last.get("outcome"), str(step["status"])
@@ -300,136 +295,3 @@ def _moment(moment: datetime | None) -> str | None:
 
 def _red(value: object, red: bool) -> object:
     return Text(str(value), style="bold red") if red else value
-
-
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-
-
-def _read_duration(text: str) -> timedelta:
-    match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", text)
-    if match is None:
-        raise UsageError(
-            f"{text!r} is not a duration",
-            hint="give minutes, hours or days, as in 30m, 12h or 7d",
-        )
-    return timedelta(**{_UNITS[match.group(2)]: int(match.group(1))})
-
-
-def status(
-    context: Context,
-    check: bool = False,
-) -> Result | None:
-    """Where the threads are, what failed, what the week cost, when each step last ran and is due next.
-
-    Exit status 1 when a check finds a problem that nobody has acknowledged; docs/operations.md lists the checks.
-    With --check it is silent when all is well, so that cron writes to nobody.
-
-    Args:
-        check: Print problems alone, one a line, and nothing when there is none.
-    """
-    from medlive.service.watch.status import read_problems, read_status
-
-    if context.invoked_subcommand:
-        return None
-    if check:
-        problems = _unacknowledged(with_instance(read_problems))
-        ended = typer.Exit(1) if problems else None
-        return Result(problems, map(_line, problems), failure=ended)
-    value = with_instance(read_status)
-    lines = list(map(_line, _unacknowledged(value["problems"])))
-    columns = ["stage", "outcome", "reason", "threads"]
-    shown = [
-        Grid(columns, value["funnel"], "Threads"),
-        table_of(value["sources"], _SOURCES, "Sources"),
-        _steps_table(value["steps"]),
-        table_of(value["answers"], _ENDS, "Engines: how calls ended"),
-        table_of(value["failures"], _FAILURES, "Failed, and to be retried"),
-    ]
-    return Result(value, shown, _remarks(value), failed(lines))
-
-
-def ack(
-    code: str,
-    for_: Annotated[
-        timedelta | None, Option(metavar="TIME", parser=_read_duration)
-    ] = None,
-    why: str | None = None,
-    by: ByOption = None,
-) -> Result:
-    """Acknowledge a problem: no more messages about it are sent, and --check leaves it out, until it ends.
-
-    Args:
-        code: The problem's code, as `medlive status --check` prints it.
-        for_: How long: 30m, 12h, 7d. Without it until the problem ends.
-        why: What you know about it.
-    """
-    from medlive.service.watch.status import acknowledge
-
-    problems = with_instance(acknowledge, code, lasts=for_, why=why, by=by)
-    notes = [f"acknowledged: {problem['text']}" for problem in problems]
-    return Result(problems, notes=notes)
-
-
-def _unacknowledged(problems: list[Row]) -> list[Row]:
-    return [problem for problem in problems if not problem["acknowledged"]]
-
-
-def _line(problem: Row) -> str:
-    return f"{problem['code']}: {problem['text']}; {problem['next_step']}"
-
-
-_SOURCES = (
-    "name",
-    "last_run",
-    "last_outcome",
-    "not_modified_share",
-    "quarantined_at",
-)
-_ENDS = (
-    "name",
-    "calls",
-    "repairs",
-    "invalid",
-    "refused",
-    "truncated",
-    "unavailable",
-    "over_budget",
-    "replayed",
-)
-_FAILURES = ("source", "thread_id", "stage", "reason", "detail", "attempt")
-
-
-def _remarks(status: Row) -> Iterator[str]:
-    yield f"retriever: {status['retriever']}"
-    if not status["scheduler_active"]:
-        yield "no scheduler is running: the steps are taken by cron, by hand, or not at all"
-    for problem in status["problems"]:
-        if problem["acknowledged"]:
-            yield f"acknowledged: {_line(problem)}"
-    if (parked := status["parked"])["threads"]:
-        threads = counted(parked["threads"], "thread is", "threads are")
-        yield (
-            f"{threads} parked for want of evidence, the first since {parked['since']:%Y-%m-%d}; "
-            "medlive evidence gaps lists what the library lacks"
-        )
-    yield f"{counted(status['kept'], 'case')} kept; medlive cost says what engines cost"
-    week = status["week"]
-    spent = "unknown, at least " if week["usd"] is None else ""
-    text = f"{week['week']}: {spent}{week['known_usd']:.4f}"
-    if week["budget_usd"] is not None:
-        text += f" of {week['budget_usd']:g}"
-    text += " USD spent"
-    if week["estimated"]:
-        text += f", {week['estimated']} replies of it by an upper bound of their tokens"
-    if week["projected_usd"] is not None:
-        waiting = counted(week["waiting"], "thread that waits", "threads that wait")
-        text += f", {week['projected_usd']:.4f} projected with {waiting}"
-    if week["delayed"]:
-        until = f"{week['delayed_until']:%Y-%m-%d %H:%M} UTC"
-        text += (
-            f", {counted(week['delayed'], 'thread')} delayed, the first until {until}"
-        )
-    if week["usd_a_kept_case"] is not None:
-        kept = counted(week["kept"], "case")
-        text += f"; {kept} kept, {week['usd_a_kept_case']:.4f} each"
-    yield text

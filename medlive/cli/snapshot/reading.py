@@ -36,12 +36,8 @@ from medlive.integrity.signing import (
 )
 from medlive.publishing.download import fetch_snapshot
 from medlive.snapshot.diff import diff_snapshots
-from medlive.snapshot.load import (
-    SUFFIXES,
-    ExportFormat,
-    export_slice,
-    open_snapshot,
-)
+from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
+from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
 from medlive.snapshot.verify.steps import verify_snapshot
 

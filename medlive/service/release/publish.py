@@ -11,8 +11,9 @@ from medlive.db.tables.release import SnapshotRow
 from medlive.errors import BadInput, UsageError
 from medlive.instance.paths import snapshot_folder, snapshots_path
 from medlive.integrity.signing import PublicKey
-from medlive.publishing.publish import Published, prepare_release, publish
-from medlive.publishing.target import FolderTarget, S3Target, Target
+from medlive.publishing.publish import Published, Target, prepare_release, publish
+from medlive.publishing.s3 import S3Target
+from medlive.publishing.target import FolderTarget
 from medlive.service.watch.notify import write_message
 from medlive.snapshot.describe.feed import safe_base
 from medlive.snapshot.model import folder_name, week_end

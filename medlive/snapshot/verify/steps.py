@@ -57,8 +57,9 @@ from medlive.snapshot.model import (
     week_end,
 )
 from medlive.snapshot.parquet import compare_twins
+from medlive.snapshot.verify.lineage import check_chain
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
-from medlive.snapshot.verify.scan import Scan, check_chain
+from medlive.snapshot.verify.scan import Scan
 from medlive.snapshot.verify.text_checks import find_leak
 
 LIVEMEDBENCH = "livemedbench.json"

@@ -168,7 +168,7 @@ async def provider(port: int, _: Path) -> None:
 
 
 async def bucket(port: int, _: Path) -> None:
-    from medlive.publishing.target import S3Target
+    from medlive.publishing.s3 import S3Target
 
     target = S3Target(
         "s3://bucket/medlive", endpoint_url=f"https://localhost:{port}", attempts=1

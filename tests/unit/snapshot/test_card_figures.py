@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.integrity.folder import REQUIRED
-from medlive.snapshot.describe.card import by_span, figures
+from medlive.snapshot.describe.figures import by_span, figures
 from medlive.snapshot.manifest import Counts
 from medlive.snapshot.model import canary_of
 

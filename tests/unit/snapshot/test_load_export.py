@@ -9,8 +9,9 @@ from medlive.__main__ import run
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.load import from_snapshot, load_cases
 from medlive.integrity.digest import digest_file
+from medlive.snapshot.export import export_slice
 from medlive.snapshot.freeze import write_snapshot
-from medlive.snapshot.load import Snapshot, export_slice, load_snapshot
+from medlive.snapshot.load import Snapshot, load_snapshot
 from tests.unit.snapshot.conftest import META, added, make_case
 
 
