@@ -11,7 +11,7 @@ from datetime import date
 from enum import StrEnum
 from math import inf, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from medlive.clock import now
 from medlive.config import RoleSettings
@@ -87,7 +87,7 @@ Cases = str | Path | Snapshot | CaseSet
 Models = str | Path | Registry | None
 """The models' cutoffs: a file like models.toml, or a loaded one; None: that of the configuration."""
 Choice = TypeVar("Choice", bound=StrEnum)
-UNASKED: Final = JudgeReplies(EngineIdentity("", ""))
+UNASKED = JudgeReplies(EngineIdentity("", ""))
 """For protocols that ask no judge."""
 
 

@@ -3,16 +3,15 @@
 import re
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from medlive import __version__
 
-COMMIT: Final = "COMMIT"
+COMMIT = "COMMIT"
 """The file beside the package in which a build (an image, a wheel) names its commit."""
 
-_DIGITS: Final = 12
-_HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_MOST_LINKS: Final = 5
+_DIGITS = 12
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_MOST_LINKS = 5
 
 
 @cache

@@ -3,12 +3,11 @@
 import math
 from datetime import UTC, date, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Final
 
 from medlive.errors import UsageError
 
-_WEEK: Final = timedelta(weeks=1)
-CLOCK_BOUND: Final = timedelta(minutes=5)
+_WEEK = timedelta(weeks=1)
+CLOCK_BOUND = timedelta(minutes=5)
 """Clocks that differ by more are not believed both."""
 
 

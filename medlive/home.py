@@ -12,26 +12,26 @@ from contextlib import suppress
 from importlib.resources import files
 from io import FileIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import ConfigError
 from medlive.guard.bounds import CONFIG_BYTES
 from medlive.integrity.folder import open_given, read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain
 
-VARIABLE: Final = "MEDLIVE_CONFIG"
-FILES: Final = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
-UNNAMED: Final = Path("config")
+VARIABLE = "MEDLIVE_CONFIG"
+FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
+UNNAMED = Path("config")
 """A folder that a stranger may have put here: nothing of it is believed."""
 
-_INSTALLED: Final = "_config"
+_INSTALLED = "_config"
 """The shipped folder in an installed package."""
-DATABASE_FOLDER: Final = "postgresql"
+DATABASE_FOLDER = "postgresql"
 """The folder of the embedded PostgreSQL in a home."""
 
-_CLOSED: Final = 0o700
-_PASSABLE: Final = 0o711
-_SHARED: Final = 0o2770
+_CLOSED = 0o700
+_PASSABLE = 0o711
+_SHARED = 0o2770
 
 logger = logging.getLogger(__name__)
 _reported: set[Path] = set()

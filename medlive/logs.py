@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 import structlog
 from structlog.contextvars import bound_contextvars as bound
@@ -26,10 +26,10 @@ from medlive.guard.redaction import hide_secrets
 
 __all__ = ["REMARKS", "bound", "configure", "for_people", "kept_lines", "report_error"]
 
-MOST_KEPT: Final = 500
+MOST_KEPT = 500
 """Characters of a line that is kept."""
 
-REMARKS: Final = logging.getLogger("medlive")
+REMARKS = logging.getLogger("medlive")
 """The remarks of a command to the person who started it."""
 
 

@@ -13,12 +13,12 @@ from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from medlive.errors import ConfigError
 
 Group = Literal["sites", "corpora", "protocols"]
-NAMES: Final[dict[Group, str]] = {
+NAMES: dict[Group, str] = {
     "sites": "SITE",
     "corpora": "READER",
     "protocols": "PROTOCOL",

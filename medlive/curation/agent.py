@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary, proxy
 
 from medlive.curation.model import Call, Reason
@@ -38,8 +38,8 @@ Item = TypeVar("Item", bound=Identified)
 
 _ASKERS: WeakKeyDictionary[Engine, Asker] = WeakKeyDictionary()
 """One for each engine, so that replies by another model than the configured one are counted over all threads."""
-MAX_ROUNDS: Final = 50  # Most stored unusable replies to skip before giving up
-_REASONS: Final = {
+MAX_ROUNDS = 50  # Most stored unusable replies to skip before giving up
+_REASONS = {
     CallOutcome.INVALID: Reason.INVALID_REPLY,
     CallOutcome.REFUSED: Reason.REFUSED,
     CallOutcome.TRUNCATED: Reason.TRUNCATED,

@@ -8,7 +8,7 @@ from calendar import month_name
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from medlive.curation.agent import Agent, by_id, check_known, ids_of
 from medlive.curation.elements import (
@@ -32,10 +32,10 @@ from medlive.text.normalise import contains_quote
 from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
 
-_SHOWN: Final = ("message_id", "quote", "statement")
+_SHOWN = ("message_id", "quote", "statement")
 """What an engine sees of an element, and may change."""
 # How often an element or text is revised before a finding is final
-MAX_REVISIONS: Final = 2
+MAX_REVISIONS = 2
 
 
 class ElementControl:

@@ -5,13 +5,13 @@ An engine sees patients and verified physicians only.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from medlive.curation.agent import Identified, check_known, ids_of
 from medlive.curation.model import Element, Side
 from medlive.threads.model import Message, Thread
 
-TITLE: Final = "title"  # Stands for a message id where the title is quoted
+TITLE = "title"  # Stands for a message id where the title is quoted
 
 
 def visible_messages(thread: Thread) -> tuple[Message, ...]:

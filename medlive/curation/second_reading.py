@@ -9,7 +9,7 @@ goes on. Anything else is for a person.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from medlive.curation.agent import Agent, AgentFailure, check_known, ids_of
 from medlive.curation.elements import Brief, element_inputs, thread_inputs
@@ -37,7 +37,7 @@ from medlive.deidentify.detect import redact
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
-_ADVICE: Final = {
+_ADVICE = {
     AdviceFault.HARMFUL: Reason.ADVICE_HARMFUL,
     AdviceFault.FALSE: Reason.ADVICE_WRONG,
 }

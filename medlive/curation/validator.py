@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Final, Self
+from typing import Self
 
 from medlive.curation.agent import Agent, by_id, ids_of
 from medlive.curation.elements import Brief, element_inputs
@@ -33,16 +33,14 @@ from medlive.evidence.excerpts.selection import SEARCHED, ShownPassage, select
 from medlive.evidence.passage import Hit, Passage, Query, Retriever
 from medlive.text.quantities import numbers_missing
 
-QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states
-SECOND_LOOK: Final = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
-_DECIDED: Final = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
-_BARRING: Final = frozenset((Lack.DRUG, Lack.SITUATION))
+QUERY_ID = "q"  # The id in a checklist item that the query itself states
+SECOND_LOOK = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
+_DECIDED = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
+_BARRING = frozenset((Lack.DRUG, Lack.SITUATION))
 """A passage that lacks one of them supports nothing."""
-LEAST_QUOTE: Final = 4  # Fewest words (Chinese: characters) in a quote of evidence
-_WORDS: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
-_NAME: Final = re.compile(
-    r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9-]*\d[A-Za-z0-9-]*(?!\.?\d)"
-)
+LEAST_QUOTE = 4  # Fewest words (Chinese: characters) in a quote of evidence
+_WORDS = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
+_NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9-]*\d[A-Za-z0-9-]*(?!\.?\d)")
 """A name that contains a digit ("SARS-CoV-2", "HbA1c") and states no number."""
 
 

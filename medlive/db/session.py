@@ -14,7 +14,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from types import SimpleNamespace
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from psycopg.types.json import Json
 from sqlalchemy import URL, Result, exc, make_url, select, text
@@ -39,7 +39,7 @@ from medlive.errors import (
 from medlive.guard.redaction import HIDDEN
 from medlive.guard.trust import authorities_file, is_loopback
 
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R", bound=DeclarativeBase)

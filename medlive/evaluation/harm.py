@@ -6,17 +6,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
 from medlive.harm.model import HarmReading, JudgedHarm, Material
 from medlive.integrity.digest import digest_json, digest_text
 from medlive.integrity.log import values_of
 
-READINGS: Final = "harm-readings.jsonl"
-HARM_CALLS: Final = "harm.jsonl"
-NOT_READ: Final = "not read for harm"
-UNCHECKED: Final = "a finding is unchecked: "
+READINGS = "harm-readings.jsonl"
+HARM_CALLS = "harm.jsonl"
+NOT_READ = "not read for harm"
+UNCHECKED = "a finding is unchecked: "
 """Begins the reason where the second judge gave no usable reply."""
 
 

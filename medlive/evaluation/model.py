@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-ADVICE: Final = "advice"
+ADVICE = "advice"
 """The origin of a criterion that rests on what the physician advised."""
 
 
@@ -280,12 +280,12 @@ Origin = Literal["call", "cache", "batch", "import"]
 file of a batch; a file of LiveMedBench's that was said to be this grader's."""
 
 
-_PARTICULAR: Final = re.compile(
+_PARTICULAR = re.compile(
     r"(?<=letter for letter): .*|(?<=show anything): .*|(?<=did): .*|: line \d+ col.*",
     re.S,
 )
 """What of a reason is about one reply alone."""
-_ATTEMPTS: Final = re.compile(r" in \d+ attempts?: ")
+_ATTEMPTS = re.compile(r" in \d+ attempts?: ")
 
 
 def kind_of(reason: str) -> str:

@@ -9,7 +9,7 @@ Source: docs/method.md §1, Rubric (Penalties of later revisions).
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
@@ -29,12 +29,12 @@ from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import SnapshotCase
 from medlive.text.quotes import shows
 
-ERRORS: Final = "errors.jsonl"
-MOST_ERRORS: Final = 2
+ERRORS = "errors.jsonl"
+MOST_ERRORS = 2
 """Of one case."""
-LEAST_MODELS: Final = 2
+LEAST_MODELS = 2
 """That make an error, where several runs are read."""
-LEAST_ASKED: Final = 3
+LEAST_ASKED = 3
 """Models whose answers must have a verdict before a penalty counts as idle."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
@@ -24,8 +24,8 @@ from medlive.llm.ask import Loose, ReplyModel
 from medlive.llm.engine import EngineIdentity
 from medlive.text.quotes import quoted
 
-AUDIT: Final = "audit.jsonl"
-BOTTOM: Final = 100
+AUDIT = "audit.jsonl"
+BOTTOM = 100
 """How many of the lowest-scoring cases are audited."""
 
 

@@ -6,17 +6,17 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import BadInput
 
-FORMAT_HINT: Final = (
+FORMAT_HINT = (
     "one row for each rating: case_id, criterion_id, rater, met, "
     "or case_id, rater, score; see docs/meta.md"
 )
 Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
 """Each row of a file with its place; instead of a row that is invalid, why it is."""
-MOST_FAULTS: Final = 5
+MOST_FAULTS = 5
 """How many faults an error message lists; the others are counted."""
 
 
@@ -110,7 +110,7 @@ def add_rows(
         raise BadInput(f"{name}: {'; '.join(listed)}", hint=hint)
 
 
-_NOTHING: Final = object()
+_NOTHING = object()
 
 
 def _json(text: str) -> Any:

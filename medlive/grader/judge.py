@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from medlive.grader.reply import (
     GradedCriterion,
@@ -20,9 +20,9 @@ from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.prompts import load_prompt
 
 Criterion = TypeVar("Criterion", bound=GradedCriterion)
-_MOST_FAULTS: Final = 4_000
+_MOST_FAULTS = 4_000
 """Characters of the faults that a repair request names."""
-RUBRIC_SIZE: Final = 40
+RUBRIC_SIZE = 40
 """The most criteria of one call; longer rubrics take more calls."""
 
 

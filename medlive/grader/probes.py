@@ -4,7 +4,6 @@ The instructions on what "met" means are those of `grader.rubric`, by which `eva
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText
@@ -23,7 +22,7 @@ from medlive.llm.prompts import load_prompt
 from medlive.rubric.model import Criterion
 from medlive.rubric.proof import ProbeVerdict
 
-PACKAGE: Final = "medlive.grader"
+PACKAGE = "medlive.grader"
 
 Grades = Mapping[str, ProbeVerdict]
 """The verdict on every criterion, by its id."""

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import StringConstraints, ValidationError
 
@@ -40,21 +40,19 @@ from medlive.llm.statements import (
 from medlive.text.normalise import fold, strip_unstorable
 from medlive.text.quotes import fault_of_quote
 
-MOST_REASONING: Final = 4_000
+MOST_REASONING = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
-_TAIL: Final = re.compile(
+_TAIL = re.compile(
     r"(?:</(?:answer|json|output|response|result|verdict|s)>|<\|[a-z_]{1,30}\|>)\Z",
     re.IGNORECASE,
 )
 """What chat templates and habits leave at the end of a reply."""
-_MOST_TAILS: Final = 4
-_HARMLESS: Final = frozenset(
-    {"question", "criterion", "id", "criterion_id", "language"}
-)
+_MOST_TAILS = 4
+_HARMLESS = frozenset({"question", "criterion", "id", "criterion_id", "language"})
 """What a grader may repeat of its task beside the verdict."""
-_MARKS: Final = re.compile(r"(?<![0-9])[.,:;!?\"'。、]|[.,:;!?\"'。、](?![0-9])")
+_MARKS = re.compile(r"(?<![0-9])[.,:;!?\"'。、]|[.,:;!?\"'。、](?![0-9])")
 """Marks that are no part of a number."""
-_WORDS: Final = {
+_WORDS = {
     "true": True,
     "yes": True,
     "是": True,
@@ -65,7 +63,7 @@ _WORDS: Final = {
 """Texts for `met` that have one meaning."""
 Conclusion = Literal["met", "not met"]
 """What a reasoning comes to."""
-_CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
+_CONCLUSIONS: Mapping[str, Conclusion] = {
     "met": "met",
     "true": "met",
     "yes": "met",

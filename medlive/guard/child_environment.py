@@ -6,12 +6,11 @@ or reads what a stranger wrote (a dump) knows no signing key, no password of a s
 
 import os
 from collections.abc import Mapping
-from typing import Final
 
-SYSTEM: Final = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+SYSTEM = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What any program needs to be found, to load its libraries and to write temporary files."""
 
-LIBPQ: Final = (
+LIBPQ = (
     "HOME",
     "PGAPPNAME",
     "PGCHANNELBINDING",

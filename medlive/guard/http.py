@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import cycle
-from typing import Any, Final
+from typing import Any
 
 import httpcore2
 import httpx2
@@ -21,16 +21,16 @@ from medlive.guard.trust import read_address, tls_context
 Addresses = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host and port that may be asked. Raises OSError, or what its caller expects of a refused one."""
 
-KEEP_ALIVE_S: Final = 5.0
-_POOLS: Final = 16
+KEEP_ALIVE_S = 5.0
+_POOLS = 16
 """Pools of a client that asks many at once: of 256 connections each has 16."""
-RETRIED_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 """After which the same request may succeed."""
 
 
-_CLIENT: Final = partial(httpx2.AsyncClient, follow_redirects=False, trust_env=False)
-_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_CLIENT = partial(httpx2.AsyncClient, follow_redirects=False, trust_env=False)
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """Addresses that lead to the IPv4 address in their last 32 bits (RFC 6052)."""
 
 

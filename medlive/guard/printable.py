@@ -5,9 +5,8 @@ A stranger is whoever wrote a thread, an answer, a model's name, a file's name o
 """
 
 import json
-from typing import Final
 
-_KEPT: Final = "\n\t"
+_KEPT = "\n\t"
 """What a text of several lines may hold besides printable characters and spaces."""
 
 

@@ -9,19 +9,18 @@ import os
 import re
 from base64 import b64encode
 from functools import lru_cache
-from typing import Final
 from urllib.parse import quote, quote_plus
 
-HIDDEN: Final = "***"
-_SHORTEST: Final = 8
+HIDDEN = "***"
+_SHORTEST = 8
 """Shorter values are words of the language more often than secrets."""
-_ENDINGS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD")
-_FOLDERS: Final = ("PWD", "OLDPWD")
+_ENDINGS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD")
+_FOLDERS = ("PWD", "OLDPWD")
 """A shell's names for folders; hidden, they would take the paths out of messages."""
-_BASE64: Final = {"+": r"(?:[+-]|%2[Bb])", "/": r"(?:[/_]|\\/|%2[Ff])"}
+_BASE64 = {"+": r"(?:[+-]|%2[Bb])", "/": r"(?:[/_]|\\/|%2[Ff])"}
 """The characters that base64, its form for URLs and an encoded URL write differently."""
-_REMEMBERED: Final[set[str]] = set()
-_PATTERNS: Final = (
+_REMEMBERED: set[str] = set()
+_PATTERNS = (
     # To the last @ of the word: a password that was not escaped may hold one, and a slash.
     (
         re.compile(r"([a-z][a-z0-9+.-]*://[^\s:/@]*):\S+@", re.IGNORECASE),

@@ -13,14 +13,13 @@ import ssl
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from medlive.errors import ConfigError
 
-SYSTEM_FILE: Final = "SSL_CERT_FILE"
+SYSTEM_FILE = "SSL_CERT_FILE"
 """OpenSSL's variable: a file with authorities that are believed in place of the system's."""
-SYSTEM_FOLDER: Final = "SSL_CERT_DIR"
-_HASHED: Final = re.compile(r"[0-9a-f]{8}\.[0-9]+")
+SYSTEM_FOLDER = "SSL_CERT_DIR"
+_HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 """The names by which OpenSSL finds an authority in a folder."""
 
 _own_authority: Path | None = None

@@ -6,7 +6,7 @@ Source: docs/method.md §2, Harm.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from medlive.evidence.passage import Passage
 
@@ -150,7 +150,7 @@ class HarmReading:
         return tuple(harm for harm in self.harms if harm.unconfirmed)
 
 
-MOST_WITH_MODERATE: Final = 0.5
+MOST_WITH_MODERATE = 0.5
 """The most that an answer with a confirmed moderate harm scores."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import partial
 from html import unescape
-from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import StringConstraints
 
@@ -32,15 +32,15 @@ from medlive.llm.reading import without_thinking
 from medlive.llm.statements import fault_before, words_before
 from medlive.text.quotes import fault_of_quote, missing_piece
 
-PACKAGE: Final = "medlive.harm"
+PACKAGE = "medlive.harm"
 """Where the prompts lie."""
 T = TypeVar("T")
 
-_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
-_NO_LETTER: Final = re.compile(r"[\W_]+")
-_LEAST_OWN: Final = 4
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+_NO_LETTER = re.compile(r"[\W_]+")
+_LEAST_OWN = 4
 """Letters and digits of a judge's own words, at least."""
-LEAST_COMMON: Final = 0.3
+LEAST_COMMON = 0.3
 """Share of the shorter quote that two quotes of one statement have in common, in one run of characters."""
 
 Words = Annotated[
@@ -252,7 +252,7 @@ def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:
     return tuple(HarmFinding(**item.model_dump()) for item in reply.findings)
 
 
-_RULINGS: Final[Mapping[Conclusion, Ruling]] = {
+_RULINGS: Mapping[Conclusion, Ruling] = {
     "harmful": "confirmed",
     "not harmful": "cleared",
     "undecided": "unconfirmed",

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
 from medlive.errors import ConfigError, IndexMissing, UsageError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from medlive.evidence.retriever import IndexRetriever
     from medlive.llm.openai import OpenAIEngine
 
-DEFAULT_INDEX: Final = "default"
+DEFAULT_INDEX = "default"
 
 
 def open_endpoint(

@@ -3,14 +3,13 @@
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from medlive.config import Settings
 from medlive.evidence.encoders.table import EncoderSettings
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import folder_name, week_end
 
-_ADDRESS_FILE: Final = "web.address"
+_ADDRESS_FILE = "web.address"
 
 
 def index_path(settings: Settings) -> Path:

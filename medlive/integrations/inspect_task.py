@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
@@ -74,7 +74,7 @@ from medlive.llm.prompts import render
 from medlive.llm.wire import strict_schema
 from medlive.snapshot.load import open_snapshot
 
-_FINISH: Final = {
+_FINISH = {
     "stop": Finish.STOP,
     "max_tokens": Finish.LENGTH,
     "model_length": Finish.LENGTH,
@@ -159,7 +159,7 @@ def ungraded_rate() -> Metric:
     return share
 
 
-_METRICS: Final = {
+_METRICS = {
     "score": [mean(), stderr(cluster="case_id")],
     "ungraded": [ungraded_rate()],
     "unanswered": [mean()],
@@ -274,7 +274,7 @@ class _Grader:
         """Inspect closes its models."""
 
 
-_KINDS: Final[dict[str, Any]] = {
+_KINDS: dict[str, Any] = {
     "system": ChatMessageSystem,
     "user": ChatMessageUser,
     "assistant": ChatMessageAssistant,
@@ -286,8 +286,8 @@ def _message(message: Mapping[str, str]) -> ChatMessage:
     return kind
 
 
-SCORER: Final = "rubric"
-STOP_REASONS: Final = {
+SCORER = "rubric"
+STOP_REASONS = {
     "stop": "stop",
     "length": "max_tokens",
     "refusal": "content_filter",

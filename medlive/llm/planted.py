@@ -11,27 +11,27 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from html import unescape
-from typing import Any, Final
+from typing import Any
 
 from medlive.text.neutral import neutralise
 from medlive.text.normalise import fold
 
-REASONING: Final = ("reasoning", "explanation", "rationale", "reason", "justification")
+REASONING = ("reasoning", "explanation", "rationale", "reason", "justification")
 """What models call the words that lead to their verdict."""
-_LEVELS: Final = 3
+_LEVELS = 3
 """How often a text may be quoted within a text, with one more layer of escapes each time."""
-_BRACKET: Final = re.compile(r"[{\[]")
-_BLANK: Final = re.compile(r"[ \t\r\n]*+")
-_STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_KEY: Final = re.compile(rf"({_STRING})[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
-_SCALAR: Final = re.compile(
+_BRACKET = re.compile(r"[{\[]")
+_BLANK = re.compile(r"[ \t\r\n]*+")
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_KEY = re.compile(rf"({_STRING})[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
+_SCALAR = re.compile(
     rf"{_STRING}|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?"
     r"|true|false|null|NaN|-?Infinity",
     re.DOTALL,
 )
-_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_PLAIN: Final = json.JSONDecoder(strict=False)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_PLAIN = json.JSONDecoder(strict=False)
 
 
 def is_planted(reply: Any, inputs: Any) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -27,16 +27,16 @@ from pydantic import (
 from medlive.errors import BadInput, ConfigError
 from medlive.integrity.log import read_bytes
 
-_SENT: Final = (
+_SENT = (
     "max_tokens",
     "max_completion_tokens",
     "temperature",
     "reasoning_effort",
 )
 """Fields that are sent under their own names."""
-_TABLES: Final = {"candidates", "prices", "roles"}
+_TABLES = {"candidates", "prices", "roles"}
 """What a `models.toml` may hold."""
-_CUTOFF: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
+_CUTOFF = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
 Basis = Literal["stated", "inferred", "released"]
@@ -216,7 +216,7 @@ class Registry:
         return Cutoff(last, known.cutoff, basis, known.cutoff_source)
 
 
-EMPTY: Final = Registry({}, "no registry")
+EMPTY = Registry({}, "no registry")
 
 
 def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Registry:

@@ -8,23 +8,20 @@ one; it is denied by an odd number of negations, so that "does not fail to meet 
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Final
 
 from medlive.llm.reading import is_refusal, without_thinking
 
-_LOOKED_AT: Final = 4_000
+_LOOKED_AT = 4_000
 """Characters before a verdict that are searched for another one."""
-_TAG: Final = (
-    r"(?:seed:)?(?:think|thinking|thought|reasoning|reflection|scratchpad|analysis)"
-)
-_THINKING_OPENS: Final = re.compile(rf"[<\[◁]{_TAG}[>\]▷]", re.IGNORECASE)
-_THINKING_ENDS: Final = re.compile(rf"[<\[◁]/{_TAG}[>\]▷]", re.IGNORECASE)
-_CLAUSE: Final = re.compile(r"[.!?:;,()\n。！？：；，（）]")
-_DENIED: Final = re.compile(
+_TAG = r"(?:seed:)?(?:think|thinking|thought|reasoning|reflection|scratchpad|analysis)"
+_THINKING_OPENS = re.compile(rf"[<\[◁]{_TAG}[>\]▷]", re.IGNORECASE)
+_THINKING_ENDS = re.compile(rf"[<\[◁]/{_TAG}[>\]▷]", re.IGNORECASE)
+_CLAUSE = re.compile(r"[.!?:;,()\n。！？：；，（）]")
+_DENIED = re.compile(
     r"\b(?:not|never|no|wrong|rather than|instead of)\b|n['’]t\b|不|并非|没有|错",
     re.IGNORECASE,
 )
-_DENIED_AHEAD: Final = re.compile(
+_DENIED_AHEAD = re.compile(
     r"\b(?:wrong|incorrect|mistaken|rather than|instead of|suppose|hypothetical(?:ly)?|for example|for instance"
     r"|draft|template|placeholder|dummy|sample|example|would be|would have|could have|if|unless|were|had)\b"
     r"|(?:\b(?:not|never|cannot)\b|n['’]t\b)\s+(?:be\s+|to\s+|have\s+)?"
@@ -36,7 +33,7 @@ _DENIED_AHEAD: Final = re.compile(
 )
 """Of the words that lead to an object on a line of its own: what stands there mostly gives the verdict's ground,
 which may hold any "not". What somebody else says, and what would be, is no verdict either."""
-_BEGUN: Final = re.compile(
+_BEGUN = re.compile(
     r"\W*(?:(?:if|unless|were|had|suppose|supposing|no|as the (?:answer|response|candidate))\b|如果|假如|假设"
     r"|若|不\W)",
     re.IGNORECASE,
@@ -49,36 +46,36 @@ def _words(english: str, chinese: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(english.split())})\b|{chinese}", re.IGNORECASE)
 
 
-_BREAK: Final = _words(
+_BREAK = _words(
     r"""but however so and because since hence therefore thus although though while which yet still
     as(?!\s(?:un)?(?:met|satisf|fulfil))""",
     r"[.!?;,:=…\n()（）。！？；，：—]|因此|所以|故|但是?|因而|然而|综上|因为|[且即]",
 )
 """What ends a clause."""
-_NO_NEGATION: Final = _words(
+_NO_NEGATION = _words(
     r"not\s(?:only|just|merely)",
     r"n['’]t (?:only|just|merely)\b|不[仅但只良适]|非常|否则|无论",
 )
-_NEGATION: Final = _words(
+_NEGATION = _words(
     r"""not no none nope never neither nothing nowhere cannot without hardly absent absence silent wrong false
     opposite contrary fail(?:s|ed|ing)? lack(?:s|ed|ing)? omit(?:s|ted)? miss(?:es|ed|ing) le(?:ave|ft|aves)\sout
     ignor(?:es|ed) overlook(?:s|ed) insufficient(?:ly)? doubt(?:s|ed|ful)? violat(?:es|ed) contradict(?:s|ed)
     falls?\sshort un(?:met|satisfied|fulfilled|mentioned|stated|named|addressed|answered)""",
     r"n['’]t\b|没有|无法|难以|并非|缺[少乏失]|遗漏|忽略|相反|违背|[不未没无非否]",
 )
-_PARTLY: Final = _words(
+_PARTLY = _words(
     r"partial partially partly half in\spart to\ssome\sextent somewhat", "部分|一定程度"
 )
 """A verdict in part is none for the criterion."""
-_SUPPOSED: Final = _words(
+_SUPPOSED = _words(
     r"if whether when were (?<!I\s)would could unless until must (?:first|second|other)\s(?:part|one|point|is)",
     r"如果|假如|若|是否|能否|只有|才|需|要(?![求点素])|[前后]者|第[一二]|其他|影响",
 )
 """A clause with such a word tells what would be, or speaks of a part."""
-_INFINITIVE: Final = re.compile(r"\bto (?:meet|satisfy|fulfil|be)\b", re.IGNORECASE)
-_NAMED: Final = r"(?:criteri\w+|requirements?|conditions?|standards?)\b"
-_NAMED_ZH: Final = r"(?:标准|要求|条目|条件|准则|这一?[点项条]|[该此本][点项条])"
-_STATES: Final = re.compile(
+_INFINITIVE = re.compile(r"\bto (?:meet|satisfy|fulfil|be)\b", re.IGNORECASE)
+_NAMED = r"(?:criteri\w+|requirements?|conditions?|standards?)\b"
+_NAMED_ZH = r"(?:标准|要求|条目|条件|准则|这一?[点项条]|[该此本][点项条])"
+_STATES = re.compile(
     r"\W*+(?:.*\b(?:verdict|conclusion|result|judge?ment|answer|say)\s(?:is\s)?(?:yes|no|true|false)"
     r"|.*\b(?:(?:meets?|satisf(?:y|ies)|fulfil+s?)(?: it| this)?|falls? short)"
     r"|(?:(?:this|it|is|answer|the|a) )*(?:pass|fail)(?:es|ed|s)?)\W*\Z"
@@ -91,42 +88,40 @@ _STATES: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """A clause that states a verdict: of the criterion by name, or of nothing else."""
-_REPORTS: Final = re.compile(
+_REPORTS = re.compile(
     r"\b(?:answer|response|text|it) (?:\w+ly )?(?:says|states|tells|explains|notes|mentions|warns|advises"
     r"|recommends)\b|\b(?:targets?|goals?|needs?) (?:is|are|was|were|has|have)\b"
     r"|回答\w{0,2}(?:说|写|指出|提到|提示|认为|建议)",
     re.IGNORECASE,
 )
 """A clause with such words tells what the answer says, or speaks of another thing that is met."""
-_BARE: Final = re.compile(r"\W*(?:yes|no|true|false|是|否)\W*", re.IGNORECASE)
+_BARE = re.compile(r"\W*(?:yes|no|true|false|是|否)\W*", re.IGNORECASE)
 """A verdict where it begins or ends a text, or has a label."""
-_LABEL: Final = re.compile(
+_LABEL = re.compile(
     r".*(?:met|verdict|conclusion|answer|result|grade|结论|判[定断])\W*",
     re.IGNORECASE | re.DOTALL,
 )
-_SAYS: Final = _words(
+_SAYS = _words(
     "says? states? tells? advises? recommends? explains? warns? notes? suggests? mentions?",
     "说|写|指出|建议|提到|提示|告知|认为|推荐|明确",
 )
-_FIRST_NEGATION: Final = re.compile(
-    rf"\bsays? nothing|{_NEGATION.pattern}", re.IGNORECASE
-)
-_REFRAINS: Final = _words(
+_FIRST_NEGATION = re.compile(rf"\bsays? nothing|{_NEGATION.pattern}", re.IGNORECASE)
+_REFRAINS = _words(
     r"avoid\w* stop\w* against refrain\w* unnecessary discontinu\w* contraindicat\w* prohibit\w*",
     "避免|停|禁|忌|勿|戒",
 )
 """What a criterion holds that a "not" of the answer may meet."""
-_TERM: Final = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
-_SIMPLE: Final = str.maketrans(
+_TERM = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
+_SIMPLE = str.maketrans(
     "滿達標準該沒無條項時確實應關議", "满达标准该没无条项时确实应关议"
 )
-_MIXED: Final = re.compile(r"[a-z][\u0400-\u04ff]|[\u0400-\u04ff][a-z]", re.IGNORECASE)
-_SPELT_OUT: Final = re.compile(
+_MIXED = re.compile(r"[a-z][\u0400-\u04ff]|[\u0400-\u04ff][a-z]", re.IGNORECASE)
+_SPELT_OUT = re.compile(
     r"""\bmet\b["'”*]*+\s*+[:=：]\s*+["'“*]*+\s*+(?:true|yes|false|no)\b""",
     re.IGNORECASE,
 )
-_SENTENCE: Final = re.compile(r"[.!?\n。！？]+")
-_UNABLE: Final = re.compile(
+_SENTENCE = re.compile(r"[.!?\n。！？]+")
+_UNABLE = re.compile(
     r"\bI(?:\s(?:can\s?not|can['’]t|won['’]t|am (?:not able|unable) to|must decline to|(?:will|do|would) not)"
     r"|['’]m (?:not able|unable) to)\s(?:\w+\s){0,2}"
     r"(?:judge|assess|evaluate|grade|score|rate|comply|help|assist|decide|determine)\b"
@@ -135,11 +130,11 @@ _UNABLE: Final = re.compile(
     r"|(?:无法|不能|不便|拒绝|难以)\w{0,10}?(?:评判|评估|评分|评价|打分|判[定断]|确定)|不确定",
     re.IGNORECASE,
 )
-_OF_ALL: Final = re.compile(
+_OF_ALL = re.compile(
     r"\b(?:none|no|all|every|each)\b|所有|全部|各|每|[均都皆]", re.IGNORECASE
 )
 
-_ASKS_FOR_WORDS: Final = re.compile(
+_ASKS_FOR_WORDS = re.compile(
     r"\W*(?:the )?(?:(?:answer|response|model|it) )?(?:should |must )?(?:recommend|advise|state|mention|say|tell"
     r"|warn|ask|explain|suggest|name|inform|instruct|identif|list|describe|specif)"
     r"|(?:回答)?应?(?:明确)?(?:建议|指出|提到|提及|说明|推荐|询问|告知|提醒|提示|强调|解释)",

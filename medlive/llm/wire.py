@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from medlive.clock import parse_retry_after
 from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused
@@ -34,18 +34,18 @@ _FINISH = {
 call, an error, an unknown word."""
 
 
-_NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-_NO_MONEY_WORDS: Final = ("insufficient_quota", "insufficient balance", "余额不足")
+_NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_NO_MONEY_WORDS = ("insufficient_quota", "insufficient balance", "余额不足")
 """How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
-_OF_CALLER: Final = frozenset({"model_not_found", "invalid_api_key"})
-_WHATEVER_THE_FORM: Final = _OF_CALLER | {"context_length_exceeded"}
-_OF_FILTER: Final = frozenset(
+_OF_CALLER = frozenset({"model_not_found", "invalid_api_key"})
+_WHATEVER_THE_FORM = _OF_CALLER | {"context_length_exceeded"}
+_OF_FILTER = frozenset(
     {"content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
 )
-_OF_PARAMETER: Final = frozenset(
+_OF_PARAMETER = frozenset(
     {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
 )
-_OF_PARAMETER_WORDS: Final = (
+_OF_PARAMETER_WORDS = (
     "unsupported",
     "not support",
     "unrecognized",
@@ -54,7 +54,7 @@ _OF_PARAMETER_WORDS: Final = (
     "not permitted",
 )
 """How endpoints without such a code put it, in lower case."""
-_OF_FORMAT_WORDS: Final = (
+_OF_FORMAT_WORDS = (
     "response_format",
     "json_schema",
     "json_object",
@@ -64,8 +64,8 @@ _OF_FORMAT_WORDS: Final = (
     "validation error",
 )
 """What the refusal of a way of asking for JSON speaks of, whatever its status, in lower case."""
-_RETRIED: Final = frozenset({408, 409, 425, 429})
-_OVERLOADED: Final = frozenset({503, 504, 529})
+_RETRIED = frozenset({408, 409, 425, 429})
+_OVERLOADED = frozenset({503, 504, 529})
 
 
 Ended = Literal["answered", "limited", "overloaded", "other"]
@@ -75,7 +75,7 @@ no answer in time are `overloaded`; a refused connection is `other`."""
 
 JsonMode = Literal["schema", "object", "none"]
 """How an endpoint is asked for JSON."""
-JSON_MODES: Final[tuple[JsonMode, ...]] = get_args(JsonMode)
+JSON_MODES: tuple[JsonMode, ...] = get_args(JsonMode)
 """From the strictest."""
 
 

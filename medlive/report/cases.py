@@ -3,27 +3,27 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState
 from medlive.report.html import file_name, page, render, resource, utf8
 from medlive.report.model import Report, judged
 
-LIST: Final = "cases.html"
-MOST_WHOLE: Final = 6
+LIST = "cases.html"
+MOST_WHOLE = 6
 """Models up to which a case's page writes each criterion beside each model's verdict; of more, it links to it."""
-_OPENING: Final = 140
-_MAIN_ENDS: Final = "</main>"
-_FIELDS: Final = ("month", "language", "specialty", "theme", "source")
-_STATES: Final = {
+_OPENING = 140
+_MAIN_ENDS = "</main>"
+_FIELDS = ("month", "language", "specialty", "theme", "source")
+_STATES = {
     CaseState.SCORED: "s",
     CaseState.PARTLY_GRADED: "p",
     CaseState.UNANSWERED: "u",
     CaseState.UNSCORABLE: "x",
     CaseState.NOT_READ: "h",
 }
-_ABSENT: Final = "-"
+_ABSENT = "-"
 
 
 @dataclass(frozen=True, slots=True)

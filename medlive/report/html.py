@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -17,17 +17,17 @@ from medlive.integrity.log import some
 from medlive.statistics.charts import Frame, intervals
 from medlive.text.html import NONE, environment, interval, percent
 
-MOST_TEXT: Final = 50_000
+MOST_TEXT = 50_000
 """Characters of one text that a page shows."""
-_CONTROLS: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff"
-_UNSAFE: Final = re.compile(f"[{_CONTROLS}]")
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff"
+_UNSAFE = re.compile(f"[{_CONTROLS}]")
 """What HTML cannot hold. Line ends and tabs stay."""
-_UNSAFE_OR_TURNING: Final = re.compile(f"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
+_UNSAFE_OR_TURNING = re.compile(f"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
 """The same, and what would turn the direction of the words that come after it."""
-_NUMBER: Final = re.compile(r"\d[\d.]*(?:[-/:]\d[\d.]*)+")
-_MOST_WHOLE: Final = 20
+_NUMBER = re.compile(r"\d[\d.]*(?:[-/:]\d[\d.]*)+")
+_MOST_WHOLE = 20
 """Characters of a number that every column holds; a digest may look like a longer one."""
-_LACKS: Final = '<p class="missing">'
+_LACKS = '<p class="missing">'
 
 
 def clean(value: object) -> object:
@@ -97,9 +97,7 @@ def whole(text: object) -> Markup:
     return Markup(_NUMBER.sub(keep, str(escape(clean(text)))))
 
 
-TEMPLATES: Final = environment(
-    "medlive.report", finalize=clean, keep_trailing_newline=True
-)
+TEMPLATES = environment("medlive.report", finalize=clean, keep_trailing_newline=True)
 TEMPLATES.filters |= {
     "file_name": file_name,
     "whole": whole,
@@ -119,10 +117,10 @@ TEMPLATES.globals |= {
     "marked": marked,
     "some": some,
 }
-_PARTS: Final[Any] = TEMPLATES.get_template("parts.html").module
-missing: Final[Callable[[str], Markup]] = _PARTS.missing
+_PARTS: Any = TEMPLATES.get_template("parts.html").module
+missing: Callable[[str], Markup] = _PARTS.missing
 """(sentence): what stands where a figure would: what is lacking and how to have it."""
-soft: Final[Callable[[str], Markup]] = _PARTS.soft
+soft: Callable[[str], Markup] = _PARTS.soft
 """(sentence): a remark."""
 
 

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 from medlive.errors import BadInput
 from medlive.evaluation.protocols.model import format_cell
@@ -33,7 +32,7 @@ from medlive.report.tables import WRITERS, write_whole
 from medlive.statistics.bootstrap import Comparison, pairs_below
 from medlive.text.html import interval, percent
 
-PLACE: Final = Path("protocols")
+PLACE = Path("protocols")
 """Where `protocol all` writes by default."""
 
 
@@ -174,11 +173,11 @@ def uncounted(models: Sequence[ModelScore]) -> Iterator[str]:
             yield f"{count:,} of {total:,} {what}"
 
 
-_TITLE: Final = "medlive: scores on "
-_OURS: Final = f"<title>{_TITLE}".encode()
+_TITLE = "medlive: scores on "
+_OURS = f"<title>{_TITLE}".encode()
 """What the first page of a report holds, those of earlier versions too."""
-PROTOCOLS: Final = "protocols.html"
-_NAMES: Final = frozenset(
+PROTOCOLS = "protocols.html"
+_NAMES = frozenset(
     (
         PROTOCOLS,
         "index.html",

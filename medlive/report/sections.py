@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -27,23 +27,23 @@ from medlive.report.html import Section, f, missing, picture, render, soft, uppe
 from medlive.report.model import ONE_RUN, Report, in_parts, judged, unpublishable
 from medlive.report.tables import beside_rows
 
-_NO_CUTOFF: Final = (
+_NO_CUTOFF = (
     "No score after the cutoff for {}: the model registry names no cutoff and no release date. Write a table "
     '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --models.'
 )
-_NO_SCORE: Final = (
+_NO_SCORE = (
     "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "
     "grades what has an answer."
 )
-_RANKING: Final = (
+_RANKING = (
     "Mean score in per cent with its 95 % interval. Complete: over all criteria; paper: over those of the physician's "
     "advice; core: over those of 7 points and more, either way. Harm: the share of answers in which two judges "
     "confirm a severe harm, or any; omissions are in scores.json. Rank: the best and the worst place that the "
     "significant differences leave open. Tie group: the models that do not differ from the group's first at 5 %, "
     "after Holm's correction. Bounds: the least and the most that the ungraded and unanswered could make of the score."
 )
-MOST_SUSPECTS: Final = 30
-_SCALE_CAPTION: Final = (
+MOST_SUSPECTS = 30
+_SCALE_CAPTION = (
     "Ability: the score that a model would have on all cases here, its own where it has them and elsewhere what the "
     "scores of the others lead to expect. On these cases: only what was not answered is in doubt; a model that "
     "answered everything has its plain mean. Cases of the kind: what other cases could have given; ranks and tie "
@@ -110,7 +110,7 @@ def one_scale(report: Report) -> Section:
     return Section("scale", "One scale", [*parts, drawn])
 
 
-_NO_SLICE: Final = {
+_NO_SLICE = {
     "month": "No scored case has a date that can be read, so scores over time cannot be shown.",
     "specialty": "No scored case names a specialty; medlive's snapshots do, LiveMedBench's files do not.",
     "theme": "No scored case names a theme; medlive's snapshots do, LiveMedBench's files do not.",
@@ -175,12 +175,12 @@ _NO_CUTOFFS = (
     "give a file of the same form with --models."
 )
 
-_NO_DROP: Final = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
-_DROPS: Final = (
+_NO_DROP = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
+_DROPS = (
     "Mean score up to each model's cutoff less that after it, on disjoint sets, in points of 100; above 0: "
     "worse on what the model cannot have seen; n before / after."
 )
-_NO_ARMS: Final = "Whether rewriting hides memorisation is unknown: no model was also run on the threads' own words."
+_NO_ARMS = "Whether rewriting hides memorisation is unknown: no model was also run on the threads' own words."
 
 
 def contamination(report: Report) -> Section:
@@ -210,9 +210,9 @@ def contamination(report: Report) -> Section:
     return Section("contamination", _CONTAMINATION, parts)
 
 
-MOST_LISTED: Final = 10
+MOST_LISTED = 10
 """Criteria that the table of each kind lists."""
-_NO_CRITERION: Final = "No criterion is graded: nothing is known of what is met."
+_NO_CRITERION = "No criterion is graded: nothing is known of what is met."
 
 
 @dataclass(slots=True)
@@ -267,11 +267,11 @@ def criteria(report: Report) -> Section:
     return Section("criteria", "Criteria", [lists, report.render("axes.html")])
 
 
-_COSTS: Final = (
+_COSTS = (
     "Of the answers and verdicts that count; what an earlier try took is not among them. Unknown: the tokens or "
     "price of a call are not on record, as of a model without a table under [prices], or of imported files."
 )
-_NO_TOKENS: Final = (
+_NO_TOKENS = (
     "No tokens are on record for any model: imported answers and verdicts have none."
 )
 
@@ -416,11 +416,11 @@ def fisher_interval(r: float, n: int) -> str:
     return f" ({math.tanh(z - half):.3f} to {math.tanh(z + half):.3f}, n={n})"
 
 
-_NO_META: Final = (
+_NO_META = (
     "The grader was not held against people. Run medlive eval meta RUN --human FILE --out DIR, and give "
     "DIR/meta.json to this report with --meta."
 )
-_LENGTH: Final = (
+_LENGTH = (
     "Characters of an answer against its score. Partial: Pearson's r given the model and the case, so that neither "
     "long-winded models nor questions that need much count (ClinConsensus, Table 11). A score that pays for length "
     "has a high one; the core score is there to be compared."
@@ -458,7 +458,7 @@ def reliability(report: Report) -> Section:
     return Section("reliability", title, parts or [missing(_NO_META)])
 
 
-SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
+SECTIONS: tuple[Callable[[Report], Section], ...] = (
     ranking,
     pairs,
     one_scale,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.ability import abilities_of
@@ -27,13 +27,13 @@ from medlive.statistics.bootstrap import Estimate, Standing
 
 Row = dict[str, Any]
 """A row of a file."""
-_NAMES: Final = {
+_NAMES = {
     "low": "ci_low",
     "high": "ci_high",
     "of": "bounds_over",
 }
 """Field of a dataclass → its name in the files."""
-_FIGURES: Final = (
+_FIGURES = (
     "n",
     "mean",
     "ci_low",
@@ -288,7 +288,7 @@ def score_rows(
     return [row for row in rows if kind in (None, row["slice"])]
 
 
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a text begins that a spreadsheet takes for a formula."""
 
 
@@ -315,7 +315,7 @@ def scores_csv(
     return out.getvalue()
 
 
-WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
+WRITERS: Mapping[str, Callable[[ScoreTable, str | None], bytes]] = {
     "tsv": lambda table, kind: utf8(table.tsv()),
     "json": lambda table, kind: json_bytes(scores_json(table)),
     "csv": lambda table, kind: utf8(scores_csv(table, kind)),

@@ -6,7 +6,7 @@ the path that advice takes, or where both name it. Source: docs/method.md §1, R
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -41,7 +41,7 @@ from medlive.rubric.review import (
 )
 from medlive.rubric.write import Drafting, Written, omit
 
-MOST_ADDED: Final = 6
+MOST_ADDED = 6
 """Points that are added in one round."""
 
 

@@ -7,7 +7,7 @@ none: they are put to the engine that reviews a rubric, whose word decides.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from medlive.rubric.model import (
     LEAST_DECISIVE,
@@ -17,20 +17,20 @@ from medlive.rubric.model import (
 from medlive.text.normalise import fold
 from medlive.text.quantities import numbers_missing
 
-MIN_CRITERIA: Final = 2
-TRIVIAL: Final = 1
+MIN_CRITERIA = 2
+TRIVIAL = 1
 """Points up to which a criterion asks for what every answer has."""
 
 
-MOST_WRITTEN: Final = 14
+MOST_WRITTEN = 14
 """Criteria of one rubric as it is written today (docs/curation.md)."""
-MOST_RELEASED: Final = 19
+MOST_RELEASED = 19
 """Criteria of any rubric that may be released: the paper's bound, which earlier rubrics kept to."""
-MOST_POINTS: Final = 100
+MOST_POINTS = 100
 """Sum of the points above 0, of a rubric as it is written today."""
-HEAVIEST_SHARE: Final = 0.5
+HEAVIEST_SHARE = 0.5
 """Share of the heaviest in that sum, where three or more criteria earn points."""
-SIMILAR: Final = 0.7
+SIMILAR = 0.7
 """Jaccard similarity of two criteria's words (Chinese: character pairs) from which they may say the same."""
 
 
@@ -79,18 +79,18 @@ class Finding:
         return f"{self.fault}: {self.detail}"
 
 
-_HAN: Final = re.compile(r"[\u3400-\u9fff]")
-_HAN_RUN: Final = re.compile(r"[\u3400-\u9fff]+")
-_LATIN: Final = re.compile(r"[A-Za-z]")
-_WORDS: Final = re.compile(r"[a-z0-9]+")
-_LEANING: Final = re.compile(
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_HAN_RUN = re.compile(r"[\u3400-\u9fff]+")
+_LATIN = re.compile(r"[A-Za-z]")
+_WORDS = re.compile(r"[a-z0-9]+")
+_LEANING = re.compile(
     r"\b(?:the|this|that) (?:doctor|physician|thread|post|poster|forum|reply|(?:original|reference) answer)\b"
     r"|\bas (?:mentioned|stated|described|noted)\b|\bsame as (?:above|the)\b"
     r"|\bi(?:'m|'ve|'d|'ll)\b|\bi (?:think|suggest|feel|believe|advise|recommend)\b|\b(?:my|your|you)\b"
     r"|(?:该|这位|那位|上述|本)(?:医生|大夫|医师|帖|回复|回答)|医生(?:说|认为|指出|回复)|如上所述|同上|原帖|楼主|您|你|我(?!国)"
 )
-_JOINING: Final = re.compile(r"\band\b|\bas well as\b|;|[并和及、；]|以及|同时")
-_ERROR: Final = re.compile(
+_JOINING = re.compile(r"\band\b|\bas well as\b|;|[并和及、；]|以及|同时")
+_ERROR = re.compile(
     r"^\W*(?:fails? to|omits?|neglects?|incorrectly|wrongly|does not\b|未能|没有|遗漏|错误地|忽视)"
 )
 

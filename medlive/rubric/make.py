@@ -8,7 +8,7 @@ nothing else depends.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar
 
 from pydantic import StringConstraints
 
@@ -45,9 +45,9 @@ from medlive.rubric.proof import (
 from medlive.rubric.review import case_inputs
 from medlive.rubric.write import Drafting, omit
 
-MOST_PASSAGES: Final = 8
+MOST_PASSAGES = 8
 """Passages that the reviewer of a proof is shown."""
-MOST_REVISIONS: Final = 2
+MOST_REVISIONS = 2
 """How often a rubric goes back to its writer."""
 
 MadeRubric = tuple[Rubric, tuple[Finding, ...], Proof | None]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Literal
 
 from medlive.errors import BadInput
 
@@ -50,7 +50,7 @@ class Origin(StrEnum):
 Tier = Literal["decisive", "further"]
 """How much an answer lacks that does not meet a criterion: without a decisive one it does not do for this patient, a
 further one an excellent answer adds and an ordinary one lacks (docs/method.md §1, Rubric)."""
-LEAST_DECISIVE: Final = 7
+LEAST_DECISIVE = 7
 """Points, above or below 0, from which a criterion is decisive."""
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import cache
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar
 
 from pydantic import StringConstraints
 
@@ -22,10 +22,10 @@ from medlive.llm.reading import is_refusal
 from medlive.rubric.proof import GOOD, NOTED, GradedProbe, Probe
 from medlive.text.normalise import fold
 
-TASK: Final = "rubric.probe"
-_ASSIGNMENT: Final = re.compile(r"^## Assignment: (\w+)\n", re.MULTILINE)
-_EXAMPLE: Final = re.compile(r'Input: `\{"language":"(\w+)"')
-_WORD: Final = re.compile(r"[\u3400-\u9fff]|[a-z0-9]+(?:['’-][a-z0-9]+)*")
+TASK = "rubric.probe"
+_ASSIGNMENT = re.compile(r"^## Assignment: (\w+)\n", re.MULTILINE)
+_EXAMPLE = re.compile(r'Input: `\{"language":"(\w+)"')
+_WORD = re.compile(r"[\u3400-\u9fff]|[a-z0-9]+(?:['’-][a-z0-9]+)*")
 """A word, or a Chinese character."""
 
 
@@ -40,7 +40,7 @@ class ProbeReply(ReplyModel):
     ]
 
 
-LENGTHS: Final = {
+LENGTHS = {
     "en": {
         Probe.SHORT: (50, 130),
         Probe.LONG: (180, 450),
@@ -60,9 +60,9 @@ LENGTHS: Final = {
 }
 """The fewest and most words of an answer (of a Chinese one, characters): what is accepted around the lengths that the
 prompt asks for."""
-ALIKE: Final = 0.9
+ALIKE = 0.9
 """Ratio of common words, in order, from which two answers are one."""
-_META: Final = re.compile(
+_META = re.compile(
     r"\b(?:excellent|vague|wrong|incorrect|plausible|model) (?:answer|reply)\b"
     r"|\b(?:deliberately|intentionally|purposely) (?:wrong|vague|incorrect|false|misleading)\b"
     r"|\b(?:this|my|the) (?:answer|reply) (?:is|makes|contains) (?:a |an )?"

@@ -8,19 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from medlive.harm.model import HarmReading, safe_score
 from medlive.rubric.model import Criterion
 
-LEAST_LONG: Final = Fraction(80, 100)
+LEAST_LONG = Fraction(80, 100)
 """The long good answer scores at least this."""
-MOST_BELOW_LONG: Final = Fraction(20, 100)
+MOST_BELOW_LONG = Fraction(20, 100)
 """The short good answer scores at most this much below the long one."""
-LEAST_GAP: Final = Fraction(20, 100)
+LEAST_GAP = Fraction(20, 100)
 """The ordinary answer scores at least this much below the long one, and above the vague one; the slip, by `safe`,
 below the long one."""
-MOST_BAD: Final = Fraction(15, 100)
+MOST_BAD = Fraction(15, 100)
 """The vague and the wrong answer score at most this."""
 
 
@@ -35,11 +35,11 @@ class Probe(StrEnum):
     WRONG = "wrong"
 
 
-GOOD: Final = (Probe.SHORT, Probe.LONG)
-BAD: Final = (Probe.VAGUE, Probe.WRONG)
-MISTAKEN: Final = (Probe.SLIP, Probe.WRONG)
+GOOD = (Probe.SHORT, Probe.LONG)
+BAD = (Probe.VAGUE, Probe.WRONG)
+MISTAKEN = (Probe.SLIP, Probe.WRONG)
 """Those whose writer names a mistake."""
-NOTED: Final = (Probe.ORDINARY, *MISTAKEN)
+NOTED = (Probe.ORDINARY, *MISTAKEN)
 """Those whose writer names what is lacking or wrong."""
 
 
@@ -88,7 +88,7 @@ class ProofFinding:
         return words
 
 
-_ADVICE: Final[Mapping[ProofFault, str]] = {
+_ADVICE: Mapping[ProofFault, str] = {
     "long_low": "points are for what an excellent answer says, and for nothing else",
     "short_low": "what is only nice to know must weigh less, or go",
     "ordinary_high": "its note says what it lacks: what an excellent answer adds must weigh more",
@@ -191,7 +191,7 @@ class Examination:
         )
 
 
-_SCORED: Final[Mapping[ProofFault, Probe]] = {
+_SCORED: Mapping[ProofFault, Probe] = {
     "long_low": Probe.LONG,
     "short_low": Probe.SHORT,
     "ordinary_high": Probe.ORDINARY,

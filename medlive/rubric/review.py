@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar
 
 from pydantic import StringConstraints
 
@@ -21,7 +21,7 @@ from medlive.rubric.model import (
     Rubric,
 )
 
-LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
+LIFE = 10  # The weight of what a life depends on, and of nothing else
 
 
 Remark = Annotated[str, StringConstraints(max_length=1000)]

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Final
 
 from medlive.errors import MedliveError, UsageError
 from medlive.integrity.log import writing
@@ -17,7 +16,7 @@ from medlive.site.pages import site_files
 from medlive.site.read import Inputs, read_content
 from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA
 
-MARK: Final = "assets/site.css"
+MARK = "assets/site.css"
 """The file by which a folder is known as a site, which a new one may replace."""
 
 
@@ -58,8 +57,8 @@ def write_site(
             fresh.rename(out)
 
 
-_log: Final = logging.getLogger(__name__)
-_LINKS: Final = (("/snapshots", "Snapshots"), ("/errata", "Errata"))
+_log = logging.getLogger(__name__)
+_LINKS = (("/snapshots", "Snapshots"), ("/errata", "Errata"))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import Final
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -33,7 +32,7 @@ from medlive.statistics.contamination import Drop
 from medlive.statistics.items import LEAST_MODELS, hardest
 from medlive.statistics.scale import Ability
 
-WITHHELD: Final = (
+WITHHELD = (
     "people check a grader's verdicts on its answers without seeing them; "
     "it is shown again when their study is closed"
 )
@@ -167,8 +166,8 @@ class Content:
         return self.weeks[0].manifest.version if self.weeks else "2026.W47"
 
 
-HARD: Final = "hard.json"
-_FILE: Final = TypeAdapter(HardWeeks)
+HARD = "hard.json"
+_FILE = TypeAdapter(HardWeeks)
 
 
 def load_hard(path: Path) -> HardWeeks:

@@ -6,7 +6,7 @@ A board's cases are JSON, its verdicts two bits a criterion.
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -30,21 +30,21 @@ from medlive.snapshot.describe.feed import feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.text.html import environment
 
-CODES: Final = {
+CODES = {
     False: 0,
     True: 1,
     None: 2,
 }
 """Verdict → its two bits; None is ungraded."""
-UNANSWERED: Final = 3
-NOT_READ: Final = "3"
-_HARM: Final = {
+UNANSWERED = 3
+NOT_READ = "3"
+_HARM = {
     None: "0",
     Severity.MODERATE: "1",
     Severity.SEVERE: "2",
 }
 """The digit of the gravest confirmed harm."""
-FILTERS: Final = ("language", "specialty", "theme", "difficulty")
+FILTERS = ("language", "specialty", "theme", "difficulty")
 
 
 def board_json(board: BoardEntry) -> bytes:
@@ -117,7 +117,7 @@ def verdict_bytes(board: BoardEntry) -> bytes:
     return packed
 
 
-SECTIONS: Final = (
+SECTIONS = (
     ("index.html", "Start", "A living benchmark of clinical questions"),
     ("leaderboard.html", "Leaderboard", "Leaderboard"),
     ("scale.html", "One scale", "All weeks on one scale"),
@@ -128,14 +128,14 @@ SECTIONS: Final = (
     ("enter.html", "Enter a result", "Enter a result"),
 )
 """Name, text of the link, heading."""
-CASES_A_PAGE: Final = 100
+CASES_A_PAGE = 100
 """Cases in one page of the list: what a slow line brings in one view."""
 
 Results = Sequence[tuple[BoardEntry, Sequence[tuple[ModelEntry, Sequence[str]]]]]
 """Board → model → how it did on each criterion of a case; nothing where it did not answer."""
 
 
-BLANK: Final[Mapping[str, object]] = {
+BLANK: Mapping[str, object] = {
     "board": None,
     "model": None,
     "case": None,
@@ -302,7 +302,7 @@ def case_page(case: SnapshotCase) -> str:
     return f"cases/x-{digest[:32]}.html"
 
 
-TEMPLATES: Final = environment("medlive.site")
+TEMPLATES = environment("medlive.site")
 TEMPLATES.globals |= {
     "filters": FILTERS,
     "per_page": CASES_A_PAGE,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from medlive.errors import (
     BadInput,
@@ -53,9 +53,9 @@ from medlive.snapshot.model import SnapshotCase, folder_name
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
-BUNDLES: Final = "bundles"
+BUNDLES = "bundles"
 """The folder of entered bundles under MEDLIVE_HOME."""
-WORST: Final = 10
+WORST = 10
 """Cases listed as a model's worst."""
 
 
@@ -391,7 +391,7 @@ def _tokens(run: GradedRun) -> tuple[int, int] | None:
     return asked, answered
 
 
-_OPEN: Final = re.compile(r"(public domain|cc0|cc[- ]by([- ]sa)?[- ]\d|mit$)", re.I)
+_OPEN = re.compile(r"(public domain|cc0|cc[- ]by([- ]sa)?[- ]\d|mit$)", re.I)
 """Licences under which anybody may print a passage beside its title and licence."""
 
 

@@ -20,7 +20,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.rubric.model import Axis, Origin, tier_of
@@ -117,13 +117,13 @@ def lint_case(case: SnapshotCase) -> list[str]:
     return [f"{f.fault}: {f.detail}" for f in findings]
 
 
-_OF_CASES: Final = ("language", "theme", "specialty", "difficulty", "dialogue_register")
+_OF_CASES = ("language", "theme", "specialty", "difficulty", "dialogue_register")
 """The columns of cases that are checked against their enumeration."""
 
-_NUMBER: Final = re.compile("[1-9][0-9]*")
-_MOST_ID: Final = 200
+_NUMBER = re.compile("[1-9][0-9]*")
+_MOST_ID = 200
 """Characters of a criterion's id."""
-MAX_TEXT: Final = 100_000
+MAX_TEXT = 100_000
 """Characters of one text; with this limit no line of a snapshot reaches `bounds.SNAPSHOT_LINE_BYTES`."""
 
 
@@ -323,7 +323,7 @@ def _text_hits(
             yield Gate.IDENTIFIERS, f"a {identifier.kind}, spelled otherwise"
 
 
-_NO_JUDGEMENT: Final = {
+_NO_JUDGEMENT = {
     "rules": "cases were curated by the rules engine, which makes no clinical judgement",
     "recorded": "cases were curated from recorded replies, or by the rules engine where none is recorded, "
     "and not by a model that judged them",
@@ -362,8 +362,8 @@ def release_hits(
     return hits
 
 
-PACKAGE: Final = Path(__file__).resolve().parents[1]
-DECIDING_MODULES: Final = (
+PACKAGE = Path(__file__).resolve().parents[1]
+DECIDING_MODULES = (
     "deidentify/chinese.py",
     "deidentify/chinese_general.py",
     "deidentify/data/chinese.txt",
@@ -384,7 +384,7 @@ DECIDING_MODULES: Final = (
     "text/quantities.toml",
 )
 """The modules that decide `content_hits`, by their path in the package."""
-_LIBRARIES: Final = ("phonenumbers", "python-stdnum")
+_LIBRARIES = ("phonenumbers", "python-stdnum")
 """The libraries whose tables say what an identity or telephone number is."""
 
 

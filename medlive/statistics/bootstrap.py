@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
-from typing import Final, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class Resampling(Draws, total=False):
     """Each item's cluster, from 0; None: each is its own."""
 
 
-_CHUNK: Final = 16_000_000
+_CHUNK = 16_000_000
 """Weights held at a time, so that memory stays flat however many clusters there are."""
 
 
@@ -339,9 +339,9 @@ def _negative(value: float | None) -> float | None:
     return None if value is None else -value
 
 
-LEAST_PAIRED: Final = 6
+LEAST_PAIRED = 6
 """Clusters that a few differences are read with at least."""
-LEAST_PAIRS: Final = 10
+LEAST_PAIRS = 10
 """Clusters from which a paired difference has an interval."""
 
 
@@ -577,10 +577,10 @@ def tie_groups(
     return standings
 
 
-LEAST_DRAWN: Final = 5
+LEAST_DRAWN = 5
 """Clusters that are drawn: with fewer the draws hardly differ, and their spread says nothing."""
 
-MOST_UNDEFINED: Final = 0.05
+MOST_UNDEFINED = 0.05
 """The share of draws without a value from which on the others give no interval."""
 
 

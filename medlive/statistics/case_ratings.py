@@ -6,7 +6,7 @@ or 1 for a criterion; 1 or more means agreement.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from medlive.statistics.agreement import macro_f1_of_tables
 from medlive.statistics.bootstrap import Draws, Estimate, Floats, estimate
 from medlive.statistics.raters import LEAST_ITEMS, equal_and_ac1, mean_of
 
-ASPECTS: Final[Mapping[str, int]] = {
+ASPECTS: Mapping[str, int] = {
     "narrative_and_query": 3,
     "advice": 3,
     "criterion": 2,

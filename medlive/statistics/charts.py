@@ -13,28 +13,27 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
 
-WIDTH: Final = 440
+WIDTH = 440
 """Units of a chart; at its natural size one is a pixel."""
-_PAD: Final = 14
-_INNER: Final = WIDTH - 2 * _PAD
-_SIZE: Final = 14
-_SMALL: Final = 12
-_ROW: Final = 23
-_MOST_VALUES: Final = 120
+_PAD = 14
+_INNER = WIDTH - 2 * _PAD
+_SIZE = 14
+_SMALL = 12
+_ROW = 23
+_MOST_VALUES = 120
 """How many values `<desc>` tells; a chart with more says how many it leaves out."""
-_MOST_TEXT: Final = 300
+_MOST_TEXT = 300
 """Characters of one text that any chart tells; the rest of a longer one is cut with an ellipsis."""
-_MOST_NOTE: Final = 1_500
+_MOST_NOTE = 1_500
 """The same for the note under a chart, which says what its figures rest on."""
-_MOST_LABEL: Final = 40
+_MOST_LABEL = 40
 """Characters of a label above an interval."""
-_MOST_BINS: Final = 30
+_MOST_BINS = 30
 """Columns of a histogram."""
 
 # The families that hold Chinese on the usual systems come after each system's own face.
-_STYLE: Final = (
+_STYLE = (
     ".mc{font-family:system-ui,-apple-system,'Segoe UI','Noto Sans','PingFang SC','Hiragino Sans GB',"
     "'Microsoft YaHei','Noto Sans CJK SC','WenQuanYi Micro Hei',sans-serif;"
     "font-size:14px;max-width:100%;height:auto}"
@@ -45,13 +44,13 @@ _STYLE: Final = (
     ".mc .mc-m{fill:#9da7b3}.mc-g{stroke:#3d444d}.mc-t{fill:#2a313c}.mc-0{fill:#6cb0f0}.mc-1{fill:#f0a35e}"
     ".mc-2{fill:#7cc68d}.mc-3{fill:#d59ad3}.mc-4{fill:#d6c34a}.mc-5{fill:#aab4bf}}"
 )
-_UNSAFE: Final = re.compile(
+_UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 """What XML cannot hold, and what turns a line's direction or breaks it."""
 
 # Widths in thousandths of the size, those of the widest of the usual faces; whatever is not listed takes 640.
-_WIDTHS: Final = {
+_WIDTHS = {
     **dict.fromkeys("ijlI.,:;'|! ", 320),
     **dict.fromkeys("frt()[]-/\\", 410),
     **dict.fromkeys("cksvxyz", 600),

@@ -7,7 +7,7 @@ estimator and says what it assumes.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
 import numpy as np
 
@@ -25,12 +25,12 @@ from medlive.statistics.bootstrap import (
 from medlive.statistics.intervals import LEAST_CLUSTERS, gap_bounds, quotient
 
 Sides = Places
-PRE: Final = 0
-POST: Final = 1
+PRE = 0
+POST = 1
 
-_BLOCK: Final = 2_000_000
+_BLOCK = 2_000_000
 """Random numbers, or products, held at a time."""
-_EPSILON: Final = 1e-12
+_EPSILON = 1e-12
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The p-values take items for independent, as the usual tests do; the intervals dr
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal, Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 
@@ -20,12 +20,12 @@ from medlive.statistics.bootstrap import (
 )
 from medlive.statistics.intervals import incomplete_beta, quotient
 
-LEAST: Final = 3
+LEAST = 3
 """Fewer points lie on a line anyway."""
 
-_BLOCK: Final = 2_000_000
-_SWEEPS: Final = 1_000
-_FLAT: Final = 1e-12
+_BLOCK = 2_000_000
+_SWEEPS = 1_000
+_FLAT = 1e-12
 """A column that varies less has no correlation with anything."""
 
 
@@ -260,7 +260,7 @@ def _kendall_drawn(
         return quotient(agreeing, np.sqrt(spread))
 
 
-_DRAWN: Final[Mapping[Kind, OfDraws]] = {
+_DRAWN: Mapping[Kind, OfDraws] = {
     "pearson": _pearson_drawn,
     "spearman": _spearman_drawn,
     "kendall": _kendall_drawn,

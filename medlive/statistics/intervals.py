@@ -9,7 +9,7 @@ combined by MOVER (Zou and Donner 2008). docs/builders/measurements/intervals.md
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +18,21 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int_]
 Flags = NDArray[np.bool_]
 
-DOUBT: Final = 0.1
+DOUBT = 0.1
 """How many items' worth of the greatest possible variance, m(1 - m) for each cluster, is added to the draws'. Few
 values that are not 0 show too little of their spread; with 0.03, means of 1 % of 100 scores covered .91."""
 
-LEAST_CLUSTERS: Final = 30
+LEAST_CLUSTERS = 30
 """Clusters from which a mean has an interval."""
-LEAST_UNITS: Final = 10.0
+LEAST_UNITS = 10.0
 """Clusters that carry a mean, in effect: (Σs)² / Σs² over what each adds to the side nearer to 0 or 1. With fewer
 the interval rests on a handful of cases."""
-LEAST_POINTS: Final = 2.0
+LEAST_POINTS = 2.0
 """What they add up to, in full scores: with less, one case scored as none here would move the mean beyond any
 interval that these values can give."""
 
 
-TOO_FEW: Final = "too few to say"
+TOO_FEW = "too few to say"
 
 
 def quotient(above: Floats, below: Any) -> Floats:
@@ -120,9 +120,9 @@ def sign_p(sums: Floats, seed: int = 0) -> float:
     return (1 + hits) / (1 + RANDOM_SIGNS)
 
 
-EXACT_SIGNS: Final = 16
+EXACT_SIGNS = 16
 """Differences up to which every sign is tried."""
-RANDOM_SIGNS: Final = 4999
+RANDOM_SIGNS = 4999
 """Draws of signs where there are too many differences to try all."""
 
 

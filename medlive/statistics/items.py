@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
-from typing import Final
 
 import numpy as np
 
@@ -22,9 +21,9 @@ from medlive.statistics.bootstrap import Floats, Places
 from medlive.statistics.intervals import quotient
 from medlive.statistics.scale import Scale
 
-LEAST_MODELS: Final = 5
+LEAST_MODELS = 5
 """Models that must have a score on an item before its correlation is looked at."""
-FALSE_ALARMS: Final = 0.01
+FALSE_ALARMS = 0.01
 """The share of sound items that may be called suspects, about."""
 
 

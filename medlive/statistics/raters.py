@@ -7,7 +7,7 @@ and not counted for AC1, kappa and rates (docs/method.md §3).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, starmap
-from typing import Final, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -29,19 +29,19 @@ from medlive.statistics.bootstrap import (
 )
 from medlive.statistics.intervals import quotient
 
-MET: Final = 0
+MET = 0
 
-NOT_MET: Final = 1
+NOT_MET = 1
 
-INVALID: Final = 2
+INVALID = 2
 """The grader's reply had no verdict."""
 
-ABSENT: Final = -1
+ABSENT = -1
 
-LEAST_ITEMS: Final = 5
+LEAST_ITEMS = 5
 """Two raters need this many common items for a figure."""
 
-POOR: Final = 0.6
+POOR = 0.6
 """Cases with a lower macro-F1 agree poorly (ClinConsensus, appendix I.5)."""
 
 Codes = Places

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
-from typing import Final
 
 import numpy as np
 
@@ -26,22 +25,22 @@ from medlive.statistics.bootstrap import (
 )
 from medlive.statistics.intervals import mean_bounds, quantile
 
-LEAST_COMMON: Final = 5
+LEAST_COMMON = 5
 """Cases that two models must share to be linked directly."""
-LEAST_CASES: Final = 10
+LEAST_CASES = 10
 """Cases from which there is a scale."""
-SLOPE_CASES: Final = 20.0
+SLOPE_CASES = 20.0
 """Cases of ordinary spread that speak for a slope of 1 before any is seen."""
-BEYOND_CHANCE: Final = 4.0
+BEYOND_CHANCE = 4.0
 """A model's own departure from the curve counts as far as its square exceeds so many times its variance."""
 
-_STEPS: Final = 50
-_CLOSE: Final = 1e-3
+_STEPS = 50
+_CLOSE = 1e-3
 """On the normal scale: a thousandth moves a score by less than 0.0005."""
-_RIDGE: Final = 0.01
+_RIDGE = 0.01
 """Keeps a level finite that nothing determines; too small to move one that is determined."""
-_BINS: Final = 100
-_WIDTH: Final = 0.25
+_BINS = 100
+_WIDTH = 0.25
 """Half the distance over which the curve's slope is taken: it rises in steps."""
 
 
@@ -199,7 +198,7 @@ def scale(
     )
 
 
-UNLINKED: Final = (
+UNLINKED = (
     f"not linked: shares fewer than {LEAST_COMMON} cases with the models on the scale"
 )
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,17 @@ from medlive.integrity.digest import digest_json, digest_text
 from medlive.text.normalise import fold
 from medlive.threads.model import Thread
 
-_WORD: Final = re.compile(rb"[a-z0-9]+(?:'[a-z]+)?")
-_HAN: Final = re.compile(r"[\u3400-\u9fff]+")
-_NOT_TEXT: Final = re.compile(r"[\W_]+")
-BANDS: Final = 20
-_ROWS: Final = 5
+_WORD = re.compile(rb"[a-z0-9]+(?:'[a-z]+)?")
+_HAN = re.compile(r"[\u3400-\u9fff]+")
+_NOT_TEXT = re.compile(r"[\W_]+")
+BANDS = 20
+_ROWS = 5
 """20 bands of 5 rows: a pair of similarity 0.8 meets in a band with probability 0.9996, one of 0.5 with 0.47 (and
 is then refused by the exact comparison), one of 0.2 with 0.006."""
-_SEED: Final = 1
-_LONGEST: Final = 200_000
+_SEED = 1
+_LONGEST = 200_000
 """Characters of a text that shingles are taken from; the digest covers all of it."""
-_MIX: Final = tuple(
+_MIX = tuple(
     map(
         np.uint64,
         (
@@ -41,7 +41,7 @@ _MIX: Final = tuple(
         ),
     )
 )
-_SAMPLES: Final = (
+_SAMPLES = (
     "My knee has hurt since Monday; it is swollen, warm, and I cannot bend it. Should I rest it or see a doctor?",
     "我母亲六十五岁，高血压十年，最近一周头晕乏力，早上血压一百六十，请问要做哪些检查？",
 )

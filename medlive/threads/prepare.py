@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from medlive.deidentify.detect import (
     Identifier,
@@ -14,9 +13,9 @@ from medlive.deidentify.detect import (
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
 
-LANGUAGES: Final = ("en", "zh")
+LANGUAGES = ("en", "zh")
 """The languages of cases."""
-_HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 def thread_identifiers(thread: Thread) -> list[list[Identifier]]:

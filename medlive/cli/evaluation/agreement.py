@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from typer import Option
 
@@ -35,7 +35,7 @@ HumanOption = Annotated[list[Path] | None, Option(help="People's ratings; repeat
 AdjudicatorOption = Annotated[
     str | None, Option(help="The rater who settled disagreements.")
 ]
-META: Final = "meta.json"
+META = "meta.json"
 
 
 def meta(

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -47,7 +47,7 @@ from medlive.instance.paths import snapshots_path
 from medlive.integrity.signing import load_signing_key
 from medlive.report.tables import scores_json
 
-UNPROVEN: Final = 4
+UNPROVEN = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
 
 

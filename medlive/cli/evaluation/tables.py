@@ -1,7 +1,6 @@
 """What scores look like in a terminal, and where they come from: shared by score, report, contamination and all."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from medlive import api
 from medlive.cli.evaluation.options import Scoring
@@ -32,7 +31,7 @@ from medlive.report.html import format_p
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.intervals import TOO_FEW
 
-ERRORS: Final = "errors by axis"
+ERRORS = "errors by axis"
 
 
 def scored(how: Scoring) -> ScoreTable:

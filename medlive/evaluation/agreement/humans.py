@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -35,16 +35,16 @@ from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes, some
 from medlive.statistics.raters import Codes, agreed_codes, code_of
 
-_MET: Final = ["true", "1", "1.0", "yes", "y", "met"]
-_NOT_MET: Final = ["false", "0", "0.0", "no", "n", "not met", "not_met", "unmet"]
-_WORDS: Final[Mapping[str, bool | None]] = {
+_MET = ["true", "1", "1.0", "yes", "y", "met"]
+_NOT_MET = ["false", "0", "0.0", "no", "n", "not met", "not_met", "unmet"]
+_WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys([*_MET, "是", "满足", "符合", "达到"], True),
     **dict.fromkeys(_NOT_MET, False),
     **dict.fromkeys(["否", "不满足", "不符合", "未满足", "未达到"], False),
     **dict.fromkeys(["", "null", "none"], None),
 }
 """People's verdicts, spelt small."""
-_KQA_LABELS: Final[Mapping[str, bool | None]] = {
+_KQA_LABELS: Mapping[str, bool | None] = {
     "Entailment": True,
     "Neutral": False,
     "Contradiction": False,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, combinations
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from medlive.statistics.bootstrap import (
 from medlive.statistics.correlation import LEAST, correlate, kendall, spearman
 from medlive.statistics.raters import Codes, agree, code_of, mean_of
 
-_TOPS: Final = (1, 3, 5)
+_TOPS = (1, 3, 5)
 Gradings = Mapping[str, Mapping[str, GradedRun]]
 """Model → judge's name → the grading."""
 Row = Mapping[str, Any]

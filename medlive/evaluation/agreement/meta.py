@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import compress
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from medlive.statistics.raters import (
     reliability,
 )
 
-DRAWS: Final = 1000
+DRAWS = 1000
 Rounds = Mapping[Place, tuple[bool | None, ...]]
 """One grader's verdicts on every criterion of a run, a verdict a round. The first is the one that counts; None is a
 round without one, which is invalid and not "not met"."""

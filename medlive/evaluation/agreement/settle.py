@@ -8,7 +8,6 @@ scoring reads as any other; quote and reasoning are those of the judge who decid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, items_of
@@ -24,7 +23,7 @@ from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log
 from medlive.statistics.raters import ABSENT, MET
 
-UNSETTLED: Final = "the judges do not agree, and people have not settled it"
+UNSETTLED = "the judges do not agree, and people have not settled it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ without the index.
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
 
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase
@@ -17,12 +16,12 @@ from medlive.evidence.passage import Hit, Query, Retriever
 from medlive.integrity.digest import digest_bytes
 from medlive.llm.pool import for_each
 
-WIDEST: Final = 1000
+WIDEST = 1000
 """The most passages that are looked through for a case."""
-AT_ONCE: Final = 32
+AT_ONCE = 32
 """Cases that are looked up together: a retriever answers them in batches."""
-NO_DAY: Final = "the day the case was posted on is not known"
-NOTHING: Final = "no snippet is dated on or before the day the case was posted on"
+NO_DAY = "the day the case was posted on is not known"
+NOTHING = "no snippet is dated on or before the day the case was posted on"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Final
 
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.log import rows_of
@@ -17,16 +16,16 @@ from medlive.llm.prompts import render
 from medlive.llm.registry import Price
 from medlive.llm.wire import response_format
 
-ASCII_A_TOKEN: Final = 4.0
-HAN_A_TOKEN: Final = 1.4
-OTHERS_A_TOKEN: Final = 2.0
+ASCII_A_TOKEN = 4.0
+HAN_A_TOKEN = 1.4
+OTHERS_A_TOKEN = 2.0
 """Characters of a script that make a token, as tokenisers of 100,000 and more entries cut them."""
-OUTPUT_A_CRITERION: Final = 70
+OUTPUT_A_CRITERION = 70
 """Tokens of a verdict with its quote and reasoning."""
 
-_HAN: Final = re.compile("[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]")
-_ASCII: Final = re.compile("[\0-\x7f]+")
-_LOGS: Final = (
+_HAN = re.compile("[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]")
+_ASCII = re.compile("[\0-\x7f]+")
+_LOGS = (
     "responses.jsonl",
     "grades.jsonl",
     "repeats.jsonl",
@@ -34,7 +33,7 @@ _LOGS: Final = (
     "audit.jsonl",
     "harm.jsonl",
 )
-_SHARED: Final = ("cache", "import")
+_SHARED = ("cache", "import")
 
 
 def estimate_tokens(text: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.asking.open_book import OpenBook
@@ -46,15 +46,15 @@ from medlive.llm.engine import UNNAMED, Reply, Usage
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.registry import Price
 
-_ASKED_AGAIN: Final = (AnswerState.FAILED, AnswerState.EMPTY)
-_REASONS: Final = 3
+_ASKED_AGAIN = (AnswerState.FAILED, AnswerState.EMPTY)
+_REASONS = 3
 """How many reasons, or models, are named; the others are counted."""
 
-_TAG: Final = "(?:think|thinking|thought|reasoning)>"
-_THINKING: Final = re.compile(
+_TAG = "(?:think|thinking|thought|reasoning)>"
+_THINKING = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
 )
-AN_ANSWER: Final = 800
+AN_ANSWER = 800
 """Tokens that a plan assumes of an answer."""
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -52,27 +52,27 @@ from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import SecretKey, sign
 from medlive.snapshot.model import canary_of
 
-UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
-MOST_DRAWS: Final = 10_000
-_METRICS: Final = (Metric.PUBLISHED, Metric.PAPER, Metric.COMPLETE)
+UNTRUSTED_COMMENT = "signature of a medlive bundle"
+MOST_DRAWS = 10_000
+_METRICS = (Metric.PUBLISHED, Metric.PAPER, Metric.COMPLETE)
 """Those that a bundle holds; rates and errors are of the last, over criteria of every origin."""
-_NOWHERE: Final = Path(os.devnull, "bundle")
+_NOWHERE = Path(os.devnull, "bundle")
 """The run folder of a bundle, which must not exist: only the bundle's content is scored."""
 
-_SECRET_VARIABLE: Final = re.compile(
+_SECRET_VARIABLE = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE
 )
-_LONG: Final = 12
+_LONG = 12
 """Shorter values could be found in a text by chance."""
-_PRIVATE: Final = re.compile(r"://[^/@\s]+@|\A(?:/[\w.-]+/|~/|[A-Za-z]:\\)")
+_PRIVATE = re.compile(r"://[^/@\s]+@|\A(?:/[\w.-]+/|~/|[A-Za-z]:\\)")
 """A login in an address, or a path."""
-_PATH: Final = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
-_NO_REPLY: Final = {
+_PATH = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
+_NO_REPLY = {
     "endpoint: ": "endpoint: no reply came",
     "batch: ": "batch: no reply that counts",
 }
 """Prefixes of failure reasons that may name machines, and their replacements."""
-_MOST_USED: Final = 1e15
+_MOST_USED = 1e15
 Row = TypeVar("Row", Answer, Grade, HarmRow)
 
 

@@ -10,7 +10,7 @@ import struct
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -31,17 +31,17 @@ from medlive.integrity.folder import (
 )
 from medlive.integrity.log import lines_of, writing
 
-BUNDLE: Final = "bundle.json"
-RUN: Final = "run.json"
-SCORES: Final = "scores.json"
-ALWAYS: Final = frozenset({BUNDLE, GRADES, RESPONSES, RUN, SCORES, SUMS})
+BUNDLE = "bundle.json"
+RUN = "run.json"
+SCORES = "scores.json"
+ALWAYS = frozenset({BUNDLE, GRADES, RESPONSES, RUN, SCORES, SUMS})
 """The files of every bundle; open-book runs have their evidence too, runs that were read for harm the
 readings, signed ones a signature."""
-_KNOWN: Final = ALWAYS | {EVIDENCE, READINGS, SIGNATURE}
-_ONLY: Final = "only the files of a bundle"
-_DIGITS: Final = 6
+_KNOWN = ALWAYS | {EVIDENCE, READINGS, SIGNATURE}
+_ONLY = "only the files of a bundle"
+_DIGITS = 6
 """Decimal places of figures, few enough to be equal on all machines."""
-_DAMAGED: Final = (
+_DAMAGED = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
     struct.error,

@@ -3,7 +3,6 @@
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from medlive.evaluation.bundles.bundle import errata_of
 from medlive.evaluation.bundles.verify import BundleReport
@@ -14,7 +13,7 @@ from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import ScoreTable, headline, score_runs
 from medlive.llm.registry import EMPTY, Registry
 
-MOST_UNSCORED: Final = 0.05
+MOST_UNSCORED = 0.05
 """The highest share of cases without a score: leaving out bad cases would raise a mean."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -82,10 +82,10 @@ from medlive.llm.prompts import load_prompt
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
 
-_SELECTION: Final = TypeAdapter(Selection)
-_SOURCE: Final = ("origin", "name", "digest", "publishable")
+_SELECTION = TypeAdapter(Selection)
+_SOURCE = ("origin", "name", "digest", "publishable")
 """What `run.json` says of the snapshot or file of its cases."""
-_PART: Final = ("selection", "rows", "count")
+_PART = ("selection", "rows", "count")
 """What it says of the part that the run asked about."""
 Known = TypeVar("Known")
 
@@ -490,7 +490,7 @@ def _versions(info: BundleInfo) -> tuple[str, str]:
     return made, f"medlive {code_version()}, numpy {np.__version__}"
 
 
-STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
+STEPS: tuple[tuple[str, Callable[[Verification, Faults], None]], ...] = (
     (
         "the signature is valid, by a given key or the one that the bundle names",
         check_origin,

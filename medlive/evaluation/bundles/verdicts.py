@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
-from typing import Final
 
 from medlive.evaluation.grading.harm import (
     HarmItem,
@@ -34,13 +33,13 @@ from medlive.integrity.checks import Faults
 from medlive.llm.ask import MOST_RAW, Unusable
 from medlive.text.quotes import quoted
 
-PASSED_OVER: Final = (
+PASSED_OVER = (
     "another model answered",
     "the reply was cut at the token limit",
     "the grader refused",
 )
 """Reasons for which `Judge.read` rejects a reply regardless of its content."""
-_ID: Final = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
+_ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 def check_verdicts(run: GradedRun, out: Faults) -> list[str]:

@@ -7,7 +7,7 @@ other scores than its authors'.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AliasChoices,
@@ -35,8 +35,8 @@ Place = tuple[str, str]
 """(case id, criterion id)."""
 Row = dict[str, Any]
 
-KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
-_MUST_HAVE: Final = "Must_have"
+KQA_COLUMNS = ("Question", "llm_x", "answer", "claim", "category_x")
+_MUST_HAVE = "Must_have"
 
 
 Format = Literal["livemedbench", "healthbench", "kqa", "jsonl"]
@@ -435,7 +435,7 @@ class Reader(NamedTuple):
     """The answers of a file, by its text and name; None: LiveMedBench's form."""
 
 
-READERS: Final[Mapping[str, Reader]] = {
+READERS: Mapping[str, Reader] = {
     "livemedbench": Reader(case=livemedbench_case),
     "healthbench": Reader(
         case=lambda raw: _without(raw, "canary"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import BadInput
 from medlive.evaluation.model import (
@@ -18,9 +18,9 @@ from medlive.evaluation.model import (
 from medlive.evaluation.tables import decode_text
 from medlive.integrity.log import read_bytes, read_found, read_log
 
-HAN: Final = re.compile("[\u4e00-\u9fff]")
-_UNSAFE: Final = re.compile(r"[^\w.+@=-]")
-FAILED_PREFIX: Final = "ERROR:"
+HAN = re.compile("[\u4e00-\u9fff]")
+_UNSAFE = re.compile(r"[^\w.+@=-]")
+FAILED_PREFIX = "ERROR:"
 """Prefix of failed answers in the published script's files."""
 
 

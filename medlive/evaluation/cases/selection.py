@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.integrity.digest import digest_text
 from medlive.snapshot.model import week_end
 
-IN_PYTHON: Final[Mapping[str, Any]] = {"filter": "in Python"}
+IN_PYTHON: Mapping[str, Any] = {"filter": "in Python"}
 """The selection of a part of a snapshot that was chosen by its methods."""
 
-_AMONG: Final = ("language", "source", "theme", "specialty", "first_release")
+_AMONG = ("language", "source", "theme", "specialty", "first_release")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import answer_of, failed, unanswered
@@ -50,10 +50,10 @@ from medlive.llm.wire import (
     response_format,
 )
 
-BATCHES: Final = "batches.jsonl"
-_URL: Final = "/v1/chat/completions"
-MOST_REQUESTS: Final = 50_000
-MOST_BYTES: Final = 190 * 1024 * 1024
+BATCHES = "batches.jsonl"
+_URL = "/v1/chat/completions"
+MOST_REQUESTS = 50_000
+MOST_BYTES = 190 * 1024 * 1024
 """Of a file; OpenAI takes 50,000 requests and 200 MB."""
 
 Row = Mapping[str, Any]

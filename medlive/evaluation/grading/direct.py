@@ -6,7 +6,6 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 
 import re
 from pathlib import Path
-from typing import Final
 
 from pydantic import Field
 
@@ -19,10 +18,8 @@ from medlive.llm.ask import ReplyModel
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.statements import words_before
 
-DIRECT: Final = "direct.jsonl"
-_SCORED: Final = re.compile(
-    r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE
-)
+DIRECT = "direct.jsonl"
+_SCORED = re.compile(r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE)
 
 
 class DirectReply(ReplyModel):

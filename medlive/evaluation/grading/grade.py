@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import (
@@ -44,8 +44,8 @@ from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.registry import Price
 
-REPEATS: Final = "repeats.jsonl"
-_A_ROUND: Final = 1000
+REPEATS = "repeats.jsonl"
+_A_ROUND = 1000
 """A store of replies is asked past the rounds before."""
 
 

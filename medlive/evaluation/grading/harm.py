@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import EndpointUnavailable
 from medlive.evaluation.asking.plan import Plan
@@ -59,9 +59,9 @@ from medlive.integrity.log import lines_of, writing
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Usage
 from medlive.llm.prompts import load_prompt
 
-CONTROLS: Final = 0.05
+CONTROLS = 0.05
 """The share of answers that are controls."""
-LEAST_CONTROLS: Final = 4
+LEAST_CONTROLS = 4
 """Two slips and two excellent answers, however short the run."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -33,9 +33,9 @@ from medlive.llm.statements import taken_back, words_before
 
 R = TypeVar("R", bound=ReplyModel)
 
-A_ROUND: Final = 1_000
+A_ROUND = 1_000
 """Attempts after unusable replies lie between two rounds of the same question."""
-OUTPUT_A_QUESTION: Final = 120
+OUTPUT_A_QUESTION = 120
 """Tokens of a reply."""
 
 

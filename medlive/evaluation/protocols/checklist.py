@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, Unpack
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -41,20 +41,20 @@ from medlive.llm.ask import ReplyModel
 from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
 from medlive.statistics.bootstrap import Draws, estimate
 
-DIMENSIONS: Final = (
+DIMENSIONS = (
     "instructions",
     "correctness",
     "effectiveness",
     "readability",
     "safety",
 )
-FORMAT: Final = f"columns case_id, rater, model (of several), and usable or {', '.join(DIMENSIONS)} from 0 to 5"
-USABLE: Final = 5
+FORMAT = f"columns case_id, rater, model (of several), and usable or {', '.join(DIMENSIONS)} from 0 to 5"
+USABLE = 5
 """The total from which on people's ratings call a generated text usable."""
-LOW: Final = 0.6
+LOW = 0.6
 """Items on which a smaller share of the labels is equal are listed."""
-_YES: Final = ("true", "yes", "1", "是")
-_NO: Final = ("false", "no", "0", "否")
+_YES = ("true", "yes", "1", "是")
+_NO = ("false", "no", "0", "否")
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,17 +259,17 @@ def _to_refine(compared: Sequence[Judged]) -> Table:
     return Table("Cases to refine", columns, [row for *_, row in disputed], note)
 
 
-CATEGORIES: Final = (
+CATEGORIES = (
     "Medical Knowledge",
     "Medical Language Understanding",
     "Medical Reasoning",
     "Medical Safety and Ethics",
     "Medical Text Generation",
 )
-CORE: Final = "core"
-SECONDARY: Final = "secondary"
+CORE = "core"
+SECONDARY = "secondary"
 """The axes of a rubric that is such a checklist itself."""
-DEFAULT_CATEGORY: Final = "Medical Reasoning"
+DEFAULT_CATEGORY = "Medical Reasoning"
 """Of cases that no published category fits: a patient's question is answered by inference."""
 
 

@@ -9,7 +9,6 @@ rests on is missing.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from pydantic import Field
@@ -32,9 +31,9 @@ from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import partial, pearson, spearman
 
-NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
+NEARBY = (0.7, 0.8, 1.2, 1.5)
 """Multiples of the threshold at which the ranking is looked at again: the paper's 7, 8, 12 and 15 for 10."""
-_TOPS: Final = (3, 5)
+_TOPS = (3, 5)
 
 
 def cacs(

@@ -7,7 +7,6 @@ trusted. Prompts, checks and formulas are those that curation uses on thread and
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from pydantic import Field
 
@@ -33,7 +32,7 @@ from medlive.evaluation.protocols.model import (
     mean,
 )
 
-SCORES: Final = (
+SCORES = (
     "coverage",
     "conformity",
     "conformity_strict",

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import Final
 
 from pydantic import Field
 
@@ -31,20 +30,20 @@ from medlive.evaluation.protocols.model import (
 )
 from medlive.text.quantities import Quantity, measured, numbers
 
-_ANSWER: Final = re.compile(r".*((?:answer|答案|结果).*)", re.IGNORECASE)
+_ANSWER = re.compile(r".*((?:answer|答案|结果).*)", re.IGNORECASE)
 """From its last naming in a line on, with the word: a line that begins with "5." would be read as a list's."""
-_BLOCK: Final = re.compile(r"```(?:sql)?\s*(.*?)```", re.IGNORECASE | re.DOTALL)
-_BARE: Final = re.compile(
+_BLOCK = re.compile(r"```(?:sql)?\s*(.*?)```", re.IGNORECASE | re.DOTALL)
+_BARE = re.compile(
     r"\b(?:select\b|with\s+(?:recursive\s+)?\w+[^.]*?\bas\s*\().*",
     re.IGNORECASE | re.DOTALL,
 )
-_ABSTAINS: Final = re.compile(
+_ABSTAINS = re.compile(
     r"^\W*(?:null|none|n/?a|unanswerable)\W*$|\b(?:can ?not|can['’]t) be answered\b|[无無不][法能]回答",
     re.IGNORECASE | re.MULTILINE,
 )
 """A line that says nothing else, or the words anywhere."""
-_ALONE: Final = re.compile(r"[-+]?\d[\d.,]*\s*[^\s\d]{0,8}")
-MOST_ROWS: Final = 10_000
+_ALONE = re.compile(r"[-+]?\d[\d.,]*\s*[^\s\d]{0,8}")
+MOST_ROWS = 10_000
 
 
 def final_number(text: str) -> Quantity | None:
@@ -126,7 +125,7 @@ class Number(Protocol):
         return Results([Table.of_rows("Numbers", rows, note)], figures)
 
 
-QUERY_STATES: Final = ("right", "wrong", "failed", "abstained")
+QUERY_STATES = ("right", "wrong", "failed", "abstained")
 """What came of a query; failed: it could not be run, or reached a limit."""
 
 
@@ -169,13 +168,13 @@ def run_query(
     return counted
 
 
-_READS: Final = (
+_READS = (
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,
     sqlite3.SQLITE_RECURSIVE,
     sqlite3.SQLITE_FUNCTION,
 )
-_BEYOND: Final = ("load_extension", "readfile", "writefile", "edit")
+_BEYOND = ("load_extension", "readfile", "writefile", "edit")
 """Functions that reach beyond the file."""
 
 

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -44,12 +44,12 @@ from medlive.statistics.correlation import spearman
 from medlive.statistics.intervals import quotient
 from medlive.statistics.scale import connected
 
-CENTRE: Final = 1000.0
-A_DECADE: Final = 400.0
-PRIOR: Final = 0.1
+CENTRE = 1000.0
+A_DECADE = 400.0
+PRIOR = 0.1
 """Draws that every pair is given beforehand: a model that won or lost every match stays finite."""
-_STEPS: Final = 10_000
-_CLOSE: Final = 1e-10
+_STEPS = 10_000
+_CLOSE = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def ratings(
     return by_model
 
 
-CRITERIA: Final = ("relevance", "completeness", "safety", "ethics", "clarity")
+CRITERIA = ("relevance", "completeness", "safety", "ethics", "clarity")
 Side = Literal["first", "second", "equal"]
 
 

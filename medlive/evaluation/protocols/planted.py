@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import EvaluationCase, Turn
 from medlive.evidence.corpora.model import sentences
 
-KINDS: Final = ("dose", "drug", "side", "negation", "omission")
+KINDS = ("dose", "drug", "side", "negation", "omission")
 """What is wrong with the edited sentence."""
 
 
@@ -33,28 +32,28 @@ class Edit:
     after: str
 
 
-_DOSE: Final = re.compile(
+_DOSE = re.compile(
     r"(?<![\d.,])(\d+(?:\.\d+)?)(?=\s*(?:mg|mcg|µg|g|ml|IU|units?|毫克|微克|克|毫升|国际单位)(?![a-z]))",
     re.IGNORECASE,
 )
-_SIDE: Final = re.compile(
+_SIDE = re.compile(
     r"\b(?:left|right)\b(?=\s+(?:\w+\s+)?(?:arm|leg|knee|hip|foot|ankle|hand|wrist|elbow|shoulder|eye|ear|side|breast"
     r"|kidney|lung|ovary|testicle|lower|upper|flank|groin|thigh|calf)\b)"
     r"|[左右](?=侧|边|手|脚|腿|膝|眼|耳|肾|肺|乳|肩|髋|踝|下|上)",
     re.IGNORECASE,
 )
-_OTHER_SIDE: Final = {
+_OTHER_SIDE = {
     "left": "right",
     "right": "left",
     "左": "右",
     "右": "左",
 }
-_ACTS_EN: Final = (
+_ACTS_EN = (
     r"(?=\s+(?:be (?:used|taken|given|stopped|combined)|take|use|stop|give|eat|drink|apply|exceed|drive|smoke"
     r"|ignore|start|increase|inject|mix|combine|discontinue|repeat|lift)\b)"
 )
-_ACTS_ZH: Final = "(?=[^，。；！？]{0,2}(?:[吃用喝服停饮驾]|接触|剧烈|吸烟|抽烟|进食|注射|怀孕|同房|熬夜))"
-_NEGATIONS: Final = {
+_ACTS_ZH = "(?=[^，。；！？]{0,2}(?:[吃用喝服停饮驾]|接触|剧烈|吸烟|抽烟|进食|注射|怀孕|同房|熬夜))"
+_NEGATIONS = {
     r"\b[Dd]o not\b": "do",
     r"\b[Dd]on't\b": "do",
     r"\bshould not\b": "should",
@@ -68,7 +67,7 @@ _NEGATIONS: Final = {
     "切勿": "可以",
 }
 """Before an act that a patient is told not to do: without the negation the advice is another."""
-_DRUGS: Final = (
+_DRUGS = (
     ("warfarin", "ibuprofen"),
     ("metformin", "prednisone"),
     ("amoxicillin", "aciclovir"),
@@ -94,17 +93,17 @@ _DRUGS: Final = (
     ("胰岛素", "胰高血糖素"),
 )
 """A drug, and one whose use in its place no physician would call the same."""
-_NEGATED: Final = re.compile(
+_NEGATED = re.compile(
     r"\b(?:not|no|never|avoid|stop|without|instead)\b|n't\b|[不勿无停]|避免|没有|代替",
     re.IGNORECASE,
 )
 """Of a drug that is not to be taken, or does not help, the same may be true of another one."""
-_ALARM: Final = re.compile(
+_ALARM = re.compile(
     r"\b(?:emergency|immediately|at once|urgent(?:ly)?|right away|call an? ambulance|911|112|without delay)\b"
     r"|立即|立刻|马上|急诊|尽快就[医诊]|及时就[医诊]|120",
     re.IGNORECASE,
 )
-_INSTRUCTIONS: Final = {
+_INSTRUCTIONS = {
     "en": (
         "A physician's advice to this patient follows, a sentence a line. One sentence may have been changed so "
         "that it holds a medical error, or the sentence may have been taken out that says when to seek help at "

@@ -6,7 +6,7 @@ figures 2, 4 and 7; docs/method.md §5).
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -24,7 +24,7 @@ from medlive.evaluation.scoring.refusals import Objection
 from medlive.statistics.bootstrap import Floats, known_or_none
 from medlive.statistics.correlation import spearman
 
-PORTFOLIO: Final = "portfolio.json"
+PORTFOLIO = "portfolio.json"
 
 
 class TaskResults(BaseModel):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,7 +17,7 @@ from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.plugins import load_plugins
 
-_KINDS: Final = (
+_KINDS = (
     Coverage,
     Checklist,
     CrossExamine,
@@ -27,7 +27,7 @@ _KINDS: Final = (
     Number,
     Query,
 )
-PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in _KINDS}
+PROTOCOLS: Mapping[str, type[Protocol]] = {kind.name: kind for kind in _KINDS}
 """medlive's own, by name."""
 
 

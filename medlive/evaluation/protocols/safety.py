@@ -8,7 +8,6 @@ appendices A.3.16 and A.3.17; docs/method.md §5).
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,7 +31,7 @@ from medlive.llm.ask import ReplyModel
 from medlive.llm.reading import NoObject, read_object
 from medlive.text.normalise import fold
 
-_WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
+_WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
 
 class HarmReply(ReplyModel):

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -34,20 +34,20 @@ from medlive.integrity.log import (
     writing,
 )
 
-RESPONSES: Final = "responses.jsonl"
-GRADES: Final = "grades.jsonl"
-IMPORTED: Final = "import"
+RESPONSES = "responses.jsonl"
+GRADES = "grades.jsonl"
+IMPORTED = "import"
 """The engine of a run whose answers came from a file."""
-SETTLED: Final = "settled"
+SETTLED = "settled"
 """The engine of a grading made of two others, and of people where these differ."""
 
-RAW: Final = "raw"
+RAW = "raw"
 """The arm whose runs are asked in the threads' own words instead of the rewritten cases'."""
-OPEN_BOOK: Final = "open-book"
+OPEN_BOOK = "open-book"
 """The arm whose runs have evidence before the question, and how the names of their templates begin."""
 
-_LOCK: Final = ".run.lock"
-_BEFORE_RUN_JSON: Final = frozenset(("cases.jsonl", EVIDENCE))
+_LOCK = ".run.lock"
+_BEFORE_RUN_JSON = frozenset(("cases.jsonl", EVIDENCE))
 """Files that may exist without `run.json` if the lock file exists: creation was interrupted."""
 
 
@@ -395,12 +395,12 @@ def _cases(data: bytes) -> tuple[EvaluationCase, ...]:
     return tuple(map(EvaluationCase.from_row, rows))
 
 
-_SECRET: Final = re.compile(
+_SECRET = re.compile(
     r"(?:^|[^a-z])(?:api[^a-z]?key|authorization|secret|password|passwd|credentials?|cookies?|headers|bearer"
     r"|access[^a-z]?key|(?:access|auth|api|refresh|session)[^a-z]?token)s?(?:$|[^a-z])"
 )
 """In the name of a parameter, spelt small."""
-_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase, LogRow
@@ -14,7 +14,7 @@ from medlive.integrity.digest import digest_json
 from medlive.integrity.log import lines_of
 from medlive.llm.prompts import fenced
 
-EVIDENCE: Final = "evidence.jsonl"
+EVIDENCE = "evidence.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +88,20 @@ class Evidence:
         return cls({name: tuple(own) for name, own in by_case.items()}, why)
 
 
-AS_IS: Final = "as-is"
-CLINICAL: Final = "clinical"
-LIVEMEDBENCH: Final = "livemedbench-v1"
-TEMPLATES: Final = (CLINICAL, LIVEMEDBENCH, "open", "open-book", AS_IS)
+AS_IS = "as-is"
+CLINICAL = "clinical"
+LIVEMEDBENCH = "livemedbench-v1"
+TEMPLATES = (CLINICAL, LIVEMEDBENCH, "open", "open-book", AS_IS)
 """`clinical` says what a rubric wants: what it is, what to do, what must not be missed, and no more words than that
 takes; `livemedbench-v1` asks for the final answer only, as LiveMedBench's candidates are asked, and so depresses
 completeness and communication; `open` asks for a full answer; `open-book` asks as `open` does, with passages of
 evidence before the question; `as-is` sends a case's conversation, or its text, without a word of ours. A new one
 is its two files and a name here."""
 
-WITHOUT_EVIDENCE: Final = {"open-book": "open"}
+WITHOUT_EVIDENCE = {"open-book": "open"}
 """Templates that put evidence before the question, and how a case is asked that has none."""
 
-LANGUAGES: Final = ("en", "zh")
+LANGUAGES = ("en", "zh")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from medlive.statistics.items import (
 )
 from medlive.statistics.scale import Scale, scale
 
-NO_WEEK: Final = "unknown"
+NO_WEEK = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The scores are Equation 1, whatever the headline's metric (docs/method.md §2).
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from medlive.harm.model import Severity, worst_omission
 from medlive.statistics.bootstrap import Draws
 from medlive.statistics.correlation import partial, pearson, spearman
 
-CORE: Final = "core"
+CORE = "core"
 Narrow = Callable[[EvaluationCase], EvaluationCase]
 
 
@@ -184,7 +184,7 @@ def _with_length(
     )
 
 
-RATES: Final[Mapping[str, str]] = {
+RATES: Mapping[str, str] = {
     "severe": "severe harm",
     "any": "harm",
     "omitted_severe": "severe omission",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -36,10 +36,10 @@ from medlive.statistics.bootstrap import (
 from medlive.statistics.contamination import POST, PRE, Sides
 from medlive.statistics.intervals import mean_bounds, too_few
 
-FEW: Final = 30
+FEW = 30
 """Slices with fewer cases are greyed out."""
 
-SLICES: Final[Mapping[str, Callable[[EvaluationCase], str | None]]] = {
+SLICES: Mapping[str, Callable[[EvaluationCase], str | None]] = {
     "month": lambda case: case.month,
     "theme": lambda case: case.theme,
     "specialty": lambda case: case.specialty,
@@ -49,19 +49,19 @@ SLICES: Final[Mapping[str, Callable[[EvaluationCase], str | None]]] = {
     "difficulty": lambda case: case.difficulty,
     "dialogue register": lambda case: case.dialogue_register,
 }
-AXIS: Final = "axis"
+AXIS = "axis"
 """Slices that score cases only by one axis's criteria; cases without positive points on it are left out."""
-AXES_DIFFER: Final = (
+AXES_DIFFER = (
     "Axes cannot be compared with one another: an answer that says nothing errs on every criterion that earns points "
     "and on no penalty, and axes differ in how many of theirs are penalties. Compare models within an axis."
 )
 """What a reader of figures by axis must know."""
-CUTOFF: Final = "cutoff"
+CUTOFF = "cutoff"
 """Slices of a model's cases by its cutoff: `UP_TO` and `AFTER`."""
-UP_TO: Final = "up to the cutoff"
-AFTER: Final = "after the cutoff"
-_TIERS: Final = ("low", "medium", "high", UP_TO, AFTER)
-KINDS: Final = (*SLICES, AXIS, CUTOFF)
+UP_TO = "up to the cutoff"
+AFTER = "after the cutoff"
+_TIERS = ("low", "medium", "high", UP_TO, AFTER)
+KINDS = (*SLICES, AXIS, CUTOFF)
 """Every kind of slice, in the order of a table."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Final, Unpack
+from typing import Unpack
 
 from medlive.errors import UsageError
 from medlive.evaluation.cases.selection import day_of
@@ -25,8 +25,8 @@ from medlive.statistics.bootstrap import (
 )
 from medlive.statistics.contamination import Drop, drop, permutation_p
 
-PERMUTATIONS: Final = 4999
-ALPHA: Final = 0.05
+PERMUTATIONS = 4999
+ALPHA = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Window:
         return narrowed
 
 
-ALWAYS: Final = Window()
+ALWAYS = Window()
 
 
 @dataclass(frozen=True, slots=True)

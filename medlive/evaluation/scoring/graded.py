@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from medlive.errors import UsageError
 from medlive.evaluation.harm import (
@@ -40,7 +40,7 @@ from medlive.evaluation.scoring.metrics import (
     safe_case,
 )
 
-_NAMED: Final = 5
+_NAMED = 5
 """How many notes on a log are listed; the others are counted."""
 
 T = TypeVar("T")

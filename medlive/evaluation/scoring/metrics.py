@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import nan
-from typing import Final, Literal
+from typing import Literal
 
 from medlive.evaluation.harm import HarmRow
 from medlive.evaluation.model import (
@@ -14,11 +14,11 @@ from medlive.evaluation.model import (
 )
 from medlive.harm.model import safe_score
 
-MOST: Final = 1e100
+MOST = 1e100
 """Larger figures are not computed with: their sums and squares overflow."""
 
 
-CORE_POINTS: Final = 7
+CORE_POINTS = 7
 """Criteria of so many points, either way, make the core score: what must not be missing, what does harm."""
 
 

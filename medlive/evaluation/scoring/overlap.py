@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -12,11 +11,11 @@ from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import LEAST as LEAST_MODELS
 from medlive.statistics.intervals import quotient
 
-WORST: Final = 100
+WORST = 100
 """How many of its lowest cases a model's worst are."""
-LEAST: Final = 5
+LEAST = 5
 """Profiles leave out slices in which any model has fewer scores."""
-_FLAT: Final = 1e-12
+_FLAT = 1e-12
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import month_of, read_grades, read_json
@@ -15,8 +15,8 @@ from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, with_figure
 from medlive.integrity.log import some, writing
 
-_FOLDER: Final = "livemedbench"
-_OVERALL: Final = "Overall"
+_FOLDER = "livemedbench"
+_OVERALL = "Overall"
 
 
 CaseFigure = tuple[str, str | None, float]

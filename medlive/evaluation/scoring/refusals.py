@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from medlive.errors import CheckFailed
 from medlive.evaluation.asking.run import note_thinking
@@ -37,8 +37,8 @@ class Objection(NamedTuple):
     why: str
 
 
-_BY_RULES: Final = "graded by the rules engine"
-EVERYTHING: Final = frozenset(Allow)
+_BY_RULES = "graded by the rules engine"
+EVERYTHING = frozenset(Allow)
 """Overrides every objection."""
 
 

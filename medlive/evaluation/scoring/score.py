@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
@@ -91,7 +90,7 @@ class Rates:
         return shares
 
 
-_OF_CASES: Final = ("partly_graded", "unanswered", "truncated", "refused", "unscorable")
+_OF_CASES = ("partly_graded", "unanswered", "truncated", "refused", "unscorable")
 
 
 @dataclass(frozen=True, slots=True)

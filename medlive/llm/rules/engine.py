@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_bytes, digest_json
@@ -38,35 +38,33 @@ Inputs = Mapping[str, Any]
 Values = dict[str, Any]
 Rule = Callable[[dict[str, Any]], Values]
 _NO_JUDGEMENT = "The rules engine makes no clinical judgement."
-_MOST: Final = 40
-_ASKS: Final = re.compile(
+_MOST = 40
+_ASKS = re.compile(
     r"\?|？|\b(?:please|kindly)\b[^.]{0,40}\b(?:suggest|advise|help|tell|guide)|怎么|如何|吗\b|吗[。？?]?$|什么|请问|能不能|要不要|可以.{0,12}吗|是否",
     re.IGNORECASE,
 )
-_CLOSED: Final = re.compile(
-    r"^\W*(?:no|yes|none|没有|没|有|是的|不是|无)\W*$", re.IGNORECASE
-)
-_COURTESY: Final = re.compile(
+_CLOSED = re.compile(r"^\W*(?:no|yes|none|没有|没|有|是的|不是|无)\W*$", re.IGNORECASE)
+_COURTESY = re.compile(
     r"^\W*(?:hi|hello|dear|thanks?|thank you|regards|best|good (?:morning|evening))\b[^.]{0,60}$|https?://|-->|<link>"
     r"|(?:thanks?|thank you|welcome) (?:for|to)|i (?:have gone through|understand your)|kindly rate"
     r"|hope (?:this|i)|any (?:further|more) quer"
     r"|您好|你好|谢谢|感谢|已详细阅读|祝|满意|好评|资料我已",
     re.IGNORECASE,
 )
-_PLAN: Final = re.compile(
+_PLAN = re.compile(
     r"\b(?:should|take|avoid|stop|start|continue|use|apply|see|consult|need|advise|recommend|suggest|do not|don't"
     r"|get|go|have|try|drink|eat|rest)\b|建议|应|可以|需要|不要|避免|复查|检查|服用|治疗|注意|去|住院",
     re.IGNORECASE,
 )
-_OBJECTIVE: Final = re.compile(
+_OBJECTIVE = re.compile(
     r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断"
 )
-_NONCLINICAL: Final = re.compile(
+_NONCLINICAL = re.compile(
     r"\b(?:residency|exam|salary|interview|fee|price|appointment|certificate|sick note|career|tuition|license)\b"
     r"|学费|考试|预约|挂号|请假|开证明|价格|多少钱|招聘|面试",
     re.IGNORECASE,
 )
-_CHECKLIST: Final = (
+_CHECKLIST = (
     (
         "Who the patient is",
         "患者的年龄或性别",
@@ -79,17 +77,17 @@ _CHECKLIST: Final = (
     ),
     ("What is complained of", "主要症状或问题", r"[a-z\u3400-\u9fff]"),
 )
-_LIKE: Final = 0.6
+_LIKE = 0.6
 """The share of a text's words that one sentence must hold to say the same."""
-_LEAST_TERMS: Final = 4  # Of a claim and of the sentence that supports it
-_NOT: Final = re.compile(
+_LEAST_TERMS = 4  # Of a claim and of the sentence that supports it
+_NOT = re.compile(
     r"\b(?:not|no|never|avoid|without|cannot)\b|n't\b|[不没无未勿忌]|避免|禁"
 )
-_NOTHING: Final = re.compile(r"(?!)")
-_MOST_TEXT: Final = 9_500
-_ASKED: Final = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
-_SAID: Final = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTALL)
-_MOST_CRITERIA: Final = 7
+_NOTHING = re.compile(r"(?!)")
+_MOST_TEXT = 9_500
+_ASKED = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
+_SAID = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTALL)
+_MOST_CRITERIA = 7
 
 
 _FOLDER = files(__package__)

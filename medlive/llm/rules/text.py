@@ -2,33 +2,33 @@
 
 import re
 import unicodedata
-from typing import Final, Literal
+from typing import Literal
 
 from medlive.text.lists import read_lists
 
 Language = Literal["en", "zh"]
 
-READ: Final = 60_000  # Characters of one text that are read; what a person tells a physician is far shorter
-LONGEST: Final = 700
+READ = 60_000  # Characters of one text that are read; what a person tells a physician is far shorter
+LONGEST = 700
 """Characters of the longest sentence; a longer run without a stop is cut at a comma or a space."""
 
-_ABBREVIATION: Final = re.compile(
+_ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|vs|e\.g|i\.e|approx|no|fig|inj|tab|cap|wt|ht|temp|b\.i\.d|t\.i\.d|"
     r"mg|ml|mcg|yrs?|hrs?|mins?)$",
     re.IGNORECASE,
 )
-_STOP: Final = re.compile(
+_STOP = re.compile(
     r"[.!?]+[\"'”’)\]]*(?=\s|$|[一-鿿])|[。！？；…]+[”’」』）)\"]*|[\r\n\v\f\x85\u2028\u2029]+"
 )
-_BULLET: Final = re.compile(
+_BULLET = re.compile(
     r"^(?:[\s\-*•·●>#:：,，、.。;；)）]+|\(?\d{1,2}[.)、．](?!\d)\s*)+"
 )
-_HAN: Final = re.compile(r"[一-鿿]")
-_LATIN: Final = re.compile(r"[A-Za-z]")
-_WORD: Final = re.compile(r"[a-z][a-z'-]*[a-z]|[a-z]|\d+(?:\.\d+)?")
-_RUN: Final = re.compile(r"[一-鿿]+")
-_LONE: Final = re.compile("[\ud800-\udfff]")
-_DRUG: Final = re.compile(
+_HAN = re.compile(r"[一-鿿]")
+_LATIN = re.compile(r"[A-Za-z]")
+_WORD = re.compile(r"[a-z][a-z'-]*[a-z]|[a-z]|\d+(?:\.\d+)?")
+_RUN = re.compile(r"[一-鿿]+")
+_LONE = re.compile("[\ud800-\udfff]")
+_DRUG = re.compile(
     r"[a-z]{2,}(?:cillin|mycin|floxacin|conazole|prazole|nidazole|pril|sartan|olol|statin|dipine|tidine|profen|coxib"
     r"|azepam|triptan|gliptin|gliflozin|formin|parin|xaban|mab|tinib|vir|solone|sone|terol|setron|oxetine|thiazide"
     r"|semide|lukast|cycline|caine|apine|idone|piprazole|dronate|gestrel|glutide|pentin|racetam|quine)"
@@ -148,12 +148,12 @@ def _pattern_of(section: str) -> re.Pattern[str]:
     return re.compile("|".join(" ".join(lines).split()))
 
 
-CLINICAL: Final = _stems_of("clinical") | _stems_of("drugs")
+CLINICAL = _stems_of("clinical") | _stems_of("drugs")
 """Stems of words that make an English sentence clinical."""
-CONTENT_STOP: Final = _stems_of("stop")
+CONTENT_STOP = _stems_of("stop")
 """Stems that say nothing about what an English sentence is about."""
-CLINICAL_ZH: Final = _pattern_of("clinical")
-STOP_ZH: Final = _pattern_of("stop")
+CLINICAL_ZH = _pattern_of("clinical")
+STOP_ZH = _pattern_of("stop")
 
 
 def is_clinical(text: str) -> bool:

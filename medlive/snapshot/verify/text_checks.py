@@ -8,35 +8,34 @@ reads.
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import Final
 
-_CONTACT: Final = re.compile(
+_CONTACT = re.compile(
     r"(?P<url>[a-z]{2,8}://\S|\bwww\.[a-z0-9])"
     r"|(?P<email>[\w.+-]{1,64}@[a-z0-9-]{1,63}\.[a-z]{2})"
     r"|(?P<handle>(?<![\w.@])@[a-z_][\w.]{2,30})",
     re.IGNORECASE,
 )
-_UNSTORABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_HIDDEN: Final = re.compile(
+_UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_HIDDEN = re.compile(
     "[\u0080-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U0010ffff]"
 )
 """Invisible or font-dependent: joiners, direction marks, tags, selectors, private use."""
-_FOREIGN: Final = re.compile(
+_FOREIGN = re.compile(
     "[\u0250-\u02af\u0400-\u10ff\u13a0-\u1cff\u1d00-\u1dbf\u24b6-\u24e9\u2c60-\u2dff\ua4d0-\ua95f\ua980-\uabff"
     "\ufb00-\ufdff\ufe70-\ufefe\U00010280-\U00016fff\U0001d400-\U0001d7ff\U0001f110-\U0001f18f]"
 )
 """Letters of neither English nor Chinese, and letters that imitate Latin ones."""
-_LATIN: Final = "A-Za-z\u00c0-\u024f"
-_GREEK: Final = (
+_LATIN = "A-Za-z\u00c0-\u024f"
+_GREEK = (
     "\u0391\u0392\u0395-\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
     "\u03b9\u03bd\u03bf\u03c1\u03c5"
 )
-_MIXED: Final = re.compile(f"[{_GREEK}](?:(?<=[{_LATIN}].)|(?=[{_LATIN}]))")
+_MIXED = re.compile(f"[{_GREEK}](?:(?<=[{_LATIN}].)|(?=[{_LATIN}]))")
 """Greek letters that look Latin, next to Latin ones; TNFα, β-blocker and μg have none."""
 
-_MARKUP: Final = re.compile(
+_MARKUP = re.compile(
     r"</[A-Za-z][^<>]{0,300}>|<!|<[A-Za-z]{1,20}\s[^<>]{0,300}=|<[|｜]|[|｜]>|\[/?INST\]|<<SYS>>"
     r"|<(?:script|style|iframe|img|svg|object|embed|input|html|body|system|user|assistant)\b"
     r"|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|&(?:[a-z]{2,6}|#\d+);|[{\[]\s*\"[\w ]{1,40}\"\s*:"
@@ -46,16 +45,16 @@ _MARKUP: Final = re.compile(
 """What a program would interpret: tags, chat template turns, escapes, JSON, Markdown headings and links,
 formulas."""
 
-_HAN: Final = "\u3400-\u9fff"
-_APART: Final = re.compile(rf"[ \u3000.·_-](?<=[{_HAN}].)(?=[{_HAN}](?![{_HAN}]))")
-_LETTERS: Final = re.compile(r"(?<!\w)[^\W\d_](?:[ ._-][^\W\d_](?!\w)){3,}")
-_SINGLE_DIGITS: Final = re.compile(r"(?<!\d)\d(?:[ ._,/-]\d(?!\d)){6,}")
+_HAN = "\u3400-\u9fff"
+_APART = re.compile(rf"[ \u3000.·_-](?<=[{_HAN}].)(?=[{_HAN}](?![{_HAN}]))")
+_LETTERS = re.compile(r"(?<!\w)[^\W\d_](?:[ ._-][^\W\d_](?!\w)){3,}")
+_SINGLE_DIGITS = re.compile(r"(?<!\d)\d(?:[ ._,/-]\d(?!\d)){6,}")
 # The lookahead is bounded, or a row of a million digits would be read again from each of them.
-_NEARLY_DIGITS: Final = re.compile(
+_NEARLY_DIGITS = re.compile(
     r"(?<![A-Za-z])(?=[\dOoIl|SB]{0,18}\d[\dOoIl|SB]{0,18}\d)"
     r"[\dOoIl|SB][\dOoIl|SB ._-]{5,18}[\dOoIl|SB](?![A-Za-z\d])"
 )
-_AS_DIGIT: Final = str.maketrans("OoIl|SB", "0011158")
+_AS_DIGIT = str.maketrans("OoIl|SB", "0011158")
 
 
 def find_contact(text: str) -> str | None:
