@@ -47,7 +47,7 @@ from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.registry import Registry, load_registry, read_registry
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.statistics.bootstrap import Comparison
-from medlive.statistics.items import (
+from medlive.statistics.planning import (
     Spread,
     cases_for_drop,
     cases_for_pair,

@@ -20,7 +20,7 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import cost_per_case
 from medlive.evaluation.scoring.ability import plan_link
 from medlive.evaluation.scoring.refusals import Objection, marked
-from medlive.statistics.items import Spread
+from medlive.statistics.planning import Spread
 
 
 def power(

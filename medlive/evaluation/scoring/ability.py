@@ -16,13 +16,8 @@ from medlive.evaluation.scoring.metrics import Metric, Scored, shared_verdicts
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.bootstrap import Draws, Floats
 from medlive.statistics.intervals import known_means
-from medlive.statistics.items import (
-    Anchor,
-    Item,
-    analyse_items,
-    kept_cases_needed,
-    rank_anchors,
-)
+from medlive.statistics.items import Item, analyse_items
+from medlive.statistics.planning import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.scale import Scale, scale
 
 NO_WEEK = "unknown"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from medlive.statistics.bootstrap import Floats
-from medlive.statistics.items import kept_cases_needed, rank_anchors
+from medlive.statistics.planning import kept_cases_needed, rank_anchors
 from medlive.statistics.scale import Scale, scale
 
 OLD, NEW, MODELS = 120, 40, 12

@@ -5,7 +5,7 @@ import pytest
 
 from medlive.statistics.bootstrap import Floats, compare_paired
 from medlive.statistics.contamination import permutation_p
-from medlive.statistics.items import cases_for_drop, cases_for_pair, spread_of
+from medlive.statistics.planning import cases_for_drop, cases_for_pair, spread_of
 
 
 def models(

@@ -1,0 +1,132 @@
+"""`medlive eval contamination`: what a model may have seen in training, beside what it cannot have seen."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from medlive import api
+from medlive.cli.evaluation.options import Scoring
+from medlive.cli.evaluation.tables import (
+    percent,
+    points,
+    points_between,
+    rests_on,
+    scored,
+)
+from medlive.cli.options import ReplaceOption
+from medlive.cli.output import Grid, Result, Shown, dimmed, new_file
+from medlive.evaluation.scoring.contamination import (
+    BookArm,
+    ContaminationTable,
+    score_arms,
+)
+from medlive.evaluation.scoring.estimates import FEW
+from medlive.evaluation.scoring.refusals import marked
+from medlive.report.html import format_p
+from medlive.report.tables import (
+    arms_rows,
+    contamination_json,
+    json_bytes,
+    write_whole,
+)
+from medlive.statistics.contamination import Drop, Effect
+
+
+def contamination(
+    *,
+    how: Scoring,
+    permutations: Annotated[int, Option(min=99, max=1_000_000)] = 4999,
+    out: Path | None = None,
+    replace: ReplaceOption = False,
+) -> Result:
+    """Compare each model on what it may have seen in training with what it cannot have seen.
+
+    The cutoffs are in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
+    docs/contamination.md defines every figure.
+
+    Args:
+        permutations: Random permutations of a p-value.
+        out: Write there instead of to stdout.
+    """
+    if out is not None:
+        new_file(out, replace)
+    registry = api.open_registry(how.models)
+    table = scored(how)
+    study = api.contamination(table, models=registry, permutations=permutations)
+    arms = score_arms(table)
+    value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
+    notes = [*study.warnings]
+    if out is not None:
+        write_whole(out, json_bytes(value))
+        notes.append(f"written: {out}")
+    notes.append(
+        "--json and medlive eval report have what else could have made it: other models, mix, placebos"
+    )
+    for model in study.models:
+        if model.cutoff:
+            notes += [f"{model.label}: {note}" for note in model.notes]
+    on = marked(rests_on(model.run for model in table.models), table.overridden)
+    return Result(value, _describe(study, arms, on), notes)
+
+
+def _describe(
+    study: ContaminationTable,
+    arms: Sequence[BookArm],
+    on: str,
+) -> Shown:
+    """The drops, what stands beside them, and the open book; `on`: cases and graders."""
+    metric = f"{study.scores.metric} metric"
+    clipped = ", cases and means not clipped"
+    if study.scores.metric.clips_cases:
+        clipped = ""
+    columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
+    drops: list[Sequence[object]] = []
+    for model in study.models:
+        row: list[object] = [model.label, "unknown", *[None] * 8]
+        if model.cutoff is not None and (drop := model.drop) is not None:
+            row = [model.label, model.cutoff.text, model.cutoff.basis]
+            row += [
+                f"{drop.n_pre}/{drop.n_post}",
+                percent(drop.pre),
+                percent(drop.post),
+            ]
+            row += [points(drop.difference), points_between(drop.low, drop.high)]
+            row += [format_p(drop.p), format_p(model.p_holm)]
+        drops.append(dimmed(row) if model.few and model.cutoff else row)
+    yield Grid(
+        [*columns, "95 % interval", "p", "p (Holm)"],
+        drops,
+        f"drop past the cutoff ({metric}{clipped}, points of 100) on {on}; dim: under {FEW} "
+        "cases on a side",
+    )
+    if (pooled := study.pooled) is not None:
+        effect = f"{points(pooled.effect)} {_rests(pooled)}"
+        yield f"Having seen a case, over {pooled.models} models: {effect}"
+    for arm in study.arms:
+        beyond = f"{points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
+        yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"
+    rows = []
+    for book in arms:
+        cases = "after the cutoff" if book.cutoff else "all (cutoff unknown)"
+        row = [book.model, cases, book.pair.n]
+        for score in (book.baseline, book.closed_score, book.open_score):
+            row.append(percent(score.value))
+        row.append(points(book.pair.difference))
+        row.append(points_between(book.pair.low, book.pair.high))
+        row.append(format_p(book.p_holm))
+        rows.append(dimmed(row) if book.few else row)
+    columns = ["model", "cases", "n", "baseline %", "closed book %", "open book %"]
+    yield Grid(
+        [*columns, "difference", "95 % interval", "p (Holm)"],
+        rows,
+        f"open book against closed ({metric}) on {on}; dim: under {FEW} cases",
+    )
+
+
+def _rests(sides: Drop | Effect) -> str:
+    """What a difference of two sides rests on."""
+    few = ", which is few" if min(sides.n_pre, sides.n_post) < FEW else ""
+    interval = points_between(sides.low, sides.high) or "no interval"
+    return f"({interval}; n {sides.n_pre}/{sides.n_post}{few})"

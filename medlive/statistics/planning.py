@@ -1,0 +1,231 @@
+"""How many cases show a difference, and which models to ask again so that a new week comes onto the scale of others.
+
+Sizes are for a paired comparison of two models, and for a drop past a cutoff.
+
+A model whose ability is known and that answers the new cases says how hard they are: its mean there, against what is
+expected of it. Kept cases do the same the other way round. The variances are those of a mean of scores around their
+expectations; docs/method.md §2, One scale.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import NormalDist
+
+import numpy as np
+
+from medlive.statistics.bootstrap import Floats, Places
+from medlive.statistics.scale import Scale
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Standard deviations σ by case: the mean of n cases, in clusters as they are here, has σ / √n."""
+
+    difference: float
+    """Of two models' scores of one case."""
+    score: float
+    """Of a model's scores."""
+
+
+def spread_of(
+    values: Floats,
+    clusters: Places | None = None,
+) -> Spread | None:
+    """The median spread over the models of (items x models), and over their pairs; None for fewer than two items.
+
+    Cases of a cluster repeat one another: theirs is the spread of the sums. With one model, another of
+    the same spread and a correlation of 0.5 is assumed.
+    """
+    columns = list(values.T)
+    gaps = [first - second for first, second in combinations(columns, 2)]
+    score = _median_spread(columns, clusters)
+    if score is None:
+        return None
+    difference = _median_spread(gaps, clusters)
+    return Spread(
+        difference=score if difference is None else difference,
+        score=score,
+    )
+
+
+def _median_spread(
+    columns: list[Floats],
+    clusters: Places | None,
+) -> float | None:
+    """The median of the columns' spreads, without those of fewer than two clusters; None where that is all."""
+    spreads = []
+    for column in columns:
+        rows = np.flatnonzero(~np.isnan(column))
+        values = column[rows]
+        places = rows if clusters is None else clusters[rows]
+        used, place = np.unique(places, return_inverse=True)
+        k = len(used)
+        if k > 1:
+            sums = np.bincount(place, weights=values - values.mean())
+            variance = (sums**2).sum() / len(rows) * k / (k - 1)
+            spreads.append(math.sqrt(variance))
+    return float(np.median(spreads)) if spreads else None
+
+
+def _standard_normals(power: float, alpha: float) -> float:
+    if not (0 < alpha < 1 and alpha < power < 1):
+        raise ValueError(
+            f"expected 0 < alpha < power < 1, found alpha {alpha} and power {power}"
+        )
+    return NormalDist().inv_cdf(1 - alpha / 2) + NormalDist().inv_cdf(power)
+
+
+def cases_for_pair(
+    difference: float,
+    spread: float,
+    *,
+    power: float = 0.8,
+    alpha: float = 0.05,
+) -> int:
+    """Cases on which a paired comparison finds a true difference with this probability.
+
+    (z_{1-α/2} + z_power)² σ² / d², and z²_{1-α/2} / 2 more for Student's quantile (Guenther 1981). `spread` is the
+    standard deviation of the difference by case, in the scores' unit; `alpha` is two-sided, that of Holm's first
+    step being alpha over the number of pairs.
+
+    Raises:
+        ValueError: If alpha and power are not in (0, 1), or power is not above alpha.
+    """
+    z = _standard_normals(power, alpha)
+    for_student = NormalDist().inv_cdf(1 - alpha / 2) ** 2 / 2
+    cases = (z * spread / difference) ** 2
+    return max(2, math.ceil(cases + for_student))
+
+
+def cases_for_drop(
+    difference: float,
+    spread: float,
+    *,
+    before: int | None = None,
+    power: float = 0.8,
+    alpha: float = 0.05,
+) -> int | None:
+    """Cases after the cutoff that show a drop of this size against `before` cases up to it; None: as many of each.
+
+    The smallest n with σ² / before + σ² / n <= d² / (z_{1-α/2} + z_power)², and half of what `cases_for_pair` adds
+    for Student's quantile. None where no n would do, because those before are too few. Raises ValueError as it does.
+    """
+    z = _standard_normals(power, alpha)
+    for_student = NormalDist().inv_cdf(1 - alpha / 2) ** 2 / 4
+    # What 1 / before + 1 / n may be at most.
+    most = (difference / (z * spread)) ** 2 if spread else math.inf
+    if before is None:
+        return max(2, math.ceil(2 / most + for_student))
+    left = most - 1 / before
+    if left <= 0:
+        return None
+    return max(2, math.ceil(1 / left + for_student))
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A model that could be asked again."""
+
+    name: str
+    column: int
+    error: float
+    """Standard error of the new week's difficulty by this model alone, on the scale of scores."""
+    together: float
+    """The same by this model and all before it in the list."""
+
+
+def rank_anchors(
+    scale: Scale,
+    scores: Floats,
+    cases: int,
+) -> list[Anchor]:
+    """Models on the scale, from the one that tells most of a new week's difficulty down.
+
+    Args:
+        scale: Of the weeks before.
+        scores: What it was made of, (cases x models).
+        cases: Of the new week, all of which each model would answer.
+    """
+    columns = _columns_of(scale)
+    spread = np.nanstd(
+        scale.expected[:, columns],
+        axis=0,
+    )
+    # A model near the ceiling tells little: it moves less with difficulty than others do
+    follows = np.maximum(spread / spread.mean(), 1e-6)
+    variances = {}
+    for column, share in zip(columns, follows, strict=True):
+        ability = scale.abilities[column]
+        assert ability.low is not None
+        assert ability.high is not None
+        link = (ability.high - ability.low) / (2 * 1.96)
+        noise = _variance_of(scale, scores, [column])
+        own = noise * ability.n / len(scores) ** 2  # Other answers of it differ too
+        variance = (noise / cases + own + link**2) / share**2
+        variances[column] = float(variance)
+    anchors = []
+    weight = 0.0
+    for column in sorted(columns, key=variances.__getitem__):
+        weight += 1 / max(variances[column], 1e-12)
+        anchor = Anchor(
+            name=scale.abilities[column].name,
+            column=column,
+            error=math.sqrt(variances[column]),
+            together=math.sqrt(1 / weight),
+        )
+        anchors.append(anchor)
+    return anchors
+
+
+def kept_cases_needed(
+    scale: Scale,
+    scores: Floats,
+    cases: int,
+    *,
+    models: int,
+    error: float,
+) -> int | None:
+    """How many old cases the models of a new week have to answer beside the new ones, if none is asked again.
+
+    Args:
+        scale: Of the weeks before.
+        scores: What it was made of, (cases x models).
+        cases: Of the new week.
+        models: That answer the new week.
+        error: Wanted standard error of the new week's difficulty, on the scale of scores.
+
+    Returns:
+        None where no number of old cases is enough, or there are not so many.
+    """
+    columns = _columns_of(scale)
+    variance = _variance_of(scale, scores, columns)
+    answered = (~np.isnan(scores[:, columns])).sum(axis=1)
+    answers = float(answered[answered > 0].mean())
+    room = error**2 - variance / (models * cases)
+    if room <= 0:
+        return None
+    needed = math.ceil(variance * (1 / models + 1 / answers) / room)
+    existing = int((answered > 0).sum())
+    return needed if needed <= existing else None
+
+
+def _columns_of(scale: Scale) -> list[int]:
+    """The models that are on the scale."""
+    columns = []
+    for column, ability in enumerate(scale.abilities):
+        if ability.value is not None:
+            columns.append(column)
+    return columns
+
+
+def _variance_of(
+    scale: Scale,
+    scores: Floats,
+    columns: Sequence[int],
+) -> float:
+    """Mean variance of the scores that these models have, around their expectations."""
+    known = ~np.isnan(scores[:, columns])
+    variances = scale.variance[:, columns]
+    return float(np.nanmean(variances[known]))
