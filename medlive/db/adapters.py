@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date
 from decimal import Decimal
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import psycopg
@@ -37,10 +38,19 @@ def from_stored(text: str) -> str:
     return _STORED.sub(lambda m: chr(int(m[1], 16)), text) if _MARK in text else text
 
 
+@cache
+def field_names(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass or a NamedTuple; empty for another class."""
+    named: tuple[str, ...] = getattr(kind, "_fields", ())
+    if is_dataclass(kind):
+        named = tuple(field.name for field in fields(kind))
+    return named
+
+
 def _plain(value: Any) -> Any:
     """A value that JSON does not know; PostgreSQL reads numbers and dates from text without loss."""
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if names := field_names(type(value)):  # type: ignore[arg-type]
+        return {name: getattr(value, name) for name in names}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
 """Rows from dataclasses and back."""
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import EnumType
 from functools import cache
 from types import SimpleNamespace
@@ -10,6 +10,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from pydantic import TypeAdapter
 from sqlalchemy import Row, inspect
 from sqlalchemy.orm import DeclarativeBase
+
+from medlive.db.adapters import field_names
 
 T = TypeVar("T")
 Record = SimpleNamespace | Row[*tuple[Any, ...]]
@@ -28,7 +30,9 @@ def _shared_columns(
 ) -> tuple[tuple[str, str], ...]:
     """A field's name and the column's, for each field that is an attribute of the table."""
     columns = inspect(table).columns
-    return tuple((name, columns[name].name) for name in _names(kind) if name in columns)
+    return tuple(
+        (name, columns[name].name) for name in field_names(kind) if name in columns
+    )
 
 
 def read(kind: type[T], row: Any, /, **more: Any) -> T:
@@ -38,7 +42,7 @@ def read(kind: type[T], row: Any, /, **more: Any) -> T:
     """
     adapters = _adapters(kind)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
-    for name in _names(kind):  # type: ignore[arg-type]
+    for name in field_names(kind):  # type: ignore[arg-type]
         if name in more:
             continue
         value = getattr(row, name)
@@ -57,13 +61,6 @@ def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
         if any(is_dataclass(p) or isinstance(p, EnumType) for p in parts):
             adapters[name] = TypeAdapter(hint)
     return adapters
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    """The fields of a dataclass or a NamedTuple."""
-    named: tuple[str, ...] = getattr(kind, "_fields", ())
-    return named or tuple(field.name for field in fields(kind))
 
 
 def as_dict(row: DeclarativeBase) -> dict[str, Any]:

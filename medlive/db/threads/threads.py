@@ -354,11 +354,9 @@ async def _stored(session: Session, revision_pks: Sequence[int]) -> Sequence[Rec
 def message_of(value: dict[str, Any]) -> Message:
     """The message that a row holds as JSON. Raises ValueError for a role that is none."""
     moment = value["posted_at"]
-    return replace(
-        Message(**value),
-        posted_at=datetime.fromisoformat(moment) if moment else None,
-        media=tuple(value["media"]),
-    )
+    posted_at = datetime.fromisoformat(moment) if moment else None
+    more = {"posted_at": posted_at, "media": tuple(value["media"])}
+    return Message(**{**value, **more})
 
 
 AROUND = 1_000
