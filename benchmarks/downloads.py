@@ -39,7 +39,8 @@ from medlive.snapshot.manifest import Manifest, Provenance, SnapshotMeta
 
 VERSION, NAME = "2026.W47", "data/cases.jsonl"
 SHARE, IDLE_MB, GROWTH_MB = 0.5, 150, 64
-NGINX = """daemon off; error_log stderr; pid {folder}/pid; events {{}}
+NGINX = """{user}
+daemon off; error_log stderr; pid {folder}/pid; events {{}}
 http {{ access_log off; sendfile on; client_body_temp_path {folder}/t; proxy_temp_path {folder}/t;
 fastcgi_temp_path {folder}/t; uwsgi_temp_path {folder}/t; scgi_temp_path {folder}/t;
 server {{ listen 127.0.0.1:{port}; root {root}; }} }}
@@ -127,8 +128,10 @@ def peer(root: Path, folder: Path) -> Iterator[tuple[str, str]]:
                 serve_bare(listener, root)
         if shutil.which("nginx") is not None:
             listener.close()
+            # Started by root, its workers are somebody else, who may not read the folder.
+            owner = "" if os.geteuid() else "user root;"
             (folder / "nginx.conf").write_text(
-                NGINX.format(folder=folder, port=port, root=root)
+                NGINX.format(folder=folder, port=port, root=root, user=owner)
             )
             child = subprocess.Popen(
                 ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]
