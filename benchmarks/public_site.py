@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
 from medlive.evaluation.model import EvaluationCriterion as Criterion
@@ -189,19 +189,21 @@ def made_weeks(cases: list[SnapshotCase], weeks: int) -> list[Week]:
         year, week, _ = day.isocalendar()
         version = f"{year}.W{week:02d}"
         known = [case for case in cases if case.first_release <= version]
-        counts = Counts.model_construct(
-            cases=len(known), criteria=sum(len(case.criteria) for case in known)
-        )
+        criteria = sum(len(case.criteria) for case in known)
+        counts = dict.fromkeys(Counts.model_fields)
+        counts |= {"cases": len(known), "criteria": criteria}
         # What the pages show of a manifest, and no more.
-        manifest = Manifest.model_construct(
-            version=version,
-            created_at=datetime(day.year, day.month, day.day, tzinfo=UTC),
-            publishable=True,
-            signing=None,
-            cost=made_cost(number),
-            counts=counts,
-            files={"data/cases.jsonl": FileEntry(size=1_000_000, sha256="0" * 64)},
-        )
+        values: dict[str, Any] = dict.fromkeys(Manifest.model_fields)
+        values |= {
+            "format_version": 3,
+            "version": version,
+            "created_at": datetime(day.year, day.month, day.day, tzinfo=UTC),
+            "publishable": True,
+            "cost": made_cost(number),
+            "counts": Counts.model_construct(**counts),
+            "files": {"data/cases.jsonl": FileEntry(size=1_000_000, sha256="0" * 64)},
+        }
+        manifest = Manifest.model_construct(**values)
         changed = {
             "added": sum(case.first_release == version for case in cases),
             "revised": number % 3,
