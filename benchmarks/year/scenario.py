@@ -88,9 +88,8 @@ class Week:
     @property
     def usd(self) -> float:
         """What its replies cost."""
-        return sum(
-            row["cost_usd"] or 0.0 for row in self.figures["cost"] if row["by"] == "all"
-        )
+        cost = self.figures["cost"]
+        return float(cost["cost_usd"] or 0.0) if cost else 0.0
 
 
 @dataclass
