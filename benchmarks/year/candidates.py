@@ -17,6 +17,7 @@ from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.contamination import ModelContamination, contamination
 from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.digest import canonical_json, digest_text
 from medlive.llm.ask import Complete
@@ -111,6 +112,7 @@ async def evaluate(release: Path, runs: Path, seed: int) -> Outcome:
             [load_graded(runs / one.name) for one in candidates],
             registry=registry,
             seed=seed,
+            allow=[Allow.NOT_PUBLISHABLE],  # graded by the rules engine
         ),
         registry,
     )
