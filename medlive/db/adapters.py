@@ -40,16 +40,15 @@ def from_stored(text: str) -> str:
 
 @cache
 def field_names(kind: Any) -> tuple[str, ...]:
-    """The fields of a dataclass or a NamedTuple; empty for another class."""
+    """The fields of a dataclass or a NamedTuple. Raises TypeError for another class."""
     named: tuple[str, ...] = getattr(kind, "_fields", ())
-    if is_dataclass(kind):
-        named = tuple(field.name for field in fields(kind))
-    return named
+    return named or tuple(field.name for field in fields(kind))
 
 
 def _plain(value: Any) -> Any:
     """A value that JSON does not know; PostgreSQL reads numbers and dates from text without loss."""
-    if names := field_names(type(value)):  # type: ignore[arg-type]
+    if is_dataclass(value):
+        names = field_names(type(value))  # type: ignore[arg-type]
         return {name: getattr(value, name) for name in names}
     if isinstance(value, Enum):
         return value.value

@@ -66,24 +66,7 @@ def find_differences(url: str) -> list[str]:
         options = {"include_name": include_name, "compare_server_default": True}
         context = MigrationContext.configure(connection, opts=options)
         differences = list(map(_describe, compare_metadata(context, Base.metadata)))
-        # Constraints and indexes: Alembic does not compare CHECKs. The model's tables are made aside and PostgreSQL is
-        # asked for both, so that its own spelling is compared with its own spelling; then they are undone.
-        own = str(connection.scalar(text("SELECT current_schema()")))
-        try:
-            connection.exec_driver_sql(f"CREATE SCHEMA {_ASIDE}")
-            aside = connection.execution_options(schema_translate_map={None: _ASIDE})
-            Base.metadata.create_all(aside, checkfirst=False)
-            actual = _definitions(connection, own)
-            expected = _definitions(connection, _ASIDE)
-        finally:
-            connection.rollback()
-        for key in sorted(actual.keys() | expected.keys()):
-            owner, name, _ = key
-            is_, should_be = actual.get(key), expected.get(key)
-            if is_ != should_be:
-                differences.append(
-                    f"{owner}: {name} is {is_}, the model says {should_be}"
-                )
+        differences += _differing_definitions(connection)
         # Triggers: one that is off is missing
         present = set(map(tuple, connection.execute(_TRIGGERS_PRESENT)))
         connection.rollback()
@@ -109,6 +92,30 @@ def _describe(difference: Any) -> str:
         return "; ".join(_describe(part) for part in difference)
     parts = [part for part in difference if part is not None]
     return " ".join(str(getattr(part, "name", part)) for part in parts)
+
+
+def _differing_definitions(connection: Connection) -> list[str]:
+    """Constraints and indexes whose definition differs from what the model makes.
+
+    Alembic does not compare CHECKs. The model's tables are made aside and PostgreSQL is asked for both, so that its own
+    spelling is compared with its own spelling; then they are undone.
+    """
+    own = str(connection.scalar(text("SELECT current_schema()")))
+    try:
+        connection.exec_driver_sql(f"CREATE SCHEMA {_ASIDE}")
+        aside = connection.execution_options(schema_translate_map={None: _ASIDE})
+        Base.metadata.create_all(aside, checkfirst=False)
+        actual = _definitions(connection, own)
+        expected = _definitions(connection, _ASIDE)
+    finally:
+        connection.rollback()
+    differing = []
+    for key in sorted(actual.keys() | expected.keys()):
+        table, name, _ = key
+        is_, should_be = actual.get(key), expected.get(key)
+        if is_ != should_be:
+            differing.append(f"{table}: {name} is {is_}, the model says {should_be}")
+    return differing
 
 
 def _definitions(

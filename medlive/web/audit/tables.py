@@ -1,5 +1,5 @@
-"""How each table is shown: its columns, where a row leads to, what an empty one says; and what of it, as it stands in
-the address: filter, sort and place."""
+"""How each table is shown: its columns, where a row leads to, what an empty one says, and which of its rows an address
+asks for: filter, sort and place."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -1,5 +1,5 @@
-"""What the page of a thread or a case shows: its texts with the quotes that stand in them, and what was decided; which
-part of a thread, and the addresses of the others."""
+"""What the page of a thread or a case shows: its texts with the quotes that stand in them, what was decided, which part
+of a long thread, and the addresses of the other parts."""
 
 import asyncio
 import re
