@@ -4,9 +4,7 @@ from pathlib import Path
 
 from medlive import api
 from medlive.cli.evaluation.options import Scoring
-from medlive.cli.evaluation.tables import (
-    scored,
-)
+from medlive.cli.evaluation.tables import scored
 from medlive.cli.output import echo, say
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
 from medlive.report.model import read_meta

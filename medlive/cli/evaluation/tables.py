@@ -1,4 +1,4 @@
-"""What scores look like in a terminal, and where they come from: shared by score, report, contamination and all."""
+"""What scores look like in a terminal, and where they come from: shared by the commands that show scores."""
 
 from collections.abc import Iterable, Iterator
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -107,12 +107,21 @@ def items_of(
     return items
 
 
+class _Rating(NamedTuple):
+    """What a rater says of a criterion, or of a case."""
+
+    key: Place | str | None
+    """None: an item that is not the run's."""
+    rater: str
+    value: bool | float | None
+    """None: the rater could not decide."""
+
+
 def _ratings_of(
     row: Mapping[str, Any],
     items: Mapping[str, Place] | None,
-) -> Iterator[tuple[Place | str | None, str, bool | float | None]]:
-    """The ratings of a row: of a criterion, of a case, or (None) of an item that is not the run's; by whom; and what
-    it is. Raises ValueError if the row is invalid."""
+) -> Iterator[_Rating]:
+    """The ratings of a row. Raises ValueError if it is invalid."""
     names = ("rater", "item", "case_id", "criterion_id")
     rater, item, case_id, criterion = map(_name, map(row.get, names))
     if not rater or not (case_id or item):
@@ -126,12 +135,12 @@ def _ratings_of(
                 what = f"item {item[:40]!r}"
                 raise ValueError(f"{what} can only be read together with its run")
             place = items.get(item)
-        yield place, rater, met
+        yield _Rating(place, rater, met)
     written = row.get("score")
     # A column that is empty beside a verdict is not a score that could not be given.
     no_score = written in (None, "") if has_verdict else "score" not in row
     if case_id and not no_score:
-        yield case_id, rater, _score(written, row.get("out_of"))
+        yield _Rating(case_id, rater, _score(written, row.get("out_of")))
     elif not has_verdict:
         raise ValueError("expected criterion_id and met, or score")
 
