@@ -6,7 +6,7 @@ A board's cases are JSON, its verdicts two bits a criterion.
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -149,6 +149,15 @@ BLANK: Mapping[str, object] = {
 """What a page may be about, and is not unless it says so."""
 
 
+class Page(NamedTuple):
+    """One page, not yet rendered."""
+
+    name: str
+    template: str
+    about: Mapping[str, object]
+    """Its title, the section that the navigation marks, and what of `BLANK` it has."""
+
+
 def site_files(
     content: Content,
     *,
@@ -200,30 +209,29 @@ def site_files(
         (shared,) = (scale for scale in scales if board.slug in scale.boards)
         return shared.abilities[model.name].value
 
-    for name, template, about in _pages(content, cases):
-        text = TEMPLATES.get_template(template).render(
-            {**BLANK, **about},
-            name=name,
-            root="../" * name.count("/"),
+    for page in _pages(content, cases):
+        text = TEMPLATES.get_template(page.template).render(
+            {**BLANK, **page.about},
+            name=page.name,
+            root="../" * page.name.count("/"),
             content=content,
             scales=scales,
             links=links,
             downloads=downloads,
             ability=ability,
         )
-        made[name] = text.encode("utf-8")
+        made[page.name] = text.encode("utf-8")
     return made
 
 
 def _pages(
     content: Content,
     cases: Sequence[SnapshotCase],
-) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """Every page's name and template, and what it is about: its title, the section that the navigation marks, and
-    what of `BLANK` it has; `cases` are in the order of the lists."""
+) -> Iterator[Page]:
+    """Every page; `cases` are in the order of the lists."""
     for name, _, title in SECTIONS:
         if name != "cases.html":
-            yield name, name, {"title": title, "section": name}
+            yield Page(name, name, {"title": title, "section": name})
     starts = range(0, max(1, len(cases)), CASES_A_PAGE)
     lists = ["cases.html"]
     lists += [f"lists/cases-{n}.html" for n in range(2, len(starts) + 1)]
@@ -235,7 +243,7 @@ def _pages(
             "number": number,
             "lists": lists,
         }
-        yield name, "cases.html", about
+        yield Page(name, "cases.html", about)
     for board in content.boards:
         for model in board.models:
             about = {
@@ -244,7 +252,8 @@ def _pages(
                 "board": board,
                 "model": model,
             }
-            yield f"models/{board.slug}-{model.slug}.html", "model.html", about
+            address = f"models/{board.slug}-{model.slug}.html"
+            yield Page(address, "model.html", about)
     results = _results(content)
     for case in content.cases.values():
         about = {
@@ -253,7 +262,7 @@ def _pages(
             "case": case,
             "results": results[case.case_id],
         }
-        yield case_page(case), "case.html", about
+        yield Page(case_page(case), "case.html", about)
 
 
 def _results(content: Content) -> dict[str, Results]:

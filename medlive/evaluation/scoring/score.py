@@ -59,7 +59,6 @@ from medlive.statistics.bootstrap import (
     Comparison,
     Draws,
     Estimate,
-    Resampling,
     Standing,
 )
 from medlive.statistics.contamination import Drop
@@ -163,11 +162,6 @@ class ScoreTable:
     def grid(self) -> ScoreGrid:
         """Its cases and scores, and how cases are drawn."""
         return ScoreGrid(self.scored, self.metric, draws=self.draws, seed=self.seed)
-
-    @property
-    def how(self) -> Resampling:
-        """How its cases are drawn."""
-        return self.grid.how
 
     @property
     def scored(self) -> Scored:
