@@ -66,8 +66,10 @@ class Judge:
 
 @dataclass(slots=True)
 class GradingCall:
-    """What one call asks a judge, whether an answer meets these criteria, and what its replies say, attempt after
-    attempt: later verdicts fill earlier gaps."""
+    """What one call asks a judge (whether an answer meets these criteria), and the verdicts of its replies.
+
+    Where there are several attempts, later verdicts fill the gaps of earlier ones.
+    """
 
     judge: Judge
     language: str

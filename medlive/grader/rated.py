@@ -5,6 +5,7 @@ An item's id is a digest of everything rated, so that ratings of changed texts a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from medlive.integrity.digest import digest_json
 
@@ -21,9 +22,13 @@ class CheckedVerdict:
     met: bool
 
 
-GraderSheet = tuple[str, str | None, tuple[CheckedVerdict, ...]]
-"""The verdicts of a graded run, for people to check: the grader's model; the judge who decided every criterion
-otherwise, None where they are not chosen by that; the verdicts."""
+class GraderSheet(NamedTuple):
+    """The verdicts of a graded run, for people to check."""
+
+    grader: str  # The model
+    against: str | None
+    """The judge who decided every criterion otherwise; None: not chosen by that."""
+    verdicts: tuple[CheckedVerdict, ...]
 
 
 def case_parts(

@@ -164,7 +164,7 @@ def safe_score(complete: float, worst: Severity | None) -> float:
 
 
 def worst_omission(unmet_points: Sequence[float]) -> Severity | None:
-    """The gravest severity of leaving out what unmet criteria of these points pay for; None where it is no harm."""
+    """How severe the gravest omission is, by the points of the criteria that are not met; None: no harm."""
     points = max(unmet_points, default=0)
     if points >= 9:
         return Severity.SEVERE

@@ -8,7 +8,7 @@ nothing else depends.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import StringConstraints
 
@@ -50,14 +50,19 @@ MOST_PASSAGES = 8
 MOST_REVISIONS = 2
 """How often a rubric goes back to its writer."""
 
-MadeRubric = tuple[Rubric, tuple[Finding, ...], Proof | None]
-"""A rubric, what still speaks against it, which holds its case for a person, and its proof; None where none was
-made."""
 GradeProbes = Callable[
     [CaseText, Sequence[Criterion], Sequence[str], Agent],
     Awaitable[Sequence[Mapping[str, ProbeVerdict]]],
 ]
 """Grades answers by every criterion, each by the criterion's id. Raises AgentFailure where one stays ungraded."""
+
+
+class MadeRubric(NamedTuple):
+    """A rubric, and what still speaks against it, which holds its case for a person."""
+
+    rubric: Rubric
+    faults: tuple[Finding, ...]
+    proof: Proof | None  # None where none was made
 
 
 async def make_rubric(
@@ -105,7 +110,7 @@ async def make_rubric(
         complete = partial(complete_rubric, drafting, curation, judge, library)
         rubric = await complete(rubric)
     if grade is None:
-        return rubric, drafting.lint(rubric), None
+        return MadeRubric(rubric, drafting.lint(rubric), None)
     proving = Proving(
         drafting=drafting,
         passages=cited_passages(curation.claims)[:MOST_PASSAGES],
@@ -115,7 +120,7 @@ async def make_rubric(
         grade=grade,
     )
     rubric, proof = await proving.prove(rubric, probes)
-    return rubric, drafting.lint(rubric), proof
+    return MadeRubric(rubric, drafting.lint(rubric), proof)
 
 
 class RulingItem(ReplyModel):

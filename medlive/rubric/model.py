@@ -172,9 +172,10 @@ PointOutcome = Literal[
     "consensus",  # Kept: a second model named it too
     "contradicted",
     "not_standard",
-    # No passage decides it, and the other model did not name it
+    # No passage supports or contradicts it, and the other model did not name it
     "not_named",
-    "one_model",  # No passage decides it, and there is no second model
+    # No passage supports or contradicts it, and one model has both roles
+    "one_model",
     "faulty",  # The reviewer objected to its criterion
     "surplus",  # Sound, but there were graver points enough
 ]

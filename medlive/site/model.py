@@ -171,7 +171,7 @@ _FILE = TypeAdapter(HardWeeks)
 
 
 def load_hard(path: Path) -> HardWeeks:
-    """The weeks that are fixed; none where there is no file. Raises BadInput for a damaged one."""
+    """The hard cases of each week, read from a file; empty if there is no file. Raises BadInput if it is damaged."""
     if not path.is_file():
         return {}
     try:

@@ -198,7 +198,7 @@ def read_sheet(
             met=met,
         )
         verdicts.append(verdict)
-    return run.known_grader.model, against, tuple(verdicts)
+    return GraderSheet(run.known_grader.model, against, tuple(verdicts))
 
 
 def _settled_by(ratings: HumanRatings) -> dict[Place, bool]:
