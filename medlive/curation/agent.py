@@ -9,6 +9,7 @@ from medlive.curation.model import Call, Reason
 from medlive.llm.ask import (
     Asked,
     Asker,
+    Attempt,
     CallOutcome,
     EachItem,
     ReplyModel,
@@ -150,7 +151,7 @@ class Agent:
                 asked = await self._asker.ask(request, read)
             except BudgetSpent as exc:
                 spent = Unusable(exc.message, CallOutcome.OVER_BUDGET)
-                asked = Asked(attempts=[(request, None, spent)])
+                asked = Asked(attempts=[Attempt(request, None, spent)])
             calls = []
             for number, (sent, reply, fault) in enumerate(asked.attempts, start=1):
                 call = Call(
@@ -168,7 +169,7 @@ class Agent:
             self._journal += calls
             if asked.value is not None:
                 return asked.value
-            _, _, last = asked.attempts[-1]
+            last = asked.attempts[-1].fault
             if last and not all(call.replayed for call in calls):
                 reason = _REASONS[last.outcome]
                 if last.by_another_model:

@@ -80,10 +80,11 @@ class ElementControl:
                 inputs["elements"] = element_inputs(rest, *_SHOWN)
                 verdicts = await self._judge.ask_each(SupportItem, inputs, ids_of(rest))
                 for name in ids_of(rest):
-                    found = verdicts[name]
-                    self._note(Check.SUPPORTED, name, found.supported, found.reason)
-                    if not found.supported:
-                        findings[name] = found.reason
+                    verdict = verdicts[name]
+                    reason = verdict.reason
+                    self._note(Check.SUPPORTED, name, verdict.supported, reason)
+                    if not verdict.supported:
+                        findings[name] = reason
             for identity in list(findings):
                 if self._revisions[identity] < MAX_REVISIONS:
                     continue

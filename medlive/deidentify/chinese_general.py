@@ -110,9 +110,9 @@ def is_in_medical_name(text: str, start: int, end: int) -> bool:
     lived_in = _LIVED_BEFORE.search(text, max(0, start - 1), start) is not None
     followed = _LIVED_AFTER.match(text, end) is not None
     fitting = []
-    for before, after, exact in _MISSPELT_NAMES.get(city, ()):
-        if (before or not lived_in) and (after or not followed):
-            fitting.append((before, after, exact))
+    for name in _MISSPELT_NAMES.get(city, ()):
+        if (name.before or not lived_in) and (name.after or not followed):
+            fitting.append(name)
     return is_part_of_name(text, start, end, fitting)
 
 

@@ -152,8 +152,14 @@ _MINIMUM_RIGHT = 2
 """Characters outside the place that must be spelt right: fewer could be any words beside a place."""
 
 
-Surroundings = tuple[str, str, bool]
-"""What stands before and after the place in a name, and whether nothing there may be misspelt."""
+class Surroundings(NamedTuple):
+    """What stands before and after the place in a name; `exact` if nothing there may be misspelt."""
+
+    before: str
+    after: str
+    exact: bool
+
+
 Places = dict[str, list[Surroundings]]
 """Each place with the names in which it stands."""
 
@@ -193,15 +199,15 @@ def surroundings(
         longest_exact: How many characters a name may have besides the place and still allow none to be wrong: a
             short word with a wrong letter is any word.
     """
-    found: Places = defaultdict(list)
+    names_of: Places = defaultdict(list)
     listed = tuple(names)
     for place in places:
         for name in listed:
             for start in starts(name, place):
                 before, after = name[:start], name[start + len(place) :]
                 exact = len(before) + len(after) <= longest_exact
-                found[place].append((before, after, exact))
-    return dict(found)
+                names_of[place].append(Surroundings(before, after, exact))
+    return dict(names_of)
 
 
 def is_part_of_name(

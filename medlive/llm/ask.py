@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, partial
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -123,8 +123,12 @@ class Unusable(Exception):
         self.by_another_model = by_another_model
 
 
-Attempt = tuple[Request, Reply | None, Unusable | None]
-"""One call: its request, its reply where one came, and its fault where it is not usable."""
+class Attempt(NamedTuple):
+    """One call: its request, its reply where one came, and its fault where it is not usable."""
+
+    request: Request
+    reply: Reply | None
+    fault: Unusable | None
 
 
 @dataclass(slots=True)
@@ -294,7 +298,7 @@ class Asker(Caller):
                 if not asked.attempts:
                     raise
                 fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
-            asked.attempts.append((request, reply, fault))
+            asked.attempts.append(Attempt(request, reply, fault))
             if reply is None or not fault or fault.outcome is not CallOutcome.INVALID:
                 break
             if fault.by_another_model:

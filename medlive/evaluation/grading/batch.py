@@ -37,7 +37,7 @@ from medlive.evaluation.runs.templates import load_template
 from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import canonical_json, digest_bytes, digest_json
 from medlive.integrity.log import LogWriter, open_log, read_bytes, values_of, writing
-from medlive.llm.ask import Asked, Unusable, read_checked
+from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity, Reply
 from medlive.llm.prompts import render
 from medlive.llm.registry import Price
@@ -464,7 +464,7 @@ class _Results:
             fault = Unusable(f"batch: {exc.cause}")
         except Unusable as exc:
             fault = exc
-        asked = Asked[object](None, [(asking.request, reply, fault)])
+        asked = Asked[object](None, [Attempt(asking.request, reply, fault)])
         grades = make_grades(work, asking, asked, "batch")
         kinds: list[str] = []
         for grade in grades:

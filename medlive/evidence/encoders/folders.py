@@ -150,6 +150,7 @@ def _stated_size(weights: Path) -> int | None:
         ends = [int(entry["data_offsets"][1]) for entry in header.values()]
     except (
         OSError,
+        OverflowError,
         ValueError,
         LookupError,
         TypeError,

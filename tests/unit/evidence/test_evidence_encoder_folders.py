@@ -129,12 +129,14 @@ def test_files_that_are_not_json_are_named(
 
 
 @pytest.mark.parametrize(
-    "damage", ["cut", "longer", "empty", "no header", "not JSON", "odd header"]
+    "damage",
+    ["cut", "longer", "empty", "no header", "not JSON", "odd header", "endless"],
 )
 def test_damaged_weights_are_named(tmp_path: Path, damage: str) -> None:
     folder = write_model(tmp_path / "m")
     file = folder / "model.safetensors"
     data = file.read_bytes()
+    endless = b'{"w": {"data_offsets": [0, 1e400]}}'
     damaged = {
         "cut": data[:-1],
         "longer": data + b"\0",
@@ -142,6 +144,7 @@ def test_damaged_weights_are_named(tmp_path: Path, damage: str) -> None:
         "no header": b"\xff" * 64,
         "not JSON": struct.pack("<Q", 4) + b"nope",
         "odd header": struct.pack("<Q", 9) + b'{"w": []}',
+        "endless": struct.pack("<Q", len(endless)) + endless,
     }
     file.write_bytes(damaged[damage])
     with pytest.raises(EvidenceUnavailable) as caught:
