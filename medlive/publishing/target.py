@@ -146,10 +146,7 @@ class FolderTarget:
             raise CheckFailed(f"{item.name} exists in {self.where} with other bytes")
 
     def replace(self, item: Item) -> None:
-        """Write the item over what exists, under another name that is then changed.
-
-        A reader sees the old bytes or the new ones.
-        """
+        """Write the item under another name, then rename it over what exists; a reader sees old bytes or new ones."""
         with self._errors("written"):
             path = path_below(self.root, item.name)
             partial = self.root / _PARTIAL

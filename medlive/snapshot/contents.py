@@ -220,7 +220,6 @@ _OF_SECTIONS = {
 }
 """Section → the fields of `_FIELDS` that its entries have, all of them and no other of these."""
 
-
 _CONFIG = ConfigDict(extra="allow", strict=True)
 _MODELS: dict[str, type[BaseModel]] = {}
 for _section, _names in _OF_SECTIONS.items():

@@ -92,7 +92,7 @@ def diff_snapshots(
     made_before = _stated(before)
     made_now = _stated(now)
     names = sorted(made_before.keys() | made_now.keys())
-    found: dict[str, Any] = {
+    difference: dict[str, Any] = {
         "old": before.version,
         "new": now.version,
         "counts": counts,
@@ -100,12 +100,12 @@ def diff_snapshots(
         "made_otherwise": list(_field_edits(made_before, made_now, names)),
     }
     for kind, cases in listed.items():
-        found[kind] = []
+        difference[kind] = []
         for case in cases:
             row = asdict(case) | {"reason": reasons.get(case.case_id)}
             del row["kind"]
-            found[kind].append(row)
-    return found
+            difference[kind].append(row)
+    return difference
 
 
 def diff_cases(old: Path, new: Path) -> Iterator[Change]:

@@ -170,26 +170,26 @@ def diff(
             raise CheckFailed(
                 report.summary(), hint="--unverified compares it as it is"
             )
-    found = diff_snapshots(old, new, limit=limit)
-    notes = [f"reasons: {found['reasons_from']}"]
+    difference = diff_snapshots(old, new, limit=limit)
+    notes = [f"reasons: {difference['reasons_from']}"]
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
-    return Result(found, _describe_diff(found), notes)
+    return Result(difference, _describe_diff(difference), notes)
 
 
-def _describe_diff(found: Mapping[str, Any]) -> Shown:
-    old, new, counts = found["old"], found["new"], found["counts"]
+def _describe_diff(difference: Mapping[str, Any]) -> Shown:
+    old, new, counts = difference["old"], difference["new"], difference["counts"]
     yield f"{old} → {new}"
     yield Grid(["cases", "count"], counts.items())
     shown = []
-    for edit in found["made_otherwise"]:
+    for edit in difference["made_otherwise"]:
         shown.append([edit["name"], _short(edit["old"]), _short(edit["new"])])
     if shown:
         yield Grid(["how it was made", old, new], shown)
     for kind, count in counts.items():
-        for case in found[kind]:
+        for case in difference[kind]:
             yield from _lines(kind, case)
-        if left := count - len(found[kind]):
+        if left := count - len(difference[kind]):
             yield f"{left} more {kind}; --limit lists more"
 
 

@@ -3,7 +3,6 @@
 import hashlib
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from medlive.integrity.checks import Faults
 from medlive.snapshot.contents import (
@@ -27,9 +26,6 @@ from medlive.snapshot.model import (
     livemedbench_piece,
 )
 from medlive.snapshot.verify.text_checks import find_leak, texts_of
-
-if TYPE_CHECKING:
-    pass
 
 _STEPS = (
     "rows",
