@@ -81,7 +81,7 @@ def _lowered(value: object) -> object:
 
 
 def _role(value: object) -> str:
-    """A role in whatever case it is written. Raises what says that it is none."""
+    """A role in whatever case it is written. Raises ValueError for another text, PydanticCustomError for no text."""
     role = _lowered(value)
     if not isinstance(role, str):
         raise PydanticCustomError(

@@ -24,6 +24,7 @@ from medlive.db.curation.cases import (
     set_status,
 )
 from medlive.db.curation.funnel import funnel, outcomes_by_paper
+from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.release import CaseStatus, ReviewAction
@@ -36,6 +37,8 @@ from medlive.errors import (
 )
 from medlive.evidence.passage import Hit
 from medlive.integrity.digest import digest_text
+from medlive.llm.engine import Reply, Request
+from medlive.llm.replay import ReplayEngine
 from medlive.rubric.model import AskedPart
 from medlive.service.curation import curate, editing, review
 from medlive.service.curation.complete import redact_case
@@ -60,6 +63,7 @@ from tests.integration.test_curating_twice import Indexed
 from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,
+    Named,
     pipeline,
     read,
     status_of,
@@ -400,6 +404,36 @@ async def test_ready_cases_are_scanned_again_when_the_look_for_identifiers_chang
         assert all("dry cough" not in c.criterion for c in case.rubric.criteria)
     assert await status_of(database, held) == "ready"
     assert (await rescan_cases(new))["cases"] == 0
+
+
+async def test_a_scan_that_is_broken_off_has_its_turn_until_its_reply_is_kept(
+    database: Database, held: str
+) -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Named):
+        async def answer(self, request: Request) -> Reply:
+            asked.set()
+            await go.wait()
+            return await super().answer(request)
+
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    slow = Slow("m-2", {"reader.identifiers": {"found": []}})
+    reader = ReplayEngine(slow, PostgresReplyStore(database))
+    opened = replace(pipeline(database, "m-2"), respondents={"reader": reader})
+    scanning = asyncio.create_task(rescan_cases(opened))
+    await asked.wait()
+    scanning.cancel()
+    done, _ = await asyncio.wait([scanning], timeout=0.2)
+    assert not done
+    async with advisory_lock(database, "rescan cases") as is_free:
+        assert not is_free
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await scanning
+    # Whoever comes next asks nothing again.
+    assert (await rescan_cases(opened))["cases"] == 1
+    assert len(slow.requests) == 1
 
 
 async def test_the_weekly_queueing_reads_ready_cases_again_too(

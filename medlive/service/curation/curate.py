@@ -526,8 +526,8 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
             done["redacted"] += saved.revision != case.revision
 
     async with (
-        pipeline.settled(),
         advisory_lock(pipeline.database, "rescan cases") as is_alone,
+        pipeline.settled(),
     ):
         if is_alone:
             waiting = await pipeline.database.ask(unscanned_cases, pipeline.scanner)

@@ -45,7 +45,7 @@ def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Site]:
 
 
 async def source_health(database: Database, source: str | None) -> list[dict[str, Any]]:
-    """Every harvested source, or the one named, as JSON values. Raises UsageError if that was never harvested.
+    """Every harvested source, or the one named, as `source check` prints it. Raises UsageError for one never harvested.
 
     "last_done_at" is when a harvest last succeeded, None if never; "last_problem" why the latest failed, None if it
     did not; "week" the ISO week of "figures", None without any; "faults" what a maintainer must look at, one sentence

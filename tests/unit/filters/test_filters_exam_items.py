@@ -31,7 +31,7 @@ def reason(
         ),
     )
     rejected = first_failure(CHAIN.judge(thread, duplicate_of=None, now=NOW))
-    return rejected.reason if rejected and rejected.reason else None
+    return rejected.reason if rejected else None
 
 
 @pytest.mark.parametrize(
