@@ -139,9 +139,8 @@ def find_losses(week: Week, *, late: timedelta = timedelta()) -> list[str]:
 
     Args:
         week: What has come to its end.
-        late: How long after a reply's transaction began its request may be asked again: where the database is lost
-            another worker looks before the first answer is stored, and asks a little later. Zero: an answer that was
-            stored is the last.
+        late: How long a reply may take to be stored after its request was asked again: where the database is lost
+            another worker may ask while the first answer waits for it. Zero: an answer that was stored is the last.
     """
     problems = []
     if twice := week.instance.rows(_DECIDED_TWICE):

@@ -123,7 +123,7 @@ async def live_weeks(
             week.kill_all()
             if logs is not None:
                 shutil.copy(week.shift.with_name("log"), logs / "weeks.log")
-            problems = find_losses(week, late=timedelta(seconds=1))
+            problems = find_losses(week, late=timedelta(microseconds=1))
             for name, digests in home.frozen.items():
                 problems += find_changed(week, name, digests)
             if problems := [*problems, *find_written(week)]:
