@@ -1,30 +1,25 @@
 """Code-book terms (ICD, ICF, ICHI) found in a text by one automaton pass.
 
 A thread with no such term is no clinical discussion (LiveMedBench, post filters). medlive ships a small list of
-its own; WHO's official files and other lists are read beside it, in the shapes in which they are passed on.
+its own; WHO's official files and other lists are read beside it, as tables with a header.
 """
 
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from medlive.errors import BadInput, MissingExtra
+from medlive.errors import BadInput, require
 from medlive.filters.model import read_lines
+from medlive.guard.bounds import GIVEN_BYTES
 from medlive.integrity.digest import digest_json
-from medlive.integrity.folder import TooLong, read_given
+from medlive.integrity.log import read_bytes
 from medlive.text.normalise import normalise
 
 _CODE_COLUMNS = frozenset(read_lines("code_columns.txt"))
 _TERM_COLUMNS = frozenset(read_lines("term_columns.txt"))
-_ANY_CODE = re.compile(
-    r"[A-Z]\d{2}(?:\.?[0-9A-Z-]{1,4})?|[A-Z0-9]{2}\d[0-9A-Z](?:\.[0-9A-Z]{1,2})?|[bsde]\d{1,5}|[A-Z]{3}\.[A-Z]{2}\.[A-Z]{2}"
-    r"|[A-Z]\d{2}-[A-Z]\d{2}|\d{5,9}|DOID:\d+"
-)
-_ICD_CODE = re.compile(r"[A-TV-Z]\d[0-9A-Z](?:\.[0-9A-Z-]{1,4})?")
 _LEADING_MARKS = re.compile(r"^(?:[-–•]\s*)+|^[A-Z]\d\d(?:-[A-Z]\d\d)?[：:]\s*")
 _TRAILING_CODE = re.compile(r"[A-Z]\d{2}(?:\.[\d-])?[†*]?$")
 _COUNTED = re.compile(r"\.\d+$")
@@ -62,48 +57,29 @@ _SYSTEMS = {
 def read_terms(path: Path) -> Iterator[Term]:
     """The usable terms of a code-book file, duplicates included.
 
-    Knows: tables with a header (comma, tab or semicolon; a code column and one or more title and synonym columns,
-    as WHO's ICD-11, ICF and ICHI tabulations have); WHO's headerless ICD-10 `codes.txt`; two columns of code and
-    title. BadInput for anything else.
+    The file is a table in UTF-8 (comma, tab, semicolon or bar) whose header names a column of codes, and columns of
+    titles and synonyms, as those of WHO's tabulations do. Raises BadInput for anything else.
     """
     try:
-        raw = read_given(path)
-    except (OSError, TooLong) as exc:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
         raise BadInput(
-            f"cannot read code book {path.name}: {getattr(exc, 'strerror', None) or exc}"
+            f"{path.name} is not UTF-8", hint="save it as CSV or TSV, UTF-8"
         ) from exc
-    if raw.startswith(b"PK\x03\x04"):
-        raise BadInput(
-            f"{path.name} is a spreadsheet or archive",
-            hint="save it as CSV or TSV, UTF-8",
-        )
     name = re.sub("[_ -]", "", path.name.lower())
     systems = [system for mark, system in _SYSTEMS.items() if mark in name]
     system = systems[0] if systems else path.stem
     has_term = False
-    has_mark = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-    for encoding in ("utf-16" if has_mark else "utf-8-sig", "gb18030"):
-        with suppress(UnicodeDecodeError):
-            text = raw.decode(encoding).replace("\x00", "")
-            break
-    else:
-        raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
-    try:
-        for code, title in _rows(text):
-            term = clean_term(title)
-            least = 4 if term.isascii() else 2
-            if least <= len(term) <= 80 and "%" not in term:
-                has_term = True
-                yield f"{system}:{code}", term
-    except csv.Error as exc:
-        raise BadInput(
-            f"{path.name} is not a table: {exc}",
-            hint="look for a quotation mark without its second",
-        ) from exc
+    for code, title in _rows(text):
+        term = clean_term(title)
+        least = 4 if term.isascii() else 2
+        if least <= len(term) <= 80 and "%" not in term:
+            has_term = True
+            yield f"{system}:{code}", term
     if not has_term:
         raise BadInput(
             f"{path.name} has no column of titles that is known",
-            hint="see docs/codebooks.md",
+            hint="give it a header with Code and Title; see docs/codebooks.md",
         )
 
 
@@ -111,36 +87,18 @@ def _rows(text: str) -> Iterator[tuple[str, str]]:
     """Code and title of each row, the title once for each column of titles."""
     lines = text.splitlines()
     sample = "\n".join(lines[:5])
-    csv.field_size_limit(10_000_000)
+    csv.field_size_limit(GIVEN_BYTES)
     rows = csv.reader(lines, delimiter=max("\t;,|", key=sample.count))
     header = list(map(str.strip, next(rows, [])))
     names = [_COUNTED.sub("", cell.lower()).replace(" ", "") for cell in header]
     titles = [column for column, name in enumerate(names) if name in _TERM_COLUMNS]
     codes = [column for column, name in enumerate(names) if name in _CODE_COLUMNS]
-    if not titles:
-        for row in (header, *rows):
-            if pair := _without_header(list(filter(None, map(str.strip, row)))):
-                yield pair
-        return
     for row in rows:
         cells = [*map(str.strip, row), *[""] * len(header)]
         code = next(filter(None, (cells[column] for column in codes)), "")
         for column in titles:
             if cells[column]:
                 yield code.removeprefix("ICD10:"), cells[column]
-
-
-def _without_header(cells: Sequence[str]) -> tuple[str, str] | None:
-    """The code and the title in a row of a table without a header; None for a row of another shape."""
-    if len(cells) == 2 and _ANY_CODE.fullmatch(cells[0]):
-        return cells[0], cells[1]
-    if len(cells) <= 6:
-        return None
-    codes = list(filter(_ICD_CODE.fullmatch, cells))
-    for cell in cells:
-        if codes and (" " in cell or (len(cell) > 6 and cell.isalpha())):
-            return codes[-1], cell
-    return None
 
 
 _WIDE = re.compile(r"[０-９Ａ-Ｚａ-ｚ－]")
@@ -193,12 +151,9 @@ class Codebook:
         stop: frozenset[str] = frozenset(),
     ) -> None:
         """The first code of a term stands where two lists have it; a term of the stop list is left out."""
-        try:
-            import ahocorasick
-        except ImportError as exc:
-            raise MissingExtra(
-                "medlive[service] is needed for code books (pyahocorasick)"
-            ) from exc
+        require("ahocorasick", "a code book", "'medlive[service]'")
+        import ahocorasick
+
         matches: dict[str, str] = {}
         for code, term in terms:
             flat = _flat(term).translate(_TO_SIMPLIFIED)

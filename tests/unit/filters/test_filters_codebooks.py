@@ -129,7 +129,7 @@ def test_hits_are_places_in_the_text_itself(text: str) -> None:
             "Code;Title\nABC.AA.ZZ;Brain biopsy\n",
             ("ICHI:ABC.AA.ZZ", "Brain biopsy"),
         ),
-        ("icd10cm.csv", 'A00,"Cholera"\n', ("ICD-10-CM:A00", "Cholera")),
+        ("icd10cm.csv", 'code,title\nA00,"Cholera"\n', ("ICD-10-CM:A00", "Cholera")),
         ("disease.csv", "code\tdisease\nA00\t霍乱\n", ("disease:A00", "霍乱")),
         (
             "syn.csv",
@@ -138,7 +138,7 @@ def test_hits_are_places_in_the_text_itself(text: str) -> None:
         ),
         (
             "icd10_codes.txt",
-            "4;T;X;01;A00;A00.0;A00.0;A000;Cholera due to vibrio;;;\n",
+            ";;;;;Code;;;Title;;;\n4;T;X;01;A00;A00.0;A00.0;A000;Cholera due to vibrio;;;\n",
             ("ICD-10:A00.0", "Cholera due to vibrio"),
         ),
     ],
@@ -151,13 +151,9 @@ def test_the_shapes_of_files(
     assert expected in list(read_terms(path))
 
 
-def test_gb18030_is_read_and_a_spreadsheet_or_nothing_known_is_refused(
-    tmp_path: Path,
-) -> None:
-    gb = tmp_path / "gb.txt"
-    gb.write_bytes("code\tdisease\nA00\t霍乱病\n".encode("gb18030"))
-    assert [term for _, term in read_terms(gb)] == ["霍乱病"]
+def test_what_is_no_table_with_a_header_in_utf_8_is_refused(tmp_path: Path) -> None:
     for name, data in (
+        ("gb.txt", "code\tdisease\nA00\t霍乱病\n".encode("gb18030")),
         ("a.xlsx", b"PK\x03\x04zip"),
         ("b.csv", b"x,1,2\n"),
         ("c.csv", b""),
@@ -171,9 +167,8 @@ def test_gb18030_is_read_and_a_spreadsheet_or_nothing_known_is_refused(
         list(read_terms(tmp_path / "absent.csv"))
     stray = tmp_path / "stray.csv"
     stray.write_text('code,title\nA00,"Cholera\n' + "A01,Typhoid fever\n" * 600_000)
-    with pytest.raises(BadInput, match="field limit") as refused:
+    with pytest.raises(BadInput):
         list(read_terms(stray))
-    assert refused.value.hint
 
 
 def test_stop_words_hold_against_an_official_list(tmp_path: Path) -> None:
