@@ -13,7 +13,6 @@ import hashlib
 import importlib.util
 import os
 import pwd
-import re
 import shutil
 import stat
 import subprocess
@@ -42,7 +41,6 @@ _ROOT_PLACE = Path("/var/lib/medlive")
 # A socket's address holds 108 bytes on Linux and 104 on macOS, the final NUL among them.
 _SOCKET_PATH_LIMIT = 103
 _START_SECONDS = 60
-_ERROR = re.compile(r"error:|FATAL:|PANIC:")
 _INITDB = (
     f"--username={_SUPERUSER}",
     "--auth=trust",
@@ -131,14 +129,9 @@ def stop(home: Path) -> bool:
     if _find_server(place.data) is None:
         return False
     with _locked(home, place):
-        if (server := _find_server(place.data)) is None:
-            return False
         pg_ctl = _find_binaries(place) / "pg_ctl"
         command = (pg_ctl, "stop", "-w", "-m", "fast", "-D", place.data)
         _run(place, "did not stop", command)
-        if server.socket_folder != place.data:
-            with suppress(OSError):  # not empty: something else was put there
-                server.socket_folder.rmdir()
     return True
 
 
@@ -192,16 +185,13 @@ def _find_place(home: Path) -> _Place:
             check=False,
             env=child_environment(),
         )
-    for name in (SYSTEM_USER, "nobody"):
-        with suppress(KeyError):
-            user = pwd.getpwnam(name)
-            break
-    else:
+    try:
+        user = pwd.getpwnam(SYSTEM_USER)
+    except KeyError as exc:
         raise DatabaseUnavailable(
-            "PostgreSQL does not run as root, and there is no other user to run it as",
-            hint=f"add a system user named {SYSTEM_USER}, or run medlive as a normal user, "
-            "or set MEDLIVE_DATABASE_URL",
-        )
+            f"PostgreSQL does not run as root, and there is no user {SYSTEM_USER}",
+            hint="add that system user, or run medlive as a normal user, or set MEDLIVE_DATABASE_URL",
+        ) from exc
     reachable = _can_reach(user, folder) or (_can_reach(user, home) and _is_own(home))
     return _Place(folder if reachable else elsewhere, user)
 
@@ -277,8 +267,7 @@ def _find_binaries(place: _Place) -> Path:
     version = int(stated) if stated.isdecimal() else 0
     if version not in versions:
         raise DatabaseUnavailable(
-            f"the data in {place.data} was made by PostgreSQL {stated or '?'}; the installed wheel has "
-            + (", ".join(map(str, sorted(versions))) or "none"),
+            f"the data in {place.data} was made by PostgreSQL {stated}; the installed wheel has {sorted(versions)}",
             hint="restore a backup into a new MEDLIVE_HOME, or install the earlier wheel",
         )
     binaries = versions[version] / "bin"
@@ -333,18 +322,12 @@ def _run(
             **who,
         )
     except subprocess.CalledProcessError as exc:
-        reason = _telling(exc.stderr.strip().splitlines(), 1) or [str(exc)]
+        reason = "; ".join(exc.stderr.splitlines()[-3:])
         raise DatabaseUnavailable(
-            f"the embedded PostgreSQL {failure}: {reason[0]}"
+            f"the embedded PostgreSQL {failure}: {reason}"
         ) from exc
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise DatabaseUnavailable(f"the embedded PostgreSQL {failure}: {exc}") from exc
-
-
-def _telling(lines: Sequence[str], most: int) -> list[str]:
-    """The last lines that name an error, which others may follow; the last ones where none does."""
-    errors = [line for line in lines if _ERROR.search(line)]
-    return list(errors or lines)[-most:]
 
 
 def _find_server(data: Path) -> EmbeddedServer | None:
@@ -471,8 +454,7 @@ def _answers(place: _Place, server: EmbeddedServer) -> bool:
 def _start_error(place: _Place, reason: str) -> DatabaseUnavailable:
     log: list[str] = []
     if place.log.exists():
-        written = place.log.read_text(errors="replace").strip().splitlines()
-        log = _telling(written[-20:], 3)
+        log = place.log.read_text(errors="replace").splitlines()[-5:]
     return DatabaseUnavailable(
         "the embedded PostgreSQL does not start: " + "; ".join([reason, *log]),
         hint=f"its log is {place.log}; or set MEDLIVE_DATABASE_URL to a server of yours",
