@@ -59,8 +59,6 @@ async def fetch_snapshot(
     version: str,
     out: Path,
     public_key: PublicKey | None = None,
-    *,
-    allow_older: bool = False,
 ) -> dict[str, Any]:
     """Fetch a version, or "latest", from an address or a folder into `<out>/medlive-<version>/`.
 
@@ -69,14 +67,13 @@ async def fetch_snapshot(
         version: An ISO week such as 2026.W47, or "latest".
         out: Where the snapshot's folder goes, and the errata.
         public_key: The key that must have signed both.
-        allow_older: Accept a latest version that is older than one in `out`.
 
     Returns:
-        `version`, `digest` and `path` of the snapshot; `already`: whether it existed with the same bytes; `complete`:
-        False if a step of the verification was skipped (without pyarrow, say); `bytes_fetched`; `errata`: how many
-        concern this version, None if the place has no errata; `errata_kept`: why those that were here already were
-        not replaced, or None; `skipped`: the steps that were skipped, each with the reason; `trust`: what the
-        signature proves; `why_not`: why the snapshot is not publishable, empty where it is.
+        `version`, `digest` and `path` of the snapshot; `already`: whether it existed with the same bytes;
+        `bytes_fetched`; `errata`: how many concern this version, None if the place has no errata; `errata_kept`: why
+        those that were here already were not replaced, or None; `skipped`: the steps of the verification that were
+        skipped (without pyarrow, say), each with the reason; `trust`: what the signature proves; `why_not`: why the
+        snapshot is not publishable, empty where it is.
 
     Raises:
         UsageError, BadInput: If the version or the source is not valid, or the version is not published there.
@@ -92,7 +89,7 @@ async def fetch_snapshot(
         with exclusive(out / _LOCK):
             async with open_source(source) as read:
                 fetch = _Fetch(read, source, out, public_key)
-                return await fetch.run(version, allow_older=allow_older)
+                return await fetch.run(version)
 
 
 @dataclass
@@ -103,10 +100,10 @@ class _Fetch:
     key: PublicKey | None
     fetched: int = 0
 
-    async def run(self, version: str, *, allow_older: bool) -> dict[str, Any]:
+    async def run(self, version: str) -> dict[str, Any]:
         stated = None
         if version == "latest":
-            latest = await self._latest(allow_older)
+            latest = await self._latest()
             version, stated = latest.version, latest.digest
         # Checked before anything else is fetched.
         root = folder_name(version)
@@ -149,7 +146,6 @@ class _Fetch:
             "digest": digest,
             "path": target,
             "already": already,
-            "complete": report.complete,
             "bytes_fetched": self.fetched,
             "errata": None if errata is None else len(errata.affecting(version)),
             "errata_kept": kept,
@@ -158,7 +154,7 @@ class _Fetch:
             "why_not": report.manifest.why_not if report.manifest else (),
         }
 
-    async def _latest(self, allow_older: bool) -> Ancestor:
+    async def _latest(self) -> Ancestor:
         """The latest version with its digest; a place of publication never goes back.
 
         The addresses in latest.json are not followed.
@@ -172,10 +168,10 @@ class _Fetch:
             raise CheckFailed(text) from exc
         version = latest.version
         newest = max((name for name, _ in versions_in(self.out)), default=version)
-        if version < newest and not allow_older:
+        if version < newest:
             raise CheckFailed(
                 f"{self.source} gives {version} as the latest version, and {newest} is here already",
-                hint="it may be an old copy of the place; --allow-older fetches it, and so does naming the version",
+                hint="it may be an old copy of the place; to fetch it all the same, name the version",
             )
         return latest
 
@@ -296,47 +292,29 @@ def update_errata(
     if data is None:
         put_errata(folder, offered, signature)
         return errata, None
-    try:
-        existing = parse_errata(data, str(folder / ERRATA))
-    except BadInput as exc:
-        hint = f"remove {folder / ERRATA} and fetch again"
-        raise BadInput(exc.message, hint=hint) from exc
-    is_proved = key is None or own_signature is not None
-    if data == offered and signature in (None, own_signature) and is_proved:
-        return existing, None
+    existing = parse_errata(data, str(folder / ERRATA))
     is_trusted = key is None
     if own_signature is not None:
         keys = known_keys(folder) if key is None else [key]
         signer = find_signer(data, own_signature, keys)
         is_trusted = signer is not None
         if key is None:
-            check_same_signer(folder, offered, signature, name, signer)
+            if signer is None:
+                raise CheckFailed(
+                    f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
+                    hint="give the publisher's key with --public-key",
+                )
+            try:
+                read_errata(offered, signature, name, signer)
+            except CheckFailed as exc:
+                raise CheckFailed(
+                    f"{exc.message}; the errata here were kept",
+                    hint="if the publisher has another key now, give it with --public-key",
+                ) from exc
     if is_trusted and (lost := errata.find_lost(existing)) is not None:
         return existing, f"{name} is older than the errata here: it lacks {lost}"
     put_errata(folder, offered, signature)
     return errata, None
-
-
-def check_same_signer(
-    folder: Path,
-    offered: bytes,
-    signature: bytes | None,
-    name: str,
-    signer: PublicKey | None,
-) -> None:
-    """Raise CheckFailed unless errata are signed by the signer of those that are here."""
-    if signer is None:
-        raise CheckFailed(
-            f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
-            hint="give the publisher's key with --public-key",
-        )
-    try:
-        read_errata(offered, signature, name, signer)
-    except CheckFailed as exc:
-        raise CheckFailed(
-            f"{exc.message}; the errata here are signed with key {signer.id_text()} and were kept",
-            hint="if the publisher has another key now, give it with --public-key",
-        ) from exc
 
 
 def known_keys(folder: Path) -> Iterator[PublicKey]:

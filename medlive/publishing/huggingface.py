@@ -6,7 +6,6 @@ uploaded before a kill is known to the hub by its SHA-256 and not sent again.
 
 import hashlib
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +24,9 @@ from medlive.publishing.publish import (
 from medlive.snapshot.model import week_end
 
 _MAIN = "main"
-_REPOSITORY = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
-)
 _CONNECT_S = 15.0
+_SILENCE_S = 300.0
+"""Seconds without an answer after which a request has failed."""
 _LOGIN = "check the name, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`"
 _AGAIN = "publish again: what was uploaded is not sent twice"
 
@@ -36,16 +34,13 @@ _AGAIN = "publish again: what was uploaded is not sent twice"
 class HubRepository:
     """A dataset repository that versions are published to."""
 
-    def __init__(
-        self, at: str, *, endpoint_url: str | None = None, silence_s: float = 300.0
-    ) -> None:
+    def __init__(self, at: str, *, endpoint_url: str | None = None) -> None:
         """Find the token, in HF_TOKEN or where `hf auth login` keeps it.
 
-        `at` is `organisation/name`, `endpoint_url` another hub; after `silence_s` seconds without an answer a
-        request has failed. Raises UsageError for another name, MissingExtra without the hub's client, and
-        ServiceUnavailable without a token.
+        `at` is `organisation/name`, `endpoint_url` another hub. Raises UsageError for another name, MissingExtra
+        without the hub's client, and ServiceUnavailable without a token.
         """
-        if not _REPOSITORY.fullmatch(at) or ".." in at or "--" in at:
+        if at.count("/") != 1:
             raise UsageError(
                 f"{at!r} is not a repository's name", hint="write organisation/name"
             )
@@ -65,16 +60,15 @@ class HubRepository:
                 "there is no token for the Hugging Face hub", hint=_LOGIN
             )
         # Its own client has no timeout.
-        limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
+        limits = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
         tls = tls_context()
         set_client_factory(
             lambda: httpx2.Client(timeout=limits, follow_redirects=True, verify=tls)
         )
-        self._token = token
         self._api = HfApi(endpoint=endpoint_url, token=token, library_name="medlive")
         self.where = f"{self._api.endpoint}/datasets/{at}"
 
-    def publish(self, prepared: PreparedRelease, *, dry_run: bool = False) -> Published:
+    def publish(self, prepared: PreparedRelease) -> Published:
         """Commit a snapshot, tag it with its version, and commit the errata beside it.
 
         An existing tag with these very files is left as it is. A version older than the newest tag does not become
@@ -85,7 +79,7 @@ class HubRepository:
             ServiceUnavailable: If the hub refuses or cannot be reached; the hint says what to do.
         """
         version = prepared.version
-        done = Published(version, prepared.digest, self.where, prepared.signed, dry_run)
+        done = Published(version, prepared.digest, self.where, prepared.signed)
         with self._clear_errors():
             existing = self._tags()
             tags = existing or frozenset()
@@ -96,18 +90,15 @@ class HubRepository:
                     version if version in tags else _MAIN, prepared
                 )
             done.already = sorted(prepared.files.keys() - set(done.sent))
-            done.bytes_sent = sum(prepared.files[name].size for name in done.sent)
             if version not in tags:
                 prepared.check_unpublished()
             if version in tags and done.sent:
                 raise self._other_bytes(f"the tag {version}", done.sent)
-            if dry_run:
-                return done
             if existing is None:
                 self._api.create_repo(**self._at, exist_ok=True)
             if version not in tags:
                 self._release(prepared, aside=any(tag > version for tag in tags))
-            done.updated = self._commit_errata(prepared)
+            self._commit_errata(prepared)
             done.latest = max({version, *tags})
         return done
 
@@ -182,8 +173,8 @@ class HubRepository:
             hint="a published version never changes: freeze and publish a new one",
         )
 
-    def _commit_errata(self, prepared: PreparedRelease) -> list[str]:
-        """Commit the errata that main lacks; return their names."""
+    def _commit_errata(self, prepared: PreparedRelease) -> None:
+        """Commit the errata that main lacks."""
         from huggingface_hub import CommitOperationAdd
 
         head = self._head(_MAIN)
@@ -198,7 +189,6 @@ class HubRepository:
                 commit_message="Errata",
                 parent_commit=head,
             )
-        return list(files)
 
     def _read(self, name: str) -> bytes | None:
         """Return a file of main; None if it does not exist."""
@@ -215,38 +205,20 @@ class HubRepository:
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:
-        """Turn what the client raises into our errors; no message holds the token."""
+        """Turn what the client raises into our errors.
+
+        They hold no message of the client or the hub, in which the token may be.
+        """
         import httpx2
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
         try:
             yield
-        except HfHubHTTPError as exc:
-            raise self._refused(exc) from exc
-        except (httpx2.TransportError, LocalEntryNotFoundError) as exc:
-            text = f"{self._api.endpoint} cannot be reached: {type(exc).__name__}"
-            raise ServiceUnavailable(text, hint=_AGAIN) from exc
-        except RuntimeError as exc:
-            # An upload that failed; the cause says how.
-            if isinstance(exc.__cause__, HfHubHTTPError):
-                raise self._refused(exc.__cause__) from exc
-            text = f"an upload to {self.where} failed: {type(exc.__cause__ or exc).__name__}"
-            raise ServiceUnavailable(text, hint=_AGAIN) from exc
-        except ValueError as exc:
-            raise ServiceUnavailable(
-                f"{self.where} refuses: {self._masked(str(exc))}"
-            ) from exc
-        except OSError as exc:
-            raise CheckFailed(
-                f"{exc.filename or 'a file'} cannot be read: {exc.strerror or exc}"
-            ) from exc
-
-    def _refused(self, exc: Any) -> ServiceUnavailable:
-        status = exc.response.status_code
-        reason = self._masked(exc.server_message or "")
-        text = f"{self.where} answers with HTTP {status}: {reason}"
-        hint = _LOGIN if status in (401, 403, 404) else _AGAIN
-        return ServiceUnavailable(text, hint=hint)
-
-    def _masked(self, text: str) -> str:
-        return text.replace(self._token, "***")[:300]
+        except (OSError, RuntimeError, ValueError, httpx2.TransportError) as exc:
+            # An upload that failed is a RuntimeError; its cause says how.
+            failure = exc.__cause__ if isinstance(exc, RuntimeError) else exc
+            response = getattr(failure, "response", None)
+            if response is None:
+                text = f"{self.where} cannot be used: {type(failure or exc).__name__}"
+                raise ServiceUnavailable(text, hint=_AGAIN) from exc
+            text = f"{self.where} answers with HTTP {response.status_code}"
+            raise ServiceUnavailable(text, hint=f"{_LOGIN}; then {_AGAIN}") from exc

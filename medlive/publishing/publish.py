@@ -92,20 +92,16 @@ class PreparedRelease(Release):
 
 @dataclass(slots=True)
 class Published:
-    """What a publication did, or would do."""
+    """What a publication did."""
 
     version: str
     digest: str
     where: str
     signed: bool
-    dry_run: bool = False
     sent: list[str] = field(default_factory=list)  # Immutable files that were added
     # Immutable files that existed with the same bytes
     already: list[str] = field(default_factory=list)
-    updated: list[str] = field(default_factory=list)  # Mutable files that were written
-    bytes_sent: int = 0  # Of immutable files
-    # The newest version on the target afterwards; None for a dry run
-    latest: str | None = None
+    latest: str | None = None  # The newest version on the target afterwards
     # Other versions on the target that are incomplete
     unfinished: list[str] = field(default_factory=list)
 
@@ -174,13 +170,10 @@ def publish(
     prepared: PreparedRelease,
     target: Target,
     base_url: str | None,
-    *,
-    dry_run: bool = False,
 ) -> Published:
     """Copy a snapshot to a target and update latest.json, feed, page and errata; same files are not sent again.
 
-    `base_url` is the target's address on its pages, None for relative links; `dry_run` only checks, and lists what
-    would be sent.
+    `base_url` is the target's address on its pages, None for relative links.
 
     Raises:
         CheckFailed: If the target has other bytes of this version, a version that cannot be read or is of another
@@ -188,21 +181,17 @@ def publish(
             a person. Nothing is written then.
         MedliveError: If the target refuses.
     """
-    version, digest, signed = prepared.version, prepared.digest, prepared.signed
-    done = Published(version, digest, target.where, signed, dry_run)
-    with target.session(write=not dry_run):
+    done = Published(prepared.version, prepared.digest, target.where, prepared.signed)
+    with target.session():
         missing = _missing_items(prepared, target, done)
         if missing:
             prepared.check_unpublished()
         _check_line(prepared, target, _releases(target, done))
         check_errata_kept(prepared, target.where, target.read)
         for item in missing:
-            if not dry_run:
-                target.add(item)
+            target.add(item)
             done.sent.append(item.name)
-            done.bytes_sent += item.size
-        if not dry_run:
-            _update_pages(prepared, target, base_url, done)
+        _update_pages(prepared, target, base_url, done)
     return done
 
 
@@ -302,8 +291,6 @@ def _update_pages(
         for name, data in files.items():
             if target.read(name) != data:
                 target.replace(page(name, data))
-                if name not in done.updated:
-                    done.updated.append(name)
 
     put(prepared.errata)
     before: list[str] = []

@@ -1,7 +1,6 @@
 """Reads published files from a folder or over HTTP, within limits, and without being led to inner addresses."""
 
 import asyncio
-import ipaddress
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -33,7 +32,6 @@ PAUSE_S = 1.0
 _CONNECT_S = 15
 _SILENCE_S = 60
 """Seconds without a byte after which a connection counts as lost."""
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 Read = Callable[[str, int], Awaitable[bytes | None]]
 """`read(name, most)`: a published file's bytes, cut soon after `most`; None if it does not exist."""
@@ -89,18 +87,13 @@ class _Site:
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host that may be asked. Raises OSError, and AddressRefused."""
-        if ":" in host or host.replace(".", "").isdigit():
-            try:
-                addresses = [str(ipaddress.ip_address(host.partition("%")[0]))]
-            except ValueError as exc:
-                text = f"{printable(host)} is not an address as it is usually written"
-                raise AddressRefused(text) from exc
-        else:
-            addresses = await any_address(host, port)
+        addresses = await any_address(host, port)
         inner = [place for place in addresses if not may_connect(place)]
         if self.public_only is None:
             self.public_only = len(inner) < len(addresses)
-        is_own = (host, port) == _host_and_port(self.base)
+        usual = 443 if self.base.scheme == "https" else 80
+        own_host = self.base.raw_host.decode("ascii")
+        is_own = (host, port) == (own_host, self.base.port or usual)
         if inner and (self.public_only or not is_own):
             raise AddressRefused(
                 f"{printable(host)} leads to {inner[0]}, which is not a public address"
@@ -139,11 +132,11 @@ class _Site:
         """Follow redirects to an answer and read it."""
         place = httpx2.URL(url)
         for _ in range(FETCH_REDIRECTS + 1):
-            await self.addresses(*_host_and_port(place))
             async with http.stream("GET", place) as answer:
                 status = answer.status_code
-                if status in _REDIRECTS:
-                    place = redirect_target(place, answer.headers.get("Location"))
+                if (following := answer.next_request) is not None:
+                    check_redirect(place, following.url)
+                    place = following.url
                     continue
                 if status == 404:
                     return None
@@ -169,21 +162,10 @@ _PASSING = (httpx2.TransportError, httpx2.InvalidURL, OSError, UnicodeError)
 """What may go better at another try."""
 
 
-def _host_and_port(url: httpx2.URL) -> tuple[str, int]:
-    """The host as it is looked up, and the port."""
-    usual = 443 if url.scheme == "https" else 80
-    return url.raw_host.decode("ascii"), url.port or usual
-
-
-def redirect_target(place: httpx2.URL, location: str | None) -> httpx2.URL:
-    """Return where a redirect leads. Raises AddressRefused if it must not be followed."""
-    try:
-        target = place.join(location or "ftp:")
-    except (httpx2.InvalidURL, ValueError) as exc:
-        raise AddressRefused("a redirect to an invalid address") from exc
-    if target.scheme not in ("http", "https") or not target.host or target.userinfo:
-        shown = printable(location or "none")[:200]
-        raise AddressRefused(f"a redirect to no plain http or https address: {shown}")
-    if place.scheme == "https" and target.scheme == "http":
-        raise AddressRefused("a redirect from https to http")
-    return target
+def check_redirect(place: httpx2.URL, target: httpx2.URL) -> None:
+    """Raise AddressRefused for a redirect that must not be followed."""
+    schemes = ("https",) if place.scheme == "https" else ("http", "https")
+    if target.scheme not in schemes or not target.host or target.userinfo:
+        shown = printable(str(target))[:200]
+        plain = " or ".join(schemes)
+        raise AddressRefused(f"a redirect to no plain {plain} address: {shown}")

@@ -14,24 +14,10 @@ from medlive.guard.trust import authorities_file, has_own_authority
 from medlive.publishing.target import Item
 
 _ATTEMPTS = 5
-_KEYS = "give keys as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile as AWS_PROFILE"
 _CHECK = (
-    "check --at, --endpoint-url, AWS_REGION and the network; docs/publishing.md lists what the key must be allowed to"
-    " do, and the store (conditional writes); publish again later: files that came are not sent twice"
-)
-_REFUSED = frozenset(
-    {
-        "AccessDenied",
-        "403",
-        "Forbidden",
-        "InvalidAccessKeyId",
-        "SignatureDoesNotMatch",
-        "ExpiredToken",
-        "401",
-        "InvalidToken",
-        "RequestTimeTooSkewed",
-        "AuthorizationHeaderMalformed",
-    }
+    "check --at, --endpoint-url, AWS_REGION, the network, and the keys (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or"
+    " a profile as AWS_PROFILE); docs/publishing.md lists what the key must be allowed to do, and the store"
+    " (conditional writes); publish again later: files that came are not sent twice"
 )
 _RACE = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 _MISSING = frozenset({"404", "NoSuchKey", "NotFound"})
@@ -55,13 +41,11 @@ def parse_address(text: str) -> tuple[str, str]:
 class S3Target:
     """A prefix of a bucket, as a target: see `FolderTarget`, which has the same methods."""
 
-    def __init__(
-        self, at: str, *, endpoint_url: str | None = None, attempts: int = _ATTEMPTS
-    ) -> None:
+    def __init__(self, at: str, *, endpoint_url: str | None = None) -> None:
         """Make the client; keys come from the environment, a profile or the machine's role, as boto3 finds them.
 
-        `at` is `s3://bucket/prefix`, `endpoint_url` another store than AWS; a request is made at most `attempts`
-        times. Raises UsageError for another address, and MissingExtra without boto3.
+        `at` is `s3://bucket/prefix`, `endpoint_url` another store than AWS. Raises UsageError for another address,
+        and MissingExtra without boto3.
         """
         self._bucket, self._prefix = parse_address(at)
         self.where = f"s3://{self._bucket}/{self._prefix}".rstrip("/")
@@ -74,7 +58,7 @@ class S3Target:
         authorities = None  # its own list, or AWS_CA_BUNDLE
         if has_own_authority() and not os.environ.get("AWS_CA_BUNDLE"):
             authorities = str(authorities_file())
-        retries = {"mode": "standard", "total_max_attempts": attempts}
+        retries = {"mode": "standard", "total_max_attempts": _ATTEMPTS}
         config = Config(
             retries=retries,
             connect_timeout=10,
@@ -88,11 +72,11 @@ class S3Target:
             )
         except (BotoCoreError, ValueError) as exc:
             raise ServiceUnavailable(
-                f"the client for S3 cannot be made: {exc}", hint=_KEYS
+                f"the client for S3 cannot be made: {exc}", hint=_CHECK
             ) from exc
 
     @contextmanager
-    def session(self, *, write: bool) -> Iterator[None]:
+    def session(self) -> Iterator[None]:
         """Check that the bucket exists; writes are conditional, so that no lock is needed."""
         with self._errors():
             self._client.head_bucket(Bucket=self._bucket)
@@ -184,27 +168,14 @@ class S3Target:
 
         try:
             yield
-        except (
-            boto.NoCredentialsError,
-            boto.PartialCredentialsError,
-            boto.ProfileNotFound,
-        ) as exc:
-            text = f"there are no credentials for {self.where}"
-            raise ServiceUnavailable(text, hint=_KEYS) from exc
         except boto.ClientError as exc:
             if (code := str(exc.response.get("Error", {}).get("Code", ""))) in expected:
                 return
             text = f"{self.where} answers {exc.operation_name} with {code}"
-            hint = f"{_KEYS}; {_CHECK}" if code in _REFUSED else _CHECK
-            raise ServiceUnavailable(text, hint=hint) from exc
-        except boto.BotoCoreError as exc:  # Some are OSErrors too
+            raise ServiceUnavailable(text, hint=_CHECK) from exc
+        except boto.BotoCoreError as exc:
             # The message of a lost connection may hold more than its kind.
-            is_lost = isinstance(exc, boto.ConnectionError | boto.HTTPClientError)
-            why = type(exc).__name__ if is_lost else exc
+            why = type(exc).__name__
             where = self._endpoint or "the store"
             text = f"{where} cannot be reached for {self.where}: {why}"
             raise ServiceUnavailable(text, hint=_CHECK) from exc
-        except OSError as exc:
-            what = exc.filename or "a file"
-            text = f"{what} cannot be read: {exc.strerror or exc}"
-            raise CheckFailed(text) from exc

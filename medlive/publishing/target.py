@@ -3,7 +3,6 @@
 import hashlib
 import io
 import os
-import shutil
 import stat
 from base64 import b64encode
 from collections.abc import Iterator
@@ -11,11 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from medlive.errors import NO_SPACE, CheckFailed, DiskFull, UsageError
+from medlive.errors import CheckFailed
 from medlive.integrity.folder import sha256, sync
-from medlive.integrity.log import exclusive
+from medlive.integrity.log import exclusive, writing
 from medlive.integrity.paths import (
-    UnsafePath,
     create_below,
     open_below,
     path_below,
@@ -89,19 +87,19 @@ def page(name: str, data: bytes) -> Item:
 
 
 class FolderTarget:
-    """A folder as a target, such as the root that a web server shows; `S3Target` has the same methods."""
+    """A folder as a target, such as the root that a web server shows; `S3Target` has the same methods.
+
+    A session turns OSErrors into BadInput and DiskFull.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.where = str(root)
 
     @contextmanager
-    def session(self, *, write: bool) -> Iterator[None]:
-        """Open the place for one publication: make the folder and hold its lock; without `write` nothing is made."""
-        if not write:
-            yield
-            return
-        with self._errors("written"):
+    def session(self) -> Iterator[None]:
+        """Open the place for one publication: make the folder and hold its lock."""
+        with writing(self.root):
             self._make_public(self.root)
             with exclusive(self.root / _LOCK):
                 yield
@@ -111,27 +109,24 @@ class FolderTarget:
 
         A file is every entry that is not a folder, links and devices included.
         """
-        with self._errors("read"):
-            name = folder.rstrip("/")
-            path = path_below(self.root, name)
-            names = set()
-            for below, mode in walk(path) if path.is_dir() else ():
-                if not stat.S_ISDIR(mode):
-                    names.add(f"{name}/{below}")
-            return frozenset(names)
+        name = folder.rstrip("/")
+        path = path_below(self.root, name)
+        names = set()
+        for below, mode in walk(path) if path.is_dir() else ():
+            if not stat.S_ISDIR(mode):
+                names.add(f"{name}/{below}")
+        return frozenset(names)
 
     def folders(self) -> frozenset[str]:
         """Return the names of the folders right below the root, without `/`."""
-        with self._errors("read"):
-            return frozenset(path.name for path in self.root.glob("*/"))
+        return frozenset(path.name for path in self.root.glob("*/"))
 
     def has(self, item: Item) -> bool | None:
         """Whether what exists under the item's name has its bytes, which are read; None: nothing exists."""
-        with self._errors("read"):
-            path = path_below(self.root, item.name)
-            if not os.path.lexists(path):
-                return None
-            return path.is_file() and sha256(path) == item.sha256
+        path = path_below(self.root, item.name)
+        if not os.path.lexists(path):
+            return None
+        return path.is_file() and sha256(path) == item.sha256
 
     def add(self, item: Item) -> None:
         """Add the item as a new file; if the process is killed, nothing is visible under its name.
@@ -147,29 +142,26 @@ class FolderTarget:
 
     def replace(self, item: Item) -> None:
         """Write the item under another name, then rename it over what exists; a reader sees old bytes or new ones."""
-        with self._errors("written"):
-            path = path_below(self.root, item.name)
-            partial = self.root / _PARTIAL
-            if partial.is_dir():  # an earlier version left a folder when it was killed
-                shutil.rmtree(partial)
-            try:
-                with io.BufferedWriter(
-                    create_below(self.root, _PARTIAL, mode=PUBLIC_FILE)
-                ) as out:
-                    out.write(item.read())
-                    out.flush()
-                    os.fchmod(out.fileno(), PUBLIC_FILE)
-                    os.fsync(out.fileno())
-                self._make_public(path.parent)
-                partial.replace(path)
-                # SHA256SUMS comes last: after a power cut, too, what it names is there.
-                sync(path.parent)
-            finally:
-                partial.unlink(missing_ok=True)
+        path = path_below(self.root, item.name)
+        partial = self.root / _PARTIAL
+        try:
+            with io.BufferedWriter(
+                create_below(self.root, _PARTIAL, mode=PUBLIC_FILE)
+            ) as out:
+                out.write(item.read())
+                out.flush()
+                os.fchmod(out.fileno(), PUBLIC_FILE)
+                os.fsync(out.fileno())
+            self._make_public(path.parent)
+            partial.replace(path)
+            # SHA256SUMS comes last: after a power cut, too, what it names is there.
+            sync(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes | None:
         """Return a small file's bytes; None if it does not exist."""
-        with self._errors("read"):
+        with writing(self.root):
             if not os.path.lexists(path_below(self.root, name)):
                 return None
             with open_below(self.root, name) as handle:
@@ -181,21 +173,3 @@ class FolderTarget:
         for path in reversed(missing):
             path.mkdir()
             path.chmod(PUBLIC_FOLDER)
-
-    @contextmanager
-    def _errors(self, done: str) -> Iterator[None]:
-        try:
-            yield
-        except UnsafePath as exc:
-            raise UsageError(
-                f"{self.root}: {exc.message}",
-                hint="published files are plain ones: remove what lies there",
-            ) from exc
-        except OSError as exc:
-            if exc.errno in NO_SPACE:
-                raise DiskFull(
-                    f"{self.where} cannot be {done}: {exc.strerror}",
-                    hint="make room and publish again: files that were published are not sent twice",
-                ) from exc
-            what = exc.filename if isinstance(exc.filename, str) else self.where
-            raise UsageError(f"{what} cannot be {done}: {exc.strerror or exc}") from exc

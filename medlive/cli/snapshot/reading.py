@@ -124,7 +124,6 @@ def fetch(
     from_: str,
     out: Path = Path(),
     public_key: PublicKeyOption = None,
-    allow_older: bool = False,
 ) -> Result:
     """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped.
 
@@ -133,14 +132,11 @@ def fetch(
         from_: The address or folder where snapshots are published.
         out: Where medlive-VERSION goes.
         public_key: Refuse what this minisign key has not signed.
-        allow_older: Take a latest version that is older than what is there.
     """
-    done = wait_for(
-        fetch_snapshot(from_, version, out, public_key, allow_older=allow_older)
-    )
+    done = wait_for(fetch_snapshot(from_, version, out, public_key))
     verb = "was here already" if done["already"] else "fetched"
     text = f"medlive {done['version']} ({done['digest']}) {verb}, in {done['path']}"
-    skipped = "" if done["complete"] else ", but steps were skipped"
+    skipped = ", but steps were skipped" if done["skipped"] else ""
     notes = [f"it verifies{skipped}"]
     notes += [f"skipped: {step}" for step in done["skipped"]]
     if done["trust"] == "integrity":

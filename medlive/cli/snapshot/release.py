@@ -156,7 +156,6 @@ def publish(
     endpoint_url: str | None = None,
     base_url: str | None = None,
     public_key: PublicKeyOption = None,
-    dry_run: DryRunOption = False,
 ) -> Result:
     """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed.
 
@@ -175,24 +174,18 @@ def publish(
     options = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
     changed = {name: value for name, value in options.items() if value}
     section = settings.publish.model_copy(update=changed)
-    done = publish_snapshot(section, folder, public_key, dry_run=dry_run)
+    done = publish_snapshot(section, folder, public_key)
     notes = []
     if not done.signed:
         notes.append("unsigned: its origin cannot be verified")
     for version in done.unfinished:
         notes.append(f"half published there: {version}; publish it again to finish it")
-    would = "would be " if dry_run else ""
     files = counted(len(done.sent), "file")
-    shown = [
-        f"medlive {done.version} ({done.digest}) at {done.where}: {files}, {done.bytes_sent} bytes "
-        f"{would}sent; {len(done.already)} were published before"
-    ]
-    if done.latest:
-        updated = ", ".join(done.updated) or "nothing"
-        shown.append(f"newest there: {done.latest}; updated: {updated}")
-    if dry_run:
-        shown += [f"would be sent: {name}" for name in done.sent]
-    return Result(done, shown, notes)
+    text = (
+        f"medlive {done.version} ({done.digest}) at {done.where}: {files} sent, "
+        f"{len(done.already)} were published before; newest there: {done.latest}"
+    )
+    return Result(done, [text], notes)
 
 
 def withdraw(

@@ -42,8 +42,6 @@ def publish_snapshot(
     section: PublishSection,
     folder: Path,
     public_key: PublicKey | None,
-    *,
-    dry_run: bool,
 ) -> Published:
     """Verify the folder and publish it.
 
@@ -64,7 +62,7 @@ def publish_snapshot(
         from medlive.publishing.huggingface import HubRepository
 
         repository = HubRepository(at, endpoint_url=section.endpoint_url)
-        return repository.publish(prepared, dry_run=dry_run)
+        return repository.publish(prepared)
     target: Target
     if section.to == "s3":
         target = S3Target(at, endpoint_url=section.endpoint_url)
@@ -75,7 +73,7 @@ def publish_snapshot(
             f"{at!r} is not a folder",
             hint="give --to s3 or --to huggingface for a remote target",
         )
-    return publish(prepared, target, base_url, dry_run=dry_run)
+    return publish(prepared, target, base_url)
 
 
 async def verify_week(
@@ -104,7 +102,6 @@ async def publish_week(
         settings.publish,
         snapshot_folder(settings, week),
         None,
-        dry_run=False,
     )
     return {
         "where": done.where,

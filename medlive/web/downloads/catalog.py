@@ -12,7 +12,7 @@ from fastapi import Depends, HTTPException
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.release.withdrawals import must_not_be_given_out
 from medlive.db.tables.release import SnapshotRow
-from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.errors import BadInput, CheckFailed
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS
 from medlive.publishing.publish import read_release
@@ -64,7 +64,7 @@ def _read_catalog(
             if digest_bytes(sums) != info.sums_digest:
                 raise CheckFailed(f"{folder} does not hold what was frozen")
             release = _release(root, info.version, sums)
-        except (CheckFailed, UsageError) as exc:
+        except (CheckFailed, BadInput) as exc:
             _warn_once(info.version, exc.message)
             continue
         shown = ShownSnapshot(

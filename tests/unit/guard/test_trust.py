@@ -170,19 +170,15 @@ async def provider(port: int, _: Path) -> None:
 async def bucket(port: int, _: Path) -> None:
     from medlive.publishing.s3 import S3Target
 
-    target = S3Target(
-        "s3://bucket/medlive", endpoint_url=f"https://localhost:{port}", attempts=1
-    )
-    with target.session(write=False):
+    target = S3Target("s3://bucket/medlive", endpoint_url=f"https://localhost:{port}")
+    with target.session():
         pass
 
 
 async def hub(port: int, _: Path) -> None:
     from medlive.publishing.huggingface import HubRepository
 
-    repository = HubRepository(
-        "a/b", endpoint_url=f"https://localhost:{port}", silence_s=10
-    )
+    repository = HubRepository("a/b", endpoint_url=f"https://localhost:{port}")
     with repository._clear_errors():
         repository._api.repo_info("a/b", repo_type="dataset")
 

@@ -98,9 +98,8 @@ async def test_errata_that_could_not_be_written_leave_the_former_ones(
             await get(server, tmp_path)
     assert (tmp_path / "errata.json").read_bytes() == before
     (tmp_path / "errata.json").write_bytes(before[:-9])
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(BadInput, match="is not a valid errata file"):
         await get(server, tmp_path)
-    assert "remove" in (caught.value.hint or "")
 
 
 async def test_a_manifest_of_too_many_bytes_is_refused(
