@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from medlive.guard.printable import printable
-from medlive.integrity.folder import SIGNATURE, SUMS, Finding, TooLong
+from medlive.integrity.folder import SIGNATURE, SUMS, Finding
 from medlive.integrity.signing import (
     BadKey,
     BadSignature,
@@ -155,11 +155,9 @@ def run_steps(
                 skipped = str(skip)
             else:
                 faults.add(".", "what this step needs", str(skip))
-        except TooLong as exc:
-            faults.add(".", "files and lines within the size limits", str(exc))
-        except OSError as exc:
-            got = exc.strerror or str(exc)
-            faults.add(str(exc.filename or "."), "a readable file", got)
+        except OSError as exc:  # TooLong among them
+            expected = "a readable file within the size limits"
+            faults.add(str(exc.filename or "."), expected, exc.strerror or str(exc))
         state: StepState = "passed"
         why = subject.note
         if skipped is not None:

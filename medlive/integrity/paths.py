@@ -44,18 +44,11 @@ def split_name(name: str) -> tuple[str, ...]:
             character (NUL, a line break), or if a part is empty, `.` or `..`.
     """
     parts = tuple(name.split("/"))
-    reason = ""
-    if not name or len(name) > NAME_CHARS:
-        reason = f"expected 1 to {NAME_CHARS} characters"
-    elif not name.isprintable():
-        reason = "it holds an unprintable character"
-    elif name.startswith("/") or "\\" in name or _DRIVE.match(name):
-        reason = "expected a relative path with / between its parts"
-    elif any(part in ("", ".", "..") for part in parts):
-        reason = "a part of it is empty, . or .."
-    if reason:
+    is_plain = name.isprintable() and "\\" not in name and not _DRIVE.match(name)
+    leads_below = {"", ".", ".."}.isdisjoint(parts)
+    if len(name) > NAME_CHARS or not is_plain or not leads_below:
         raise UnsafePath(
-            f"not a name of a file below a folder: {printable(name)[:200]!r}: {reason}"
+            f"not a relative path below a folder: {printable(name)[:200]!r}"
         )
     return parts
 

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.__main__ import run
-from medlive.errors import UsageError
 from medlive.integrity import signing
 from medlive.integrity.signing import (
     BadKey,
@@ -259,14 +258,6 @@ def test_a_public_key_that_proves_nothing_is_refused(y: int) -> None:
     line = base64.b64encode(b"Ed" + bytes(8) + raw).decode()
     with pytest.raises(BadKey):
         PublicKey.parse(line)
-
-
-@pytest.mark.parametrize("comment", ["two\nlines", "bell\a", "x" * 1001, "é"])
-def test_comments_that_other_readers_would_refuse_are_not_made(comment: str) -> None:
-    with pytest.raises(UsageError):
-        sign(DATA, KEY, comment, "")
-    with pytest.raises(UsageError):
-        sign(DATA, KEY, "", comment)
 
 
 def test_no_secret_is_shown() -> None:
