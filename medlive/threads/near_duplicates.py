@@ -6,6 +6,7 @@ share a band are compared exactly.
 
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -164,46 +165,40 @@ class DuplicateIndex:
     """Sketches in memory by key, to find which of them a new text duplicates.
 
     The result does not depend on the order of insertion: exact matches first, then the highest similarity, then
-    the smallest key (numbers by their value).
+    the smallest key (of two the shorter).
     """
 
     def __init__(self, threshold: float = 0.8) -> None:
         """`threshold`: least Jaccard similarity of a near duplicate, above 0 and at most 1."""
         self._threshold = threshold
         self._sketches: dict[str, Sketch] = {}
-        self._keys_of: dict[int, tuple[str, ...]] = {}
+        self._keys_of: dict[int, list[str]] = defaultdict(list)
 
     def add(self, key: str, sketch: Sketch) -> None:
         """Add a text's sketch, or replace the one of that key."""
-        if (before := self._sketches.get(key)) is not None:
-            for band in before.bands:
-                self._keys_of[band] = tuple(k for k in self._keys_of[band] if k != key)
         self._sketches[key] = sketch
         for band in sketch.bands:
-            self._keys_of[band] = (*self._keys_of.get(band, ()), key)
+            self._keys_of[band].append(key)
 
     def find(self, queried: Sketch, *, ignore: str | None = None) -> Match | None:
         """Return the text that this one duplicates, or None; `ignore` is the key of the text itself."""
         near: set[str] = set()
         for band in queried.bands:
-            near.update(self._keys_of.get(band, ()))
+            near.update(self._keys_of[band])
         matches = []
         for key in near - {ignore}:
             known = self._sketches[key]
-            if known.digest == queried.digest:
-                matches.append(Match(key, similarity=1.0, exact=True))
-                continue
             # The sizes alone bound the similarity, and are cheap to compare.
             smaller, larger = sorted((queried.shingles.size, known.shingles.size))
             if smaller / larger < self._threshold:
                 continue
             similarity = jaccard(queried.shingles, known.shingles)
             if similarity >= self._threshold:
-                matches.append(Match(key, similarity, exact=False))
+                is_exact = known.digest == queried.digest
+                matches.append(Match(key, similarity, is_exact))
 
         def rank(match: Match) -> tuple[bool, float, int, str]:
-            # Numbers by their value, so that 9 comes before 10
-            length = len(match.key) if match.key.isdecimal() else 0
-            return not match.exact, -match.similarity, length, match.key
+            # By length first: keys are numbers, and 9 comes before 10
+            return not match.exact, -match.similarity, len(match.key), match.key
 
         return min(matches, key=rank, default=None)
