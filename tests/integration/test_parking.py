@@ -291,7 +291,7 @@ async def test_a_disputed_case_is_held_and_shown_with_both_sentences(
     instance = Instance(tmp_path, database_url)
 
     def review() -> str:
-        listed = instance.here("review", "list", "--reason", "disputed", "--json")
+        listed = instance.here("review", "list", "--json")
         case_id = str(listed.json[0]["case_id"])
         shown = instance.here("review", "show", case_id).out
         flat = " ".join(shown.split())

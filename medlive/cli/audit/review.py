@@ -25,7 +25,7 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.config import Settings
-from medlive.curation.model import Curation, Reason
+from medlive.curation.model import Curation
 from medlive.db.curation.cases import find_case
 from medlive.db.curation.reviews import list_disputes, list_held
 from medlive.db.session import Database
@@ -62,19 +62,11 @@ RevisionOption = Annotated[
 ReasonOption = Annotated[str, Option(help="Why; it stays in the database.")]
 
 
-def list_(
-    reason: Reason | None = None,
-    language: str | None = None,
-) -> Result:
-    """List the held cases, the one that has waited longest first.
-
-    Args:
-        reason: Only cases held for this reason.
-        language: Only cases in this language: en or zh.
-    """
+def list_() -> Result:
+    """List the held cases, the one that has waited longest first."""
     names = ("case_id", "revision", "language", "source", "query", "reasons")
     rows = []
-    for case in with_session(list_held, reason=reason, language=language):
+    for case in with_session(list_held):
         more = {"detail": case.status_reason, "held_since": case.held_since}
         rows.append(fields_of(case, names) | more)
     note = "no case waits for a person"

@@ -23,10 +23,6 @@ _HELD = """
     WHERE status = 'held' AND NOT EXISTS (
             SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
         )
-        AND (CAST(:language AS text) IS NULL OR r.language = :language)
-        AND (CAST(:reason AS text) IS NULL OR EXISTS (
-            SELECT FROM holds WHERE holds.curation_id = r.curation_id AND reason = :reason
-        ))
     ORDER BY r.created_at, case_id LIMIT :most
 """
 _DECIDED_SINCE = """(EXISTS (
@@ -50,19 +46,13 @@ _UNSCANNED = """
 """
 
 
-async def list_held(
-    session: Session,
-    *,
-    reason: Reason | None = None,
-    language: str | None = None,
-    limit: int | None = None,
-) -> Sequence[Record]:
-    """The cases that wait for a person, longest first; those held for `reason`, or in `language`, where given.
+async def list_held(session: Session, limit: int | None = None) -> Sequence[Record]:
+    """The cases that wait for a person, longest first, at most `limit`.
 
-    At most `limit`. Each has case_id, revision, curation_id, language, source, query, reasons (of its holds; empty
-    where something else holds it: a dispute's outcome, a thread decided anew), status_reason and held_since.
+    Each has case_id, revision, curation_id, language, source, query, reasons (of its holds; empty where something else
+    holds it: a dispute's outcome, a thread decided anew), status_reason and held_since.
     """
-    return await session.records(_HELD, reason=reason, language=language, most=limit)
+    return await session.records(_HELD, most=limit)
 
 
 async def add_review(
@@ -195,10 +185,7 @@ async def open_dispute(session: Session, row: DisputeRow) -> DisputeRow:
 async def close_dispute(
     session: Session, number: int, resolution: str, *, closed_by: str | None
 ) -> DisputeRow:
-    """Close a dispute with its resolution; the same person's same resolution of it again changes nothing.
-
-    Raises UsageError for no dispute and CheckFailed for one that was closed otherwise.
-    """
+    """Close a dispute with its resolution. Raises UsageError for no dispute, and CheckFailed for one that is closed."""
     row = await session.get(
         DisputeRow, number, with_for_update=True, populate_existing=True
     )
@@ -206,14 +193,13 @@ async def close_dispute(
         raise UsageError(
             f"unknown dispute {number}", hint="medlive review disputes --all lists them"
         )
-    if row.closed_at is None:
-        row.closed_at = await read_clock(session)
-        row.closed_by, row.resolution = closed_by, resolution
-        await session.flush()
-        act, subject = Act.RESOLVE, f"case:{row.case_id}"
-        await record(session, act, subject, resolution, by=closed_by, dispute=number)
-    elif (row.closed_by, row.resolution) != (closed_by, resolution):
+    if row.closed_at is not None:
         raise CheckFailed(f"dispute {number} was closed already: {row.resolution}")
+    row.closed_at = await read_clock(session)
+    row.closed_by, row.resolution = closed_by, resolution
+    await session.flush()
+    act, subject = Act.RESOLVE, f"case:{row.case_id}"
+    await record(session, act, subject, resolution, by=closed_by, dispute=number)
     return row
 
 
