@@ -135,7 +135,7 @@ async def test_a_worker_waits_for_a_service_that_is_away_and_decides_nothing_on_
     checked = await run(instance, "status", "--check", status=1)
     assert "status 503" in checked.out
     served.down = False
-    await run(instance, "circuit", "reset", "--all")
+    await run(instance, "circuit", "reset")
     pending = (
         "SELECT count(*) FROM thread_standings WHERE outcome IN ('pending', 'failed')"
     )
@@ -157,7 +157,7 @@ async def test_a_curation_that_met_a_service_that_is_away_goes_on_later(
     assert "is not asked since" in ended.err
     assert set(instance.rows(ALIKE)) <= {("failed", "endpoint_unavailable")}
     served.down = False
-    await run(instance, "circuit", "reset", "--all")
+    await run(instance, "circuit", "reset")
     await run(instance, "curate")
     assert len(instance.rows(LATEST)) == 2
     assert ("failed",) not in instance.rows(LATEST)

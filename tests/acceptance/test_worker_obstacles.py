@@ -142,7 +142,7 @@ async def test_a_wrong_model_costs_no_job_and_the_worker_goes_on_when_it_is_the_
         )  # those that failed, too: it was the endpoint's fault
         asked = endpoint.asked
         endpoint.names = None
-        await asyncio.to_thread(instance.here, "circuit", "reset", "--all")
+        await asyncio.to_thread(instance.here, "circuit", "reset")
         await reaches(instance, PENDING, 0)
         await reaches(
             instance,
