@@ -86,9 +86,8 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
             "four roles at one address share a limit"
         )
 
-        status = (await _do(instance, "status", "--json")).json
         cost = (await _do(instance, "cost", "--json")).json
-        _costs_agree(instance, status, cost)
+        _costs_agree(instance, cost)
 
         instance.change("ALTER TABLE replies DISABLE TRIGGER USER")
         instance.change(
@@ -213,9 +212,7 @@ def _told_by_replies(instance: Instance) -> float:
     )
 
 
-def _costs_agree(
-    instance: Instance, status: dict[str, Any], cost: dict[str, Any]
-) -> None:
+def _costs_agree(instance: Instance, cost: dict[str, Any]) -> None:
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in cost["spent"]:
         rows.setdefault(row["by"], []).append(row)
@@ -233,10 +230,3 @@ def _costs_agree(
     kept = instance.one("SELECT count(*) FROM cases")
     assert cost["kept"] == kept
     assert cost["usd_a_kept_case"] == pytest.approx(whole["cost_usd"] / kept)
-    answers = status["answers"][-1]
-    assert answers["name"] == "all"
-    # Two calls of a run were not made for want of budget; a reply that was replayed was called for once.
-    assert answers["calls"] == whole["replies"]
-    assert answers["over_budget"] >= 1
-    assert answers["replayed"] >= 5
-    assert answers["invalid"] == 0

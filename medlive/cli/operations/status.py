@@ -54,7 +54,6 @@ def status(
         Grid(columns, value["funnel"], "Threads"),
         table_of(value["sources"], _SOURCES, "Sources"),
         steps_table(value["steps"]),
-        table_of(value["answers"], _ENDS, "Engines: how calls ended"),
         table_of(value["failures"], _FAILURES, "Failed, and to be retried"),
     ]
     return Result(value, shown, _remarks(value), failed(lines))
@@ -94,17 +93,6 @@ _SOURCES = (
     "last_outcome",
     "not_modified_share",
     "quarantined_at",
-)
-_ENDS = (
-    "name",
-    "calls",
-    "repairs",
-    "invalid",
-    "refused",
-    "truncated",
-    "unavailable",
-    "over_budget",
-    "replayed",
 )
 _FAILURES = ("source", "thread_id", "stage", "reason", "detail", "attempt")
 

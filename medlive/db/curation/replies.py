@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from medlive.db.batching import Batcher
-from medlive.db.mapping import Record, read, row_of
+from medlive.db.mapping import read, row_of
 from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.integrity.digest import digest_json
@@ -120,28 +120,3 @@ async def find_replies(session: Session, digests: Iterable[str]) -> dict[str, Re
         ReplyRow, "WHERE request_digest = ANY (:digests)", digests=list(digests)
     )
     return {row.request_digest: row for row in rows}
-
-
-_ANSWERS = """
-    SELECT coalesce(stage, 'all') AS name,
-        count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget')) AS calls,
-        count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget') AND attempt = 2) AS repairs,
-        count(*) FILTER (WHERE asked AND outcome = 'invalid') AS invalid,
-        count(*) FILTER (WHERE asked AND outcome = 'refused') AS refused,
-        count(*) FILTER (WHERE asked AND outcome = 'truncated') AS truncated,
-        count(*) FILTER (WHERE asked AND outcome = 'unavailable') AS unavailable,
-        count(*) FILTER (WHERE asked AND outcome = 'over_budget') AS over_budget,
-        count(*) FILTER (WHERE replayed) AS replayed
-    FROM (SELECT *, split_part(task, '.', 1) AS stage, NOT replayed AS asked FROM agent_calls) AS calls
-    GROUP BY ROLLUP (stage) HAVING count(*) > 0 ORDER BY stage NULLS LAST
-"""
-
-
-async def count_answers(session: Session) -> Sequence[Record]:
-    """How well engines answered, by stage in alphabetical order, and in all: `name` is the stage, or "all".
-
-    `calls` are those with a reply that was not replayed; of these `repairs` (second attempts), `invalid`, `refused` and
-    `truncated`. Not among them are those that no endpoint answered (`unavailable`), that were not made
-    (`over_budget`), and that a stored reply answered (`replayed`).
-    """
-    return await session.records(_ANSWERS)

@@ -13,7 +13,6 @@ from medlive.db.audit.spending import Spent, mean_thread_cost, spending
 from medlive.db.curation.funnel import funnel, outcomes_by_paper
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.proofs import proofs_made
-from medlive.db.curation.replies import count_answers
 from medlive.db.jobs import Queue, count_waiting
 from medlive.db.release.snapshots import (
     find_snapshot,
@@ -119,7 +118,6 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
 
     async with database.begin() as session:
         rows = await funnel(session)
-        answers = await count_answers(session)
         failures = await failed_threads(session, most=20)
         parked = await count_parked(session)
         queued = await count_waiting(session, Queue.CURATE)
@@ -137,7 +135,6 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     return {
         "funnel": list(map(list, rows)),
         "kept": sum(r.threads for r in rows if r.outcome == "kept"),
-        "answers": list(map(vars, answers)),
         "parked": vars(parked),
         "failures": list(map(vars, failures)),
         "retriever": retriever,
