@@ -62,9 +62,7 @@ async def reset(session: Session, name: str) -> str | None:
 
     One that signs in at an identity provider is let in again, and gets no link: None.
 
-    Raises:
-        UsageError: If there is no such account.
-        CheckFailed: If it signs in at an identity provider, and is not disabled.
+    Raises UsageError if there is no such account.
     """
     account, token = await _find(session, name), None
     if account.subject is None:
@@ -72,10 +70,6 @@ async def reset(session: Session, name: str) -> str | None:
         token = _give_link(account)
         await end_sessions(session, account)
         await forget_attempts(session, account)
-    elif account.disabled_at is None:
-        raise CheckFailed(
-            f"{account.name} signs in at the identity provider, which keeps its password"
-        )
     account.disabled_at = None
     await record(session, Act.RESET, f"account:{account.name}", by=None)
     return token

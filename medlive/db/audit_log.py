@@ -136,8 +136,7 @@ async def verify_log(
     async for entry in rows:
         name = f"entry {entry.number} ({entry.at:%Y-%m-%d %H:%M} UTC, {entry.action} {entry.subject})"
         if entry.number != number + 1:
-            missing = _span(number + 1, entry.number - 1)
-            faults.append(f"entry {missing} was removed")
+            faults.append(f"entry {number + 1} to {entry.number - 1} was removed")
         elif entry.previous != previous:
             faults.append(
                 f"{name} does not follow entry {number}: one of the two was inserted or replaced"
@@ -174,9 +173,9 @@ def _anchor_faults(
     in_order = sorted(anchors.items(), key=lambda item: (item[1].entries, item[0]))
     for source, anchor in in_order:
         if anchor.entries > entries:
-            cut = _span(entries + 1, anchor.entries)
+            cut = f"entry {entries + 1} to {anchor.entries} was removed at the end"
             stated = f"{source} states {anchor.entries} with head {anchor.head}"
-            faults.append(f"entry {cut} was removed at the end: {stated}")
+            faults.append(f"{cut}: {stated}")
         elif anchor.entries and digests.get(anchor.entries) != anchor.head:
             got = digests.get(anchor.entries, "none")
             faults.append(
@@ -184,7 +183,3 @@ def _anchor_faults(
                 f"the log has {got}"
             )
     return faults
-
-
-def _span(first: int, last: int) -> str:
-    return f"{first}" if first == last else f"{first} to {last}"

@@ -60,7 +60,7 @@ async def acknowledge(
     session: Session,
     code: str,
     *,
-    patience: timedelta | None = None,
+    patience: timedelta,
     lasts: timedelta | None = None,
     why: str | None = None,
     by: str | None = None,
@@ -76,18 +76,13 @@ async def acknowledge(
     # Locked in the order in which the scheduler writes them, and only those of this code: others need not wait.
     own = 'WHERE code = :code ORDER BY subject COLLATE "C" FOR UPDATE'
     for problem in await session.rows(OpenProblemRow, own, code=code):
-        if patience is None or moment - problem.seen_at < patience:
+        if moment - problem.seen_at < patience:
             problem.acknowledged_at, problem.acknowledged_until = moment, until
             problem.acknowledged_by, problem.acknowledged_why = by, why
             taken_on.append(problem)
     if not taken_on:
-        codes = set()
-        for problem in await list_open(session):
-            if patience is None or moment - problem.seen_at < patience:
-                codes.add(problem.code)
         raise UsageError(
-            f"no problem {code} is open",
-            hint=f"open problems: {', '.join(sorted(codes)) or 'none'}",
+            f"no problem {code} is open", hint="medlive status --check lists them"
         )
     await session.flush()
     await record(

@@ -63,7 +63,7 @@ async def four(database: Database) -> str:
             "UPDATE audit_log SET reason = NULL WHERE number = 2",
             ["reason of entry 2 was erased without"],
         ),
-        ("DELETE FROM audit_log WHERE number = 2", ["entry 2 was removed"]),
+        ("DELETE FROM audit_log WHERE number = 2", ["entry 2 to 2 was removed"]),
         ("DELETE FROM audit_log WHERE number IN (1, 2)", ["entry 1 to 2 was removed"]),
         ("DELETE FROM audit_log WHERE number = 4", ["removed at the end"]),
         (

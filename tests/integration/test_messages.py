@@ -20,6 +20,7 @@ from medlive.service.harvest.harvest import lift_source_quarantine
 from medlive.service.release.freeze import freeze
 from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.watch import notify
+from medlive.service.watch.checks import ENDS_AFTER
 from medlive.service.watch.notify import RESENT_AFTER, RESENT_DAILY, look
 from medlive.service.watch.status import acknowledge, read_problems
 from tests.support.receivers import serve_beats, serve_webhook
@@ -122,13 +123,13 @@ async def test_an_acknowledged_problem_is_silent_until_its_time_is_over_or_it_en
     await quarantine(database)
     await look(database, settings)
     async with database.begin() as session:
-        with pytest.raises(UsageError) as caught:
-            await watch.acknowledge(session, "no_worker")
-    assert "source_quarantined" in (caught.value.hint or "")
+        with pytest.raises(UsageError):
+            await watch.acknowledge(session, "no_worker", patience=ENDS_AFTER)
     async with database.begin() as session:
         await watch.acknowledge(
             session,
             "source_quarantined",
+            patience=ENDS_AFTER,
             lasts=timedelta(days=7),
             why="known",
             by="ada",
@@ -152,7 +153,7 @@ async def test_an_acknowledged_problem_is_silent_until_its_time_is_over_or_it_en
     assert await acknowledged(database, settings) == [False]
     # An acknowledgement ends with its problem.
     async with database.begin() as session:
-        await watch.acknowledge(session, "source_quarantined")
+        await watch.acknowledge(session, "source_quarantined", patience=ENDS_AFTER)
     await lift(database)
     await pass_time(database, timedelta(minutes=6))
     await look(database, settings)

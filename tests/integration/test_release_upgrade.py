@@ -101,7 +101,7 @@ def test_an_instance_of_0_1_0_goes_on_with_this_version(
     unpack_folders(tmp_path)
     instance = Instance(tmp_path, old_url)
     refused = instance.here("db", "check", status=1)
-    assert f"older than this medlive ({migrate.head()})" in refused.out
+    assert f"this medlive wants {migrate.head()}" in refused.out
     assert "medlive db upgrade" in refused.err
     instance.here("db", "upgrade")
     assert "schema and model agree" in instance.here("db", "check").err
@@ -120,5 +120,5 @@ def test_a_schema_of_a_newer_version_is_named(old_url: str, tmp_path: Path) -> N
     instance = Instance(tmp_path, old_url)
     instance.change("UPDATE alembic_version SET version_num = '9999'")
     refused = instance.here("db", "check", status=1)
-    assert f"9999, newer than this medlive ({migrate.head()})" in refused.out
+    assert f"9999, this medlive wants {migrate.head()}" in refused.out
     assert "install the medlive" in refused.err

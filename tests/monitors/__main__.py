@@ -17,7 +17,7 @@ from pathlib import Path
 
 from medlive.db.tables.work import Severity
 from medlive.db.watch import acknowledge
-from medlive.service.watch.checks import CHECKS
+from medlive.service.watch.checks import CHECKS, ENDS_AFTER
 from tests.monitors.panels import EMPTY_AT_FIRST, dashboard_queries
 from tests.monitors.prometheus import (
     MONITORING,
@@ -151,7 +151,7 @@ async def check_acknowledged(run: Monitors, stage: Stage) -> None:
     labels = {"alertname": ALERTS["circuit_open"], "code": "circuit_open"}
     await run.expect("circuit_open fires", run.alert(True, **labels))
     async with stage.database.begin() as session:
-        await acknowledge(session, "circuit_open")
+        await acknowledge(session, "circuit_open", patience=ENDS_AFTER)
     await run.expect("circuit_open, acknowledged, ends", run.alert(False, **labels))
 
 

@@ -67,7 +67,6 @@ def _with_queue(work: Callable[[App, Database], Awaitable[T]]) -> T:
 def list_(
     queue: Queue | None = None,
     status: Literal["todo", "doing", "failed", "cancelled", "aborted"] | None = None,
-    after: int = 0,
     limit: Annotated[int, Option(min=0, max=10_000)] = 20,
 ) -> Result:
     """Count the jobs of every queue, and list those that wait, are being done or have failed.
@@ -75,12 +74,11 @@ def list_(
     Args:
         queue: Only this queue.
         status: Only jobs in this state [the first three].
-        after: Begin after the job of this number.
         limit: Show so many at most.
     """
     counts = with_session(count_jobs)
-    jobs = with_session(list_jobs, queue=queue, status=status, after=after, limit=limit)
-    nothing = "no such job" if queue or status or after else "nothing waits"
+    jobs = with_session(list_jobs, queue=queue, status=status, limit=limit)
+    nothing = "no such job" if queue or status else "nothing waits"
     shown = [
         table_of(counts, _QUEUES, "Queues"),
         table_of(jobs, _JOBS, "Jobs") if jobs else nothing,

@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.types.json import Json
 
-from medlive.clock import iso_week, now
+from medlive.clock import iso_week, now, week_bounds
 from medlive.db.jobs import SERVERS, STALLED_AFTER_S, Queue, count_servers
 from medlive.db.mapping import Record
 from medlive.db.runs import SCHEDULER_LOCK
@@ -195,23 +195,17 @@ _GAUGES = {
 }
 
 
-async def read_gauges(
-    session: Session, *, recent: datetime, week: datetime
-) -> dict[str, Sequence[Any]]:
-    """Read every gauge: rows of label values, each with its figures last.
+async def read_gauges(session: Session, moment: datetime) -> dict[str, Sequence[Any]]:
+    """Read every gauge at a moment: rows of label values, each with its figures last.
 
-    Args:
-        session: The database.
-        recent: The moment from which decisions are counted.
-        week: The moment from which replies are counted.
-
-    Returns:
-        `threads` by stage, outcome and reason; `recent` (outcome, threads that an engine decided since); `jobs` by
-        queue and status; `oldest` (queue, seconds since its oldest waiting job was deferred); `spent` (task, replies
-        since, those without a price, those by a bound, US dollars of the priced).
+    Returns `threads` by stage, outcome and reason; `recent` (outcome, threads that an engine decided in the last day);
+    `jobs` by queue and status; `oldest` (queue, seconds since its oldest waiting job was deferred); `spent` (task,
+    replies since Monday, those without a price, those by a bound, US dollars of the priced).
     """
+    recent = moment - timedelta(days=1)
+    monday, _ = week_bounds(iso_week(moment))
     gauges: dict[str, Sequence[Any]] = {}
     for name, query in _GAUGES.items():
-        rows = await session.run(query, recent=recent, week=week)
+        rows = await session.run(query, recent=recent, week=monday)
         gauges[name] = rows.all()
     return gauges

@@ -9,13 +9,11 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     ColumnElement,
-    DateTime,
-    Integer,
     Select,
     Text,
     and_,
+    cast,
     func,
     literal,
     or_,
@@ -25,7 +23,7 @@ from sqlalchemy import (
 )
 
 from medlive.clock import week_bounds
-from medlive.db.session import Session
+from medlive.db.session import Session, UnusableValue
 from medlive.db.tables.base import EnumText
 from medlive.db.tables.work import ThreadStandingRow
 from medlive.errors import UsageError
@@ -37,7 +35,6 @@ Rows = Select[*tuple[Any, ...]]
 MOST_COUNTED = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
 _HAN = re.compile(r"[\u3400-\u9fff]+")
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,6 @@ class Listing:
         joined: Rows | None = None,
         table: Rows | None = None,
         columns: Columns = MappingProxyType({}),
-        further: Columns = MappingProxyType({}),
     ) -> None:
         """Its columns and facets are columns of these tables; an enum's is what is stored.
 
@@ -113,8 +109,7 @@ class Listing:
             joined: The tables' joins; None: there is one table.
             table: The one table that has all facets and sorts, where there is one: it is filtered, sorted and counted
                 alone, and joined to what else a page shows.
-            columns: Columns that no table has by their name.
-            further: Facets that no table has by their name.
+            columns: Columns and facets that no table has by their name.
         """
 
         def find(name: str) -> Any:
@@ -126,10 +121,9 @@ class Listing:
 
         self.moment = next(iter(sorts.values())) if moment is None else moment
         week = func.to_char(self.moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
-        own = {name: find(name) for name in facets}
         self.query = select().select_from(tables[0]) if joined is None else joined
         self.columns = {name: find(name) for name in shown}
-        self.facets: Columns = {"week": week, **own, **further}
+        self.facets: Columns = {"week": week} | {name: find(name) for name in facets}
         self.sorts, self.key = sorts, key
         self.search, self.table = search, table
 
@@ -232,10 +226,13 @@ async def load_page(
     beyond = []
     edge = before if backwards else after
     if edge is not None:
-        place, here = tuple_(*order), tuple_(*_parse_key(edge, order))
+        place, here = tuple_(*order), tuple_(*_edge(edge, order))
         beyond.append(place < here if down else place > here)
     query = listing.select(where, order, *beyond, descending=down, limit=size + 1)
-    rows_read = list((await session.execute(query)).all())
+    try:
+        rows_read = list((await session.execute(query)).all())
+    except UnusableValue as error:
+        raise UsageError(f"not the key of a row: {edge!r}") from error
     more, rows_read = len(rows_read) > size, rows_read[:size]
     if backwards:
         rows_read.reverse()
@@ -313,22 +310,12 @@ async def _count_by(
     return total, facets
 
 
-def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
-    """The values that a key was made of. Raises UsageError."""
-    values: list[Any] = []
-    try:
-        if len(key) > CURSOR_CHARS:
-            raise ValueError(key)
-        for text, column in zip(key.split("~"), order, strict=True):
-            value: Any = text
-            kind = column.type
-            if isinstance(kind, DateTime):
-                value = datetime.fromisoformat(text)
-            elif isinstance(kind, Integer):
-                if _WHOLE_NUMBER.fullmatch(text) is None:
-                    raise ValueError(text)
-                value, kind = int(text), BigInteger()
-            values.append(literal(value, kind))
-    except ValueError:
-        raise UsageError(f"not the key of a row: {key[:80]!r}") from None
-    return values
+def _edge(key: str, order: tuple[Any, ...]) -> list[Any]:
+    """The values that a key was made of, as the database reads them. Raises UsageError."""
+    values = key.split("~")
+    if len(key) > CURSOR_CHARS or len(values) != len(order):
+        raise UsageError(f"not the key of a row: {key[:80]!r}")
+    edge = []
+    for value, column in zip(values, order, strict=True):
+        edge.append(cast(literal(value, Text()), column.type))
+    return edge

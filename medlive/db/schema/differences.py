@@ -7,7 +7,6 @@ from sqlalchemy import Connection, text
 from medlive.db.schema.migrate import (
     connect,
     head,
-    known_revisions,
     queue_head,
     read_queue_revision,
     read_revision,
@@ -56,9 +55,7 @@ def find_differences(url: str) -> list[str]:
         if revision is None:
             return [f"the database has no tables of medlive, which is at {head()}"]
         if revision != head():
-            compared = "older" if revision in known_revisions() else "newer"
-            stated = f"the schema is at {revision}, {compared} than this medlive"
-            return [f"{stated} ({head()})"]
+            return [f"the schema is at {revision}, this medlive wants {head()}"]
         from alembic.autogenerate import compare_metadata
         from alembic.migration import MigrationContext
 

@@ -2,13 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from medlive import __version__
-from medlive.clock import iso_week, week_bounds
 from medlive.config import Settings
 from medlive.db.audit.health import read_gauges
 from medlive.db.session import Database
@@ -83,10 +81,7 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     facts = await read_facts(database, settings)
     problems = await read_problems(database, facts)
     moment = facts.moment
-    monday, _ = week_bounds(iso_week(moment))
-    gauges = await database.ask(
-        read_gauges, recent=moment - timedelta(days=1), week=monday
-    )
+    gauges = await database.ask(read_gauges, moment)
     registry = CollectorRegistry()
     metrics: dict[str, Gauge] = {}
 

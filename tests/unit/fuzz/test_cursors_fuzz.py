@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 
-from medlive.db.audit.listing import _parse_key
+from medlive.db.audit.listing import _edge
 from medlive.db.audit.tables import LISTINGS
 from medlive.errors import UsageError
 from medlive.web.audit.tables import State
@@ -32,7 +32,7 @@ def test_any_text_is_a_key_or_is_refused(table: str, text: str) -> None:
     for sort in listing.sorts:
         order = listing.order(sort)
         try:
-            values = _parse_key(text, order)
+            values = _edge(text, order)
         except UsageError:
             continue
         assert len(values) == len(order)
