@@ -104,7 +104,7 @@ class S3Target:
             return False
         stated = head.get("ChecksumSHA256", "")
         # A checksum of parts, by another program, is not one of the bytes; some stores keep none.
-        if not stated or "-" in stated or head.get("ChecksumType") == "COMPOSITE":
+        if not stated or "-" in stated:
             data = self.read(item.name) or b""
             return hashlib.sha256(data).hexdigest() == item.sha256
         return bool(stated == item.base64)
