@@ -4,12 +4,12 @@ Also the lock of that one writer (`exclusive`), and reading and writing any file
 OSError.
 """
 
+import errno
 import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from medlive.errors import NO_SPACE, BadInput, DiskFull, MedliveError
 from medlive.guard.bounds import GIVEN_BYTES, LOG_LINE_BYTES, RUN_FILE_BYTES
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.folder import TooLong, open_given, read_given, read_small
+from medlive.integrity.folder import open_given, read_given, read_small
 from medlive.integrity.paths import UnsafePath, create_below, open_plain
 
 T = TypeVar("T")
@@ -217,15 +217,20 @@ def open_log(path: Path) -> Iterator[LogWriter]:
 
 
 def _mend(reader: io.FileIO, writer: io.FileIO) -> None:
-    if (size := reader.seek(0, os.SEEK_END)) == 0:
-        return
-    with mmap(reader.fileno(), size, access=ACCESS_READ) as rows:
-        start = rows.rfind(b"\n") + 1
+    start = size = reader.seek(0, os.SEEK_END)
+    pieces: list[bytes] = []
+    while start > 0 and not (pieces and b"\n" in pieces[-1]):
         if size - start >= LOG_LINE_BYTES:
-            raise TooLong(f"its last line has {LOG_LINE_BYTES} bytes or more")
-        last = rows[start:]
+            raise OSError(
+                errno.EINVAL, f"its last line has {LOG_LINE_BYTES} bytes or more"
+            )
+        step = min(1 << 20, start)
+        start = reader.seek(start - step)
+        pieces.append(reader.read(step))
+    tail = b"".join(reversed(pieces))
+    last = tail[tail.rfind(b"\n") + 1 :]
     try:
         _parse(last)
         writer.write(b"\n")
     except (ValueError, RecursionError):
-        writer.truncate(start)
+        writer.truncate(size - len(last))
