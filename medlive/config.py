@@ -271,10 +271,8 @@ class TlsSection(_Section):
 class WatchSection(_Section):
     """From when on checks report a problem (docs/operations.md#what-is-checked)."""
 
-    disk_free_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """A disk with a smaller share free is nearly full."""
     disk_free_gb: Amount = 2.0
-    """A disk is nearly full below either of both."""
+    """A disk with less room is nearly full."""
     # The age in days from which on the weekly backup is too old
     backup_days: Count = 8
 

@@ -11,9 +11,6 @@ from medlive.db.audit.spending import count_ended, stage_spending
 from medlive.db.session import Session
 from medlive.llm.budget import BudgetSpent
 
-NEARLY = 0.8
-"""The share of a week's budget from which on it is nearly spent."""
-
 
 class WeekSpent(BudgetSpent):
     """The week's budget is spent."""

@@ -177,11 +177,11 @@ async def count_by_week(session: Session) -> Sequence[Any]:
 
 _GAUGES = {
     "threads": "SELECT stage, outcome, reason, count(*) FROM thread_standings GROUP BY 1, 2, 3",
-    "recent": """
+    "recent_threads": """
         SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :recent AND stage <> 'filters' GROUP BY 1
     """,
     "jobs": "SELECT queue_name, status::text, count(*) FROM procrastinate_jobs GROUP BY 1, 2",
-    "oldest": """
+    "oldest_job_seconds": """
         SELECT queue_name, extract(epoch FROM now() - max(event.at))::float
         FROM (SELECT queue_name, min(id) AS id FROM procrastinate_jobs WHERE status = 'todo' GROUP BY 1) AS oldest
         JOIN procrastinate_events AS event ON event.job_id = oldest.id
@@ -206,9 +206,9 @@ async def read_gauges(
         week: The moment from which replies are counted.
 
     Returns:
-        `threads` by stage, outcome and reason; `recent` (outcome, threads that an engine decided since); `jobs` by
-        queue and status; `oldest` (queue, seconds since its oldest waiting job was deferred); `spent` (task, replies
-        since, those without a price, those by a bound, US dollars of the priced).
+        `threads` by stage, outcome and reason; `recent_threads` (outcome, threads that an engine decided since);
+        `jobs` by queue and status; `oldest_job_seconds` (queue, seconds since its oldest waiting job was deferred);
+        `spent` (task, replies since, those without a price, those by a bound, US dollars of the priced).
     """
     gauges: dict[str, Sequence[Any]] = {}
     for name, query in _GAUGES.items():

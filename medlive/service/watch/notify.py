@@ -29,7 +29,7 @@ from medlive.guard.printable import printable_lines
 from medlive.guard.redaction import remember
 from medlive.guard.trust import tls_context
 from medlive.service.watch.checks import ENDS_AFTER, find_problems
-from medlive.service.watch.facts import HEARTBEAT, SCHEDULER_HEARD, Clock, read_facts
+from medlive.service.watch.facts import Clock, read_facts
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0
@@ -188,18 +188,16 @@ async def look(
     `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable.
     """
     if heard:
-        await database.ask(watch.observe, SCHEDULER_HEARD)
+        await database.ask(watch.hear_scheduler)
     problems = find_problems(await read_facts(database, settings, clock))
     await database.ask(_store, settings, problems)
     await deliver(database, settings.notify)
     if heard and settings.notify.heartbeat_url is not None:
         pages = {p.code for p in problems if p.severity is Severity.PAGE}
-        problem = None
         try:
             await beat(settings.notify, sorted(pages))
         except ServiceUnavailable as error:
-            problem = error.message
-        await database.ask(watch.observe, HEARTBEAT, {"problem": problem})
+            _log.warning("%s", error.message)  # whoever watches it misses the beat
     return problems
 
 
