@@ -169,4 +169,4 @@ async def hear_scheduler(session: Session) -> None:
 async def scheduler_heard(session: Session) -> datetime | None:
     """When a scheduler was last heard; None: never."""
     noted = await session.get(ObservationRow, _SCHEDULER)
-    return noted and noted.at
+    return noted.at if noted else None

@@ -127,9 +127,6 @@ def _check_time(week: str | None, yes: bool) -> None:
 
 
 def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
-    if done.waiting:
-        cases = counted(done.waiting, "ready case waits", "ready cases wait")
-        yield f"{cases} for the next week"
     if done.built_again:
         yield "its folder was incomplete and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:

@@ -110,7 +110,7 @@ def group_gaps(claims: Iterable[Record], codebook: Codebook) -> list[Gap]:
                 gap.add(claim, phrase)
     return sorted(
         gaps.values(),
-        key=lambda gap: (-len(gap.threads), gap.kind == OTHER, gap.kind, gap.name),
+        key=lambda gap: (-len(gap.threads), gap.kind, gap.name),
     )
 
 

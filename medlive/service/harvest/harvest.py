@@ -1,6 +1,5 @@
 """Harvest communities, one run per source and ISO week, resumed after a kill, checked for drift; import files."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.deidentify.detect import keyed_handle
-from medlive.errors import BadInput, MedliveError, UsageError
+from medlive.errors import MedliveError, UsageError
 from medlive.instance.paths import archive_path
 from medlive.logs import bound
 from medlive.service.database import handle_key
@@ -170,15 +169,10 @@ async def lift_source_quarantine(
     reason, by = reason and check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         info = await find_source(session, source)
-        if info is None:
-            raise UsageError(
-                f"{source} was never harvested, so it has no quarantine to lift"
-            )
         await harvests.lift_quarantine(
             session, source, compare_anew=compare_anew, reason=reason, by=by
         )
-    quarantine: str | None = info.quarantine_reason
-    return quarantine
+    return info.quarantine_reason if info else None
 
 
 async def find_source(session: Session, source: str) -> harvests.SourceInfo | None:
@@ -250,11 +244,6 @@ async def import_file(
 
     Raises BadInput when the file cannot be read.
     """
-    if not await asyncio.to_thread(path.is_file):
-        raise BadInput(
-            f"{path} is not a file",
-            hint="give a file of threads, one JSON object a line",
-        )
     counts, problems = Counter[str](), list[ImportProblem]()
     batch: list[ImportedThread] = []
     run = await database.ask(

@@ -270,11 +270,8 @@ async def find_criterion(
             by_text.setdefault(digest, (place, criterion))
     if not by_text:
         listed = ", ".join(f"{case_id}-{c.id}" for c in latest.rubric.criteria)
-        where = f"case {case_id}"
-        if revision is not None:
-            where = f"revision {revision} of {where}"
         raise UsageError(
-            f"{where} has no criterion {criterion_id[:100]!r}",
+            f"case {case_id} has no criterion {criterion_id[:100]!r}",
             hint=f"the latest revision, {latest.revision}, has {listed}",
         )
     if len(by_text) > 1:

@@ -202,9 +202,8 @@ def rights_missing(facts: Facts) -> Iterator[Finding]:
     for right in facts.missing_rights:
         by_role.setdefault(right.role, []).append(f"{right.privilege} on {right.table}")
     for role, missing in by_role.items():
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         yield (
-            f"{role} lacks {', '.join(missing[:3])}{more}",
+            f"{role} lacks {', '.join(missing)}",
             "`medlive db roles` as the owner",
             role,
         )
