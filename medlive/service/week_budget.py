@@ -58,19 +58,17 @@ async def read_spending(
 ) -> dict[str, Any]:
     """What the present ISO week has cost by stage, beside its budget, as JSON values.
 
-    "usd" and a stage's cost are None while a reply has no price: unknown, not free. "known_usd" is what the others
-    cost, and "estimated" counts the replies whose tokens are an upper bound. "projected_usd" adds `waiting`
+    "usd" is None while a reply has no price: unknown, not free. "known_usd", by stage "known_stages", is what the
+    others cost, and "estimated" counts the replies whose tokens are an upper bound. "projected_usd" adds `waiting`
     threads at `usd_a_thread` each; None where that is unknown.
     """
     week = iso_week(now())
     since, until = week_bounds(week)
     kept = await count_ended(session, Outcome.KEPT, since, until)
-    stages: dict[str, float | None] = {}
     known_stages: dict[str, float] = {}
     unpriced = estimated = 0
     for stage in await stage_spending(session, since, until):
         known_stages[stage.stage] = stage.known_usd
-        stages[stage.stage] = None if stage.unpriced else stage.known_usd
         unpriced += stage.unpriced
         estimated += stage.estimated
     known = sum(known_stages.values())
@@ -82,7 +80,6 @@ async def read_spending(
         "unpriced": unpriced,
         "estimated": estimated,
         "budget_usd": budget.week_usd,
-        "stages": stages,
         "known_stages": known_stages,
         "stage_budget_usd": dict(budget.stage_week_usd),
         "kept": kept,

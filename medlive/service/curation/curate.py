@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -361,23 +361,20 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         if await curations.is_decided(session, revision, digest):
             return None
     with bound(thread=name):
-        started = now()
         limit_s = pipeline.settings.curation.thread_timeout_s
-        thread, language = read_thread(stored)
+        reading = read_thread(stored)
         try:
             async with pipeline.settled(), asyncio.timeout(limit_s):
                 curation = await curate(
-                    thread,
-                    language,
+                    reading.thread,
+                    reading.language,
                     pipeline.respondents,
                     pipeline.retriever,
                     pipeline.curation,
-                    run_date=started.date(),
+                    run_date=reading.started.date(),
                     overruled=[reason for reason in Reason if reason in overruled],
                 )
-                completed = await complete_in(
-                    pipeline, curation, thread, language, started
-                )
+                completed = await complete_in(pipeline, curation, reading)
         except TimeoutError:
             curation = Curation(
                 reason=Reason.ENDPOINT_UNAVAILABLE,
@@ -389,61 +386,54 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             if await curations.is_decided(session, revision, digest):
                 _log.debug("decided by another process, or superseded")
                 return None
-            await save_decision(
-                session,
-                pipeline,
-                stored,
-                language,
-                completed,
-                started=started,
-                digest=digest,
-            )
+            await save_decision(session, pipeline, reading, completed, digest)
         _log.debug("curated: %s", completed[0].outcome.value)
     return completed[0]
 
 
-def read_thread(stored: Record) -> tuple[Thread, str]:
-    """A thread as the agents get it, and its language."""
+class Reading(NamedTuple):
+    """A thread that is being decided."""
+
+    stored: Record  # Of `load_thread`
+    thread: Thread  # As the agents get it
+    language: str
+    started: datetime  # Evidence published later is not cited
+
+
+def read_thread(stored: Record) -> Reading:
+    """Begin to decide a thread."""
     thread, language = prepared(stored.thread)
     if stored.posted_at_assumed:
         # A date that somebody assumed says nothing of the medicine of its time.
         thread = replace(thread, posted_at=None)
-    return thread, language
+    return Reading(stored, thread, language, now())
 
 
 async def complete_in(
-    pipeline: Pipeline,
-    curation: Curation,
-    thread: Thread,
-    language: str,
-    started: datetime,
+    pipeline: Pipeline, curation: Curation, reading: Reading
 ) -> CompletedCase:
-    """Complete a kept or held curation as the pipeline's settings have it; others are returned as they are.
-
-    `started`: evidence published later is not cited.
-    """
+    """Complete a kept or held curation as the pipeline's settings have it; others are returned as they are."""
     if curation.outcome not in (Outcome.KEPT, Outcome.HELD):
         return curation, None, None
+    today = cited_until(curation, reading.thread, reading.started.date())
     return await complete_case(
         curation,
-        language,
+        reading.language,
         pipeline.respondents,
-        library=pipeline.library(cited_until(curation, thread, started.date())),
+        library=pipeline.library(today),
     )
 
 
 async def save_decision(
     session: Session,
     pipeline: Pipeline,
-    stored: Record,
-    language: str,
+    reading: Reading,
     completed: CompletedCase,
-    *,
-    started: datetime,
     digest: str,
 ) -> None:
     """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
     curation, rubric, proof = completed
+    stored, started = reading.stored, reading.started
     curation_id = await curations.save_curation(
         session,
         stored.revision_pk,
@@ -458,7 +448,7 @@ async def save_decision(
         assert stored.thread.posted_at  # the filters require a date
         content = cases.CaseContent(
             curation_id=curation_id,
-            language=language,
+            language=reading.language,
             source=stored.thread.source,
             posted_at=stored.thread.posted_at,
             rubric=rubric,
