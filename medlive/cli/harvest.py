@@ -33,7 +33,6 @@ from medlive.integrity.log import read_bytes
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import (
     HarvestResult,
-    describe_next_harvest,
     harvest_source,
     import_file,
     lift_source_quarantine,
@@ -98,12 +97,11 @@ def harvest(
             requests = site.listing_requests(site.settings.base_url)
             row = {
                 "source": name,
-                "would": with_database(describe_next_harvest, name, again=again),
                 "user_agent": fetching.user_agent,
                 "lists": [request.url for request in requests],
             }
             plan.append(row)
-        table = table_of(plan, ("source", "would", "lists"))
+        table = table_of(plan, ("source", "lists"))
         return Result(plan, [table], [f"as {fetching.user_agent}"])
     if fetching.contact is None and not fetching.allow_loopback:
         raise UsageError(

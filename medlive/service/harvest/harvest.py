@@ -11,10 +11,8 @@ from pathlib import Path
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.harvest import harvests
-from medlive.db.harvest.frontier import count_left_over
 from medlive.db.runs import finish_import, save_problems, start_import
 from medlive.db.session import Database, Session, advisory_lock
-from medlive.db.tables.intake import RunOutcome
 from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.deidentify.detect import keyed_handle
@@ -139,22 +137,6 @@ async def harvest_source(
                 raise
             await _finish(database, run, done, end)
     return done
-
-
-async def describe_next_harvest(database: Database, source: str, *, again: bool) -> str:
-    """Describe what a harvest of this source would do now."""
-    week, verb = iso_week(now()), "begin"
-    async with database.begin() as session:
-        info = await find_source(session, source)
-        waiting = await count_left_over(session, source)
-    if info and info.quarantine_reason:
-        return f"nothing: quarantined, {info.quarantine_reason}"
-    if info and info.last_run == week:
-        is_done = info.last_outcome == RunOutcome.DONE
-        if is_done and not again:
-            return f"nothing: {week} is done"
-        verb = "repeat" if is_done else "go on with"
-    return f"{verb} {week}" + (f"; {waiting} threads wait" if waiting else "")
 
 
 async def lift_source_quarantine(

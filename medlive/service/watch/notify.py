@@ -171,9 +171,8 @@ def _mail(section: NotifySection, text: str) -> None:
 
 LOOK_S = 60.0
 """Seconds between looks; a problem is named within five minutes of its beginning."""
-RESENT_AFTER = (timedelta(hours=1), timedelta(hours=4))
-RESENT_DAILY = timedelta(days=1)
-"""How long after each message the next one is sent, until somebody acknowledges the problem."""
+RESENT_AFTER = tuple(timedelta(hours=n) for n in (1, 4, 24))
+"""How long after each message the next one is sent, until somebody acknowledges the problem; the last is repeated."""
 
 
 async def look(
@@ -248,7 +247,7 @@ async def _store(
             )
             event: Event = "problem_again" if stored.sent else "problem"
             await write(event, text=text, code=stored.code)
-            wait = (*RESENT_AFTER, RESENT_DAILY)[min(stored.sent, len(RESENT_AFTER))]
+            wait = RESENT_AFTER[min(stored.sent, len(RESENT_AFTER) - 1)]
             await watch.note_sent(session, stored, wait)
             _log.warning("%s: %s", stored.code, stored.text)
     for gone in ended:
