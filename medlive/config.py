@@ -233,7 +233,7 @@ class NotifySection(_Section):
     # An address that takes JSON by POST: "event", "week", "text", maybe "code"
     webhook: SecretStr | None = None
     heartbeat_url: SecretStr | None = None
-    """A dead man's switch: POSTed to once a minute while all vital checks pass, else with `/fail` at its end."""
+    """A dead man's switch: POSTed to once a minute while all vital checks pass."""
     email_to: tuple[str, ...] = ()
     """Addresses that are sent mail."""
     email_from: str = "medlive@localhost"

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 CriterionOption = Annotated[
     str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")
 ]
-KeyFileOption = Annotated[
-    Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")
-]
 _MOST_REASONS = 50
 """Reasons on a terminal; --json has them all."""
 
@@ -200,7 +197,6 @@ def withdraw(
     criterion: CriterionOption = None,
     revision: OptionalCount = None,
     by: ByOption = None,
-    signing_key: KeyFileOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> Result:
@@ -231,7 +227,6 @@ def withdraw(
             criterion_id=criterion,
             revision=revision,
             by=by,
-            key_file=signing_key,
             dry_run=dry_run,
         )
 
@@ -265,7 +260,6 @@ def reinstate(
     reason: str,
     criterion: CriterionOption = None,
     by: ByOption = None,
-    signing_key: KeyFileOption = None,
 ) -> None:
     """Undo the withdrawal of a case, or of a criterion of one; errata.json keeps its entry and says so.
 
@@ -283,7 +277,6 @@ def reinstate(
         reason,
         criterion_id=criterion,
         by=by,
-        key_file=signing_key,
     )
     if criterion is None:
         echo(

@@ -110,19 +110,15 @@ async def send(section: NotifySection, place: str, message: dict[str, Any]) -> N
             await asyncio.to_thread(_mail, section, message["text"])
 
 
-async def beat(section: NotifySection, failing: Sequence[str]) -> None:
-    """Tell the dead man's switch that all is well, or by its address with `/fail` which checks are failing.
+async def beat(section: NotifySection) -> None:
+    """Tell the dead man's switch that all is well.
 
     Raises:
         ServiceUnavailable: if it cannot be reached or refuses.
     """
     assert section.heartbeat_url
-    url = section.heartbeat_url.get_secret_value()
-    address = f"{url.rstrip('/')}/fail" if failing else url
     with _delivery("heartbeat"):
-        await _post(
-            address, "\n".join(failing).encode("utf-8", "replace"), "text/plain"
-        )
+        await _post(section.heartbeat_url.get_secret_value(), b"", "text/plain")
 
 
 @contextmanager
@@ -191,10 +187,10 @@ async def look(
     problems = find_problems(await read_facts(database, settings, clock))
     await database.ask(_store, settings, problems)
     await deliver(database, settings.notify)
-    if heard and settings.notify.heartbeat_url is not None:
-        pages = {p.code for p in problems if p.severity is Severity.PAGE}
+    is_well = all(problem.severity is not Severity.PAGE for problem in problems)
+    if heard and is_well and settings.notify.heartbeat_url is not None:
         try:
-            await beat(settings.notify, sorted(pages))
+            await beat(settings.notify)
         except ServiceUnavailable as error:
             _log.warning("%s", error.message)  # whoever watches it misses the beat
     return problems
