@@ -153,7 +153,6 @@ async def run_curation(
     limit: int | None = None,
     retry_failed: bool = False,
     again: bool = False,
-    parked: bool = False,
     exhaustive: bool = False,
     record: Recording | None = None,
     on_filtered: Tick = lambda _: None,
@@ -162,9 +161,9 @@ async def run_curation(
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
     Judges at most `limit` new threads; `retry_failed` includes those with `max_attempts` failures, `again` those
-    that another pipeline has decided, `parked` those without evidence where the library has changed, and rejects
-    those that are parked for too long. `record` collects the agents' replies. Returns the run's counts and costs,
-    the state of its endpoints, and the funnel over all threads.
+    that another pipeline has decided. Parked threads are searched again where the library has changed, and rejected
+    where they are parked for too long. `record` collects the agents' replies. Returns the run's counts and costs, the
+    state of its endpoints, and the funnel over all threads.
     """
     chain = build_filters(settings)
     async with (
@@ -181,7 +180,6 @@ async def run_curation(
                 max_attempts=None if retry_failed else settings.curation.max_attempts,
                 limit=limit,
                 anew=again,
-                parked=parked,
                 tick=on_filtered,
             )
             done = await curate_queued(pipeline, tick=on_curated)
@@ -207,7 +205,6 @@ async def fill_queue(
     max_attempts: int | None,
     limit: int | None = None,
     anew: bool = False,
-    parked: bool = False,
     week: str | None = None,
     tick: Tick = lambda _: None,
 ) -> dict[str, Any]:
@@ -216,22 +213,19 @@ async def fill_queue(
     "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" as in
     `queue_again`, which the other arguments are for.
     """
-    database, expired = pipeline.database, 0
+    database, park_weeks = pipeline.database, pipeline.settings.evidence.park_weeks
     passed, rejected = await filter_pending(
         database, chain, limit=limit, week=week, tick=tick
     )
-    if parked:
-        expired = await reject_expired(database, pipeline.settings.evidence.park_weeks)
     return {
         "passed": passed,
         "rejected": rejected,
-        "parked_too_long": expired,
+        "parked_too_long": await reject_expired(database, park_weeks),
         "queued_again": await queue_again(
             pipeline,
             chain.digest,
             max_attempts=max_attempts,
             anew=anew,
-            parked=parked,
             week=week,
         ),
     }
@@ -243,14 +237,13 @@ async def queue_again(
     *,
     max_attempts: int | None,
     anew: bool = False,
-    parked: bool = False,
     week: str | None = None,
 ) -> int:
     """Queue revisions that failed, were overruled, or passed the filters and were never curated; how many.
 
-    Without those that failed `max_attempts` times in this pipeline (None: no limit); `anew`: and those that other
-    pipelines have decided; `parked`: and the parked ones that were not searched in this
-    library yet. The freeze of the ISO week `week` waits for them; None: the next freeze.
+    And the parked ones that were not searched in this library yet. Without those that failed `max_attempts` times in
+    this pipeline (None: no limit); `anew`: and those that other pipelines have decided. The freeze of the ISO week
+    `week` waits for them; None: the next freeze.
     """
     async with pipeline.database.begin() as session:
         failed = await curations.failed_revisions(
@@ -266,12 +259,11 @@ async def queue_again(
             if max_attempts is None or failures < max_attempts:
                 overruled.append(revision)
         revisions = [*failed, *overruled, *untried]
-        if parked:
-            revisions += await list_due(
-                session,
-                library=pipeline.retriever.identity.index_digest,
-                pipeline_digest=pipeline.digest,
-            )
+        revisions += await list_due(
+            session,
+            library=pipeline.retriever.identity.index_digest,
+            pipeline_digest=pipeline.digest,
+        )
         return await defer_revisions(session, revisions, week=week)
 
 
