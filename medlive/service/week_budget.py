@@ -33,12 +33,6 @@ class WeekLimit(NamedTuple):
     limit: float
 
     @property
-    def name(self) -> str:
-        """What the limit is of, for messages."""
-        of_stage = f" for the {self.stage}" if self.stage else ""
-        return f"The budget{of_stage} of {self.limit:g} US dollars for {self.week}"
-
-    @property
     def is_spent(self) -> bool:
         """Whether it is reached."""
         return self.usd >= self.limit
@@ -46,7 +40,8 @@ class WeekLimit(NamedTuple):
     @property
     def spent_text(self) -> str:
         """That it is spent, for messages."""
-        return f"{self.name} is spent ({self.usd:.2f})"
+        what = f"The budget for the {self.stage}" if self.stage else "The budget"
+        return f"{what} of {self.limit:g} US dollars for {self.week} is spent ({self.usd:.2f})"
 
 
 async def read_spending(

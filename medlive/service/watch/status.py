@@ -91,7 +91,7 @@ async def acknowledge(
 
 
 async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
-    """Sources, weekly steps, the week's money and open circuits as JSON values, and whether a scheduler runs.
+    """Sources and weekly steps as JSON values, and whether a scheduler runs.
 
     "problems" has each thing a person must look at.
     """
@@ -104,11 +104,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     return {
         "sources": sources,
         "steps": list(map(step_as_json, facts.steps)),
-        "week": dict(facts.week),
-        "circuits": list(map(asdict, facts.circuits)),
         "scheduler_active": facts.scheduler_active,
-        "scheduler_heard": facts.scheduler_heard,
-        "workers": {queue: n for queue, n in facts.workers.items() if n},
         "problems": await read_problems(database, settings, facts),
     }
 
