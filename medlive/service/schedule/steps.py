@@ -100,7 +100,7 @@ def weekly_times(
     """Each step's time, in the order of execution. Raises ConfigError for an unknown source."""
     own = schedule.harvest_sources
     for name in own:
-        if name not in known_sites():
+        if name not in sources and name not in known_sites():
             raise ConfigError(
                 f"schedule.harvest_sources.{name}: unknown source",
                 hint=f"known sources: {', '.join(sources)}",
