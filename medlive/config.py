@@ -233,7 +233,7 @@ class NotifySection(_Section):
     # An address that takes JSON by POST: "event", "week", "text", maybe "code"
     webhook: SecretStr | None = None
     heartbeat_url: SecretStr | None = None
-    """A dead man's switch: POSTed to once a minute while all vital checks pass, else with `/fail` at its end."""
+    """A dead man's switch: POSTed to once a minute while all vital checks pass."""
     email_to: tuple[str, ...] = ()
     """Addresses that are sent mail."""
     email_from: str = "medlive@localhost"
@@ -271,10 +271,8 @@ class TlsSection(_Section):
 class WatchSection(_Section):
     """From when on checks report a problem (docs/operations.md#what-is-checked)."""
 
-    disk_free_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """A disk with a smaller share free is nearly full."""
     disk_free_gb: Amount = 2.0
-    """A disk is nearly full below either of both."""
+    """A disk with less room is nearly full."""
     # The age in days from which on the weekly backup is too old
     backup_days: Count = 8
 

@@ -47,7 +47,7 @@ KEY = "MEDLIVE_YEAR_KEY"
 MORNING = timedelta(hours=8)
 CHECKS = (0, 3)
 """On Monday and Thursday at that hour the maintainer runs `medlive status --check`."""
-_OF_THE_SIMULATION = ("scheduler_silent", "clock_off")
+_OF_THE_SIMULATION = ("no_scheduler", "clock_off")
 """Weeks pass in seconds here, between two of the scheduler's looks, and a look may last from one day into another."""
 _TIMES = re.compile(r"( at)? \d\d:\d\d\b( UTC)?")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")

@@ -31,19 +31,18 @@ def curate(
     limit: OptionalCount = None,
     retry_failed: bool = False,
     again: bool = False,
-    parked: bool = False,
     exhaustive: bool = False,
 ) -> Result:
     """Filter and curate the threads that wait, and retry what failed.
 
-    What was interrupted continues; no reply of an engine is paid for twice. Exit status 1 when the budget was
-    spent before all was done, 3 when a model endpoint gave no answer to some.
+    Parked threads are searched again where the library has changed. What was interrupted continues; no reply of an
+    engine is paid for twice. Exit status 1 when the budget was spent before all was done, 3 when a model endpoint
+    gave no answer to some.
 
     Args:
         limit: Judge at most so many new threads.
         retry_failed: Retry what failed, however often.
         again: Decide again what other engines or evidence decided.
-        parked: Search parked threads again where the library has changed.
         exhaustive: Compute all scores even when one fails.
     """
     settings = read_settings()
@@ -56,7 +55,6 @@ def curate(
             limit=limit,
             retry_failed=retry_failed,
             again=again,
-            parked=parked,
             exhaustive=exhaustive,
             on_filtered=filtered,
             on_curated=curated,

@@ -394,7 +394,5 @@ def gaps() -> Result:
     columns = ["kind", "subject", "parked threads", "searched for", "nearest passage"]
     note = "no thread is parked for want of evidence"
     if missing:
-        note = (
-            "medlive evidence fetch and build add to the library; then curate --parked"
-        )
+        note = "medlive evidence fetch and build add to the library; then curate"
     return Result(missing, [Grid(columns, rows)], [note])

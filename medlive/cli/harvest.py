@@ -33,13 +33,12 @@ from medlive.integrity.log import read_bytes
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import (
     HarvestResult,
-    describe_next_harvest,
     harvest_source,
     import_file,
     lift_source_quarantine,
 )
-from medlive.service.harvest.raw_files import apply_retention, prune_by_hand
-from medlive.service.harvest.reparse import ReparseResult, reparse_sources
+from medlive.service.harvest.raw_files import prune_by_hand
+from medlive.service.harvest.reparse import reparse_sources
 from medlive.service.harvest.sources import (
     check_page,
     fetch_settings,
@@ -98,12 +97,11 @@ def harvest(
             requests = site.listing_requests(site.settings.base_url)
             row = {
                 "source": name,
-                "would": with_database(describe_next_harvest, name, again=again),
                 "user_agent": fetching.user_agent,
                 "lists": [request.url for request in requests],
             }
             plan.append(row)
-        table = table_of(plan, ("source", "would", "lists"))
+        table = table_of(plan, ("source", "lists"))
         return Result(plan, [table], [f"as {fetching.user_agent}"])
     if fetching.contact is None and not fetching.allow_loopback:
         raise UsageError(
@@ -316,30 +314,16 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
     return Result(page, [fields, messages_table(page["thread"]["messages"])], notes)
 
 
-def reparse(
-    sources: SourcesArgument = None,
-    thread: str | None = None,
-    dry_run: DryRunOption = False,
-) -> Result:
+def reparse(sources: SourcesArgument = None) -> Result:
     """Read every kept page again with today's parsers; a thread that comes out otherwise gets a new revision.
 
     Nothing is fetched. Threads whose reading failed are tried again; one that could be read before and cannot now
     is reported and left as it was. Exit status 1 when a file of pages is damaged or a community is being
     harvested; the others are read all the same.
-
-    Args:
-        thread: Only this thread of the one community.
     """
-    if thread is not None and len(sources or []) != 1:
-        raise UsageError(
-            "--thread needs its community",
-            hint="medlive source reparse SOURCE --thread ID",
-        )
     done = with_instance(
         reparse_sources,
         [*select_sources(read_settings(), sources or [])],
-        thread_ids=[] if thread is None else [thread],
-        dry_run=dry_run,
         progress=lambda source: progress(f"reparse {source}"),
     )
     notes: list[str] = []
@@ -353,43 +337,22 @@ def reparse(
         for thread_id, kind, message in result.problems:
             unread.append({"thread_id": thread_id, "kind": kind, "message": message})
             notes.append(f"{result.source}/{thread_id}: {kind}: {message}")
-        row = {
-            "dry_run": dry_run,
-            "problems": unread,
-            "damaged": damaged,
-            "figures": result.drift,
-        }
-        names = ("source", "busy", "counts", "quarantined")
-        value.append(fields_of(result, names) | row)
-        notes += _quarantine_notes(result)
+        own = fields_of(result) | {"problems": unread, "damaged": damaged}
+        value.append(own)
         if result.busy:
             problems.append(f"{result.source} is being harvested")
         problems += [f"{path} is damaged or missing" for path in damaged]
     hint = "restore damaged files from a backup, then reparse again"
-    title = "Nothing was changed: this is what would be" if dry_run else None
-    table = Grid(["source", *ends], rows, title)
-    return Result(value, [table], notes, failed(problems, hint))
+    return Result(value, [Grid(["source", *ends], rows)], notes, failed(problems, hint))
 
 
-def _quarantine_notes(done: ReparseResult) -> Iterator[str]:
-    if done.quarantined and not done.busy:
-        fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
-        state = f"still has {fallen}" if fallen else "has all that earlier ones have"
-        yield f"{done.source} is quarantined: {done.quarantined}"
-        yield f"  with these readings its last harvest {state}"
-        yield f"  `medlive source lift {done.source}` takes it in again"
-
-
-def prune(dry_run: DryRunOption = False) -> Result:
+def prune() -> Result:
     """Remove files of raw pages that are older than `archive.keep_days`, and finish what takedowns left.
 
     Threads stay. Exit status 1 when a community that is being harvested was left for the next time, or a file is
     damaged.
     """
-    if dry_run:
-        counts = with_instance(apply_retention, dry_run=True)
-    else:
-        counts = with_instance(prune_by_hand)
+    counts = with_instance(prune_by_hand)
     failure = None
     if counts["busy"] or counts["damaged"]:
         busy = counted(counts["busy"], "community is", "communities are")
@@ -398,7 +361,6 @@ def prune(dry_run: DryRunOption = False) -> Result:
             f"{busy} being harvested, {damaged} damaged",
             hint="try again when the harvest is done; restore damaged files from a backup, or remove them",
         )
-    title = "Nothing was removed" if dry_run else None
     keep_days = read_settings().archive.keep_days
-    value = {"dry_run": dry_run, "keep_days": keep_days, **counts}
-    return Result(value, [table_of([counts], list(counts), title)], failure=failure)
+    value = {"keep_days": keep_days, **counts}
+    return Result(value, [table_of([counts], list(counts))], failure=failure)

@@ -1,7 +1,7 @@
 """Open problems, acknowledgements, the outbox and observations, as the scheduler keeps them."""
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -15,6 +15,8 @@ from medlive.errors import UsageError
 
 DROPPED_AFTER = timedelta(days=14)
 """A message that could not be delivered for so long is removed."""
+
+_SCHEDULER = "scheduler"
 
 
 async def list_open(session: Session) -> list[OpenProblemRow]:
@@ -154,14 +156,12 @@ async def undelivered(session: Session) -> list[OutboxRow]:
     return await session.rows(OutboxRow, "WHERE attempts > 0 ORDER BY id")
 
 
-async def observe(
-    session: Session, name: str, value: dict[str, Any] | None = None
-) -> None:
-    """Note what is seen under a name now, by the database's clock."""
-    await session.put(ObservationRow, {"name": name}, at=func.now(), value=value or {})
+async def hear_scheduler(session: Session) -> None:
+    """Note that a scheduler works now, by the database's clock."""
+    await session.put(ObservationRow, {"name": _SCHEDULER}, at=func.now())
 
 
-async def observations(session: Session) -> dict[str, ObservationRow]:
-    """What was noted last, by name."""
-    rows = await session.rows(ObservationRow, "ORDER BY name")
-    return {row.name: row for row in rows}
+async def scheduler_heard(session: Session) -> datetime | None:
+    """When a scheduler was last heard; None: never."""
+    noted = await session.get(ObservationRow, _SCHEDULER)
+    return noted.at if noted else None

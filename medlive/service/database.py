@@ -144,11 +144,11 @@ async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
 
 def handle_key(settings: Settings) -> bytes:
     """This instance's key for hashing authors' handles. Raises ConfigError for a file that is too short."""
-    return instance_key(settings, "handle.key", "every handle is another")
+    return instance_key(settings, "handle.key")
 
 
-def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
-    """A key of this instance: created once, readable by its owner only; `if_lost` says what another one costs.
+def instance_key(settings: Settings, name: str) -> bytes:
+    """A key of this instance: created once, readable by its owner only.
 
     Raises ConfigError for a file that others may read, or that is too short: what it hashes or signs could be
     guessed.
@@ -165,7 +165,7 @@ def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
     if len(key) < 32:
         raise ConfigError(
             f"{path} does not contain a key",
-            hint=f"restore it from a backup: with a new key {if_lost}",
+            hint="restore it from a backup",
         )
     return key
 

@@ -81,7 +81,6 @@ async def start_study(
     sample: int,
     judges: Sequence[str] = (),
     *,
-    keep_reports: bool = False,
     read_sheet: ReadSheet | None = None,
 ) -> int:
     """Draw a study's cases and store it; return how many items each rater gets.
@@ -95,7 +94,6 @@ async def start_study(
         study: What is drawn and who rates.
         sample: Cases to draw.
         judges: Two judges of the run, to ask only about what they decided differently.
-        keep_reports: Go on showing the reports that there are; the study is recorded as not blind.
         read_sheet: Reads the run of a grader check.
 
     Raises:
@@ -128,9 +126,7 @@ async def start_study(
             items = list(_verdict_items(verdicts, cases))
             versions = await studies.versions_of(session, revisions.keys())
             reports = [report_path(settings, v) / "index.html" for v in versions]
-            if keep_reports:
-                study.blinding = "open"
-            elif any(map(Path.is_file, reports)):
+            if any(map(Path.is_file, reports)):
                 study.blinding = "after_report"
         else:
             items = list(_case_items(study, cases))

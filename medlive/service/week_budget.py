@@ -11,9 +11,6 @@ from medlive.db.audit.spending import count_ended, stage_spending
 from medlive.db.session import Session
 from medlive.llm.budget import BudgetSpent
 
-NEARLY = 0.8
-"""The share of a week's budget from which on it is nearly spent."""
-
 
 class WeekSpent(BudgetSpent):
     """The week's budget is spent."""
@@ -36,12 +33,6 @@ class WeekLimit(NamedTuple):
     limit: float
 
     @property
-    def name(self) -> str:
-        """What the limit is of, for messages."""
-        of_stage = f" for the {self.stage}" if self.stage else ""
-        return f"The budget{of_stage} of {self.limit:g} US dollars for {self.week}"
-
-    @property
     def is_spent(self) -> bool:
         """Whether it is reached."""
         return self.usd >= self.limit
@@ -49,7 +40,8 @@ class WeekLimit(NamedTuple):
     @property
     def spent_text(self) -> str:
         """That it is spent, for messages."""
-        return f"{self.name} is spent ({self.usd:.2f})"
+        what = f"The budget for the {self.stage}" if self.stage else "The budget"
+        return f"{what} of {self.limit:g} US dollars for {self.week} is spent ({self.usd:.2f})"
 
 
 async def read_spending(
@@ -61,19 +53,17 @@ async def read_spending(
 ) -> dict[str, Any]:
     """What the present ISO week has cost by stage, beside its budget, as JSON values.
 
-    "usd" and a stage's cost are None while a reply has no price: unknown, not free. "known_usd" is what the others
-    cost, and "estimated" counts the replies whose tokens are an upper bound. "projected_usd" adds `waiting`
+    "usd" is None while a reply has no price: unknown, not free. "known_usd", by stage "known_stages", is what the
+    others cost, and "estimated" counts the replies whose tokens are an upper bound. "projected_usd" adds `waiting`
     threads at `usd_a_thread` each; None where that is unknown.
     """
     week = iso_week(now())
     since, until = week_bounds(week)
     kept = await count_ended(session, Outcome.KEPT, since, until)
-    stages: dict[str, float | None] = {}
     known_stages: dict[str, float] = {}
     unpriced = estimated = 0
     for stage in await stage_spending(session, since, until):
         known_stages[stage.stage] = stage.known_usd
-        stages[stage.stage] = None if stage.unpriced else stage.known_usd
         unpriced += stage.unpriced
         estimated += stage.estimated
     known = sum(known_stages.values())
@@ -85,7 +75,6 @@ async def read_spending(
         "unpriced": unpriced,
         "estimated": estimated,
         "budget_usd": budget.week_usd,
-        "stages": stages,
         "known_stages": known_stages,
         "stage_budget_usd": dict(budget.stage_week_usd),
         "kept": kept,

@@ -360,15 +360,6 @@ def literature_circuits(
     }
 
 
-def check_local_evidence(settings: Settings) -> None:
-    """Open the local index, if a service does not stand in for a missing one. Raises EvidenceUnavailable."""
-    try:
-        open_retriever(settings)
-    except IndexMissing:
-        if not settings.evidence.online:
-            raise
-
-
 def build_filters(settings: Settings) -> FilterChain:
     """The filter chain with its code book. Raises ConfigError for a setting it does not know."""
     return FilterChain(

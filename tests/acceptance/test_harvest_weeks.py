@@ -101,21 +101,12 @@ async def test_a_week_is_harvested_once_and_the_next_one_asks_only_for_changes(
     again = await _harvest(instance)
     assert again["already_done"]
     plan = (await _do(instance, "harvest", "sdn", "--dry-run", "--json")).json
-    assert plan[0]["would"] == f"nothing: {first['iso_week']} is done"
     assert plan[0]["lists"][0].startswith(forum.url)
-    assert (await _do(instance, "harvest", "sdn", "--dry-run", "--again")).out.count(
-        "repeat"
-    ) == 1
     assert len(forum.asked) == asked
     assert _archived(instance).keys() == forum.sent.keys()
     assert _threads(instance)["5004"] == (1, 9)
 
     _a_week_passes(instance)
-    assert (
-        (await _do(instance, "harvest", "sdn", "--dry-run", "--json"))
-        .json[0]["would"]
-        .startswith("begin")
-    )
     told = await _harvest(instance)
     assert told["counts"].get("new", 0) + told["counts"].get("revised", 0) == 0
     assert told["not_modified_share"] == 1.0
@@ -182,7 +173,6 @@ async def test_a_field_that_collapses_quarantines_the_source_and_says_which_and_
         assert told["iso_week"] in done.err
     asked = len(forum.asked)
     assert (await _harvest(instance, status=1))["quarantined"]
-    assert "quarantined" in (await _do(instance, "harvest", "sdn", "--dry-run")).out
     assert len(forum.asked) == asked, "a quarantined source is not asked"
     await _do(instance, "source", "lift", "sdn", "--accept")
     await _do(instance, "source", "check", status=1)  # the failed run still stands
@@ -221,8 +211,6 @@ async def test_a_limit_leaves_the_week_open(forum: Forum, instance: Instance) ->
     assert told["limited"]
     assert len(_threads(instance)) == 3
     assert instance.one("SELECT outcome FROM harvest_runs") == "partial"
-    (plan,) = (await _do(instance, "harvest", "sdn", "--dry-run", "--json")).json
-    assert re.fullmatch(r"go on with \d{4}.W\d\d; \d+ threads wait", plan["would"])
     await _harvest(instance)
     assert len(_threads(instance)) == THREADS
     assert instance.one("SELECT outcome FROM harvest_runs") == "done"

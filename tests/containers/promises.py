@@ -73,7 +73,7 @@ def missing_things_are_waited_for(stage: Stage) -> str:
         *("run", "--rm", "-T", "--no-deps", "--entrypoint=sh", "worker", "-c"),
         "medlive status --check || true",
     )
-    if "evidence_missing" not in said:
+    if "evidence:" not in said:
         raise Broken(f"`medlive status` does not say that evidence is missing: {said}")
     until(
         lambda: "account" in first.health("rooms", 8080),

@@ -11,9 +11,7 @@ from sqlalchemy import text
 
 from medlive.clock import now
 from medlive.config import ArchiveSection, Settings
-from medlive.db.harvest.harvests import quarantine
 from medlive.db.session import Database, advisory_lock
-from medlive.errors import UsageError
 from medlive.guard.bounds import MESSAGE_CHARS
 from medlive.instance.paths import archive_path
 from medlive.service.harvest import raw_files as custody
@@ -89,12 +87,8 @@ async def harvested(
     return forum
 
 
-async def reparse(
-    database: Database, settings: Settings, *thread_ids: str, dry_run: bool = False
-) -> ReparseResult:
-    return await reparse_source(
-        database, settings, "sdn", thread_ids=thread_ids, dry_run=dry_run
-    )
+async def reparse(database: Database, settings: Settings) -> ReparseResult:
+    return await reparse_source(database, settings, "sdn")
 
 
 STATE = (
@@ -108,21 +102,17 @@ async def test_a_mended_parser_reads_what_was_kept_and_asks_nobody(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forum = await harvested(database, settings, monkeypatch)
-    asked, before = list(forum.asked), await rows(database, STATE)
+    asked = list(forum.asked)
     monkeypatch.setattr(
         Fetcher, "__init__", None
     )  # nothing here may even be ready to ask
 
-    dry = await reparse(database, settings, dry_run=True)
-    expected = {"unchanged": 1, "new": 2, "revised": 1}
-    assert {end: dry.counts[end] for end in expected} == expected
-    assert dry.counts["pages"] == 6
-    assert await rows(database, STATE) == before
-
     seen = "SELECT thread_id, last_seen_at FROM threads WHERE thread_id IN ('5003', '5004') ORDER BY 1"
     seen_before = await rows(database, seen)
     done = await reparse(database, settings)
-    assert done.counts == dry.counts
+    expected = {"unchanged": 1, "new": 2, "revised": 1}
+    assert {end: done.counts[end] for end in expected} == expected
+    assert done.counts["pages"] == 6
     assert await rows(database, seen) == seen_before, "nobody was asked"
     assert await rows(database, STATE) == [
         ("5001", "read", 1, True, 0, 1),
@@ -144,10 +134,6 @@ async def test_a_mended_parser_reads_what_was_kept_and_asks_nobody(
     ]
     again = await reparse(database, settings)
     assert again.counts["unchanged"] == 4
-    one = await reparse(database, settings, "5004")
-    assert one.counts == {"unchanged": 1, "pages": 3}
-    with pytest.raises(UsageError):
-        await reparse(database, settings, "elsewhere")
     assert forum.asked == asked
 
 
@@ -301,32 +287,19 @@ async def test_a_message_that_a_harvest_refuses_is_not_stored_later(
     assert again.counts == {"fault": 1, "pages": 1}
 
 
-async def test_a_quarantined_source_sees_what_its_figures_are_now(
+async def test_the_latest_harvests_figures_are_brought_up_to_date(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harvested(database, settings, monkeypatch)
-    async with database.begin() as session:
-        await quarantine(session, "sdn", "its pages changed")
     told = dict(await rows(database, "SELECT measure, value FROM harvest_measures"))
     assert (told["end:layout"], told["end:fault"], told["field:posted_at"]) == (
         0.25,
         0.25,
         0.5,
     )
-    dry = await reparse(database, settings, dry_run=True)
-    assert (
-        dict(await rows(database, "SELECT measure, value FROM harvest_measures"))
-        == told
-    )
-    done = await reparse(database, settings)
-    now_told = {figure.name: figure.value for figure in done.drift}
-    assert now_told == {figure.name: figure.value for figure in dry.drift}
-    assert (now_told["end:layout"], now_told["field:posted_at"]) == (0.0, 1.0)
-    assert done.quarantined == "its pages changed"
-    assert (
-        dict(await rows(database, "SELECT measure, value FROM harvest_measures"))
-        == now_told
-    )
+    await reparse(database, settings)
+    told = dict(await rows(database, "SELECT measure, value FROM harvest_measures"))
+    assert (told["end:layout"], told["field:posted_at"]) == (0.0, 1.0)
 
 
 # --- retention -------------------------------------------------------------------------------------------
@@ -347,12 +320,6 @@ async def test_old_files_go_whole_and_threads_stay(
         "UPDATE archives SET created_at = now() - interval '8 days' WHERE id = 1",
     )
     assert not any((await apply_retention(database, settings)).values())
-    planned = await apply_retention(database, week, dry_run=True)
-    assert (planned["files"], planned["bytes"], files(folder)) == (
-        1,
-        size,
-        [old, young],
-    )
     async with advisory_lock(database, "harvest sdn"):
         assert (await apply_retention(database, week))["busy"] == 1
     assert files(folder) == [old, young]
@@ -361,7 +328,6 @@ async def test_old_files_go_whole_and_threads_stay(
     )
     done = await apply_retention(database, week)
     assert (done["files"], done["bytes"], done["pages"]) == (1, size, kept)
-    assert planned["pages"] == kept
     assert files(folder) == [young]
     assert await rows(
         database, "SELECT id, removed_at IS NOT NULL FROM archives ORDER BY 1"

@@ -519,7 +519,10 @@ async def test_a_list_is_kept_whatever_ids_it_shows(
         await frontier.save_listed(
             session, SOURCE, run.run_id, "list", entries, skipped
         )
-        assert await frontier.count_left_over(session, SOURCE) == 1
+    later = await start(database, "2026.W11")
+    async with database.begin() as session:
+        left = await frontier.take_left_over(session, SOURCE, later.run_id)
+        assert len(left) == 1
 
 
 @pytest.mark.parametrize("as_escapes", [True, False])

@@ -19,7 +19,7 @@ from medlive.db.curation import literature
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.session import Database
-from medlive.errors import CircuitOpen, IndexMissing, LiteratureUnavailable
+from medlive.errors import CircuitOpen, LiteratureUnavailable
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.online import service
@@ -31,7 +31,6 @@ from medlive.llm import circuit
 from medlive.service.schedule.scheduler import WORK
 from medlive.service.schedule.steps import RETENTION
 from medlive.service.wiring import (
-    check_local_evidence,
     literature_circuits,
     open_online,
 )
@@ -316,14 +315,6 @@ async def test_a_local_corpus_of_a_services_name_keeps_its_digest_and_is_searche
         "lexical",
         "pubmed",
     }
-
-
-def test_an_index_is_needed_only_where_no_service_is_asked(tmp_path: Path) -> None:
-    settings = Settings.model_validate({"home": tmp_path})
-    with pytest.raises(IndexMissing):
-        check_local_evidence(settings)
-    evidence = settings.evidence.model_copy(update={"online": ("pubmed",)})
-    check_local_evidence(settings.model_copy(update={"evidence": evidence}))
 
 
 async def test_answers_that_are_no_longer_used_are_deleted(

@@ -95,7 +95,7 @@ async def parked(database: Database) -> int:
 
 async def search_again(own: Pipeline) -> Counter[str]:
     """The outcomes of a run that looks for parked threads too."""
-    await queue_again(own, digest_text("chain"), max_attempts=1, parked=True)
+    await queue_again(own, digest_text("chain"), max_attempts=1)
     return (await curate_queued(own)).outcomes
 
 
@@ -215,7 +215,7 @@ async def test_a_parked_thread_is_settled_for_its_week_until_it_is_queued_again(
         standing = await week_standing(session, WEEK, failure_share=0.5)
     assert (standing.queued, standing.decided, standing.whole) == (1, 1, True)
     own = library(database, "second")
-    await queue_again(own, digest_text("chain"), max_attempts=1, parked=True, week=WEEK)
+    await queue_again(own, digest_text("chain"), max_attempts=1, week=WEEK)
     async with database.begin() as session:
         standing = await week_standing(session, WEEK, failure_share=0.5)
     assert (standing.waiting, standing.whole) == (1, False)

@@ -17,8 +17,7 @@ from medlive.db.curation.reviews import list_disputes
 from medlive.db.session import Database
 from medlive.rubric.model import AskedPart
 from medlive.service.curation.editing import CaseEdit, edit_case
-from medlive.service.schedule.rerun import clear_step
-from medlive.service.schedule.steps import WEEK, latest_slot
+from medlive.service.schedule.steps import latest_slot
 from medlive.web.site import Site
 from tests.support.reviewing import status_of
 from tests.support.web import Browser, add_account, hidden_fields, served, session_of
@@ -115,25 +114,6 @@ async def test_a_step_is_cleared_from_the_overview(
     assert await logged(database) == [
         ("ada", "clear_step", "step:queue", "Another list.")
     ]
-
-
-async def test_a_step_of_an_earlier_week_is_cleared_alone(
-    database: Database, settings: Settings
-) -> None:
-    earlier = iso_week(latest_slot(now(), ScheduleSection().queue) - WEEK)
-    async with database.begin() as session:
-        await session.execute(
-            text(
-                "INSERT INTO pipeline_runs (command, iso_week, code_version, settings, outcome, finished_at)"
-                " VALUES ('scheduler queue', :week, 'x', '{}', 'done', now()),"
-                " ('curate', NULL, 'x', '{}', 'done', now())"
-            ),
-            {"week": earlier},
-        )
-    await clear_step(database, settings, "queue", earlier, reason="Another list.")
-    async with database.begin() as session:
-        query = text("SELECT outcome FROM pipeline_runs ORDER BY id")
-        assert list(await session.scalars(query)) == ["partial", "done"]
 
 
 async def test_disputes_redactions_and_withdrawals(

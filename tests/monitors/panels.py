@@ -11,7 +11,6 @@ from tests.monitors.prometheus import MONITORING
 NO_REPLIES = "no reply was stored this week"
 NO_LIMIT = "no limit is configured"
 EMPTY_AT_FIRST: Mapping[str, str] = {
-    "medlive_circuit_open": "no circuit is open",
     "sum by (outcome) (medlive_recent_threads)": "no thread was decided within a day",
     'sum(medlive_recent_threads{outcome="failed"}) / sum(medlive_recent_threads)': (
         "no thread was decided within a day"
@@ -21,7 +20,6 @@ EMPTY_AT_FIRST: Mapping[str, str] = {
     "sum by (task) (medlive_week_spend_usd)": NO_REPLIES,
     "medlive_week_budget_usd": NO_LIMIT,
     "sum by (task) (delta(medlive_week_replies[1h]))": NO_REPLIES,
-    "medlive_scheduler_heard_seconds": "no scheduler was ever started",
     "medlive_problem == 1": "nothing is wrong",
     "sum(medlive_week_replies_unpriced)": NO_REPLIES,
     "sum(medlive_week_replies_estimated)": NO_REPLIES,

@@ -12,7 +12,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import text
 
 from medlive.clock import iso_week, now
@@ -77,9 +76,7 @@ async def healthy_instance(
     """An instance in use, run by cron, in which no check finds anything."""
     await saved(database, *(thread(number) for number in range(1, 5)))
     shutil.copytree(index, home / "evidence" / "default")
-    settings = Settings.model_validate(
-        {"home": home, "watch": {"disk_free_gb": 0, "disk_free_share": 0}}
-    )
+    settings = Settings.model_validate({"home": home, "watch": {"disk_free_gb": 0}})
     async with AsyncExitStack() as holding:
         stage = Stage(database, settings, holding, environment)
         await stage.change(
@@ -190,13 +187,9 @@ def threads_failed(detail: str, reason: str) -> Make:
     return make
 
 
-def disk_is_full(**limits: float) -> Make:
+async def disk_is_full(stage: Stage) -> None:
     """A disk has less room than must be free; the limit is what is raised, as not everybody may mount a disk."""
-
-    async def make(stage: Stage) -> None:
-        stage.configure("watch", **limits)
-
-    return make
+    stage.configure("watch", disk_free_gb=1e9)
 
 
 async def disk_is_filled(stage: Stage) -> None:
@@ -412,12 +405,6 @@ def undelivered(place: str) -> Make:
     return make
 
 
-async def heartbeat_fails(stage: Stage) -> None:
-    """Nobody listens at its address."""
-    stage.configure("notify", heartbeat_url=SecretStr("http://127.0.0.1:9/beat"))
-    await look(stage.database, stage.settings, heard=True)
-
-
 _BAD_REQUEST = (
     "'endpoint \x1b[2J refuses request ' || revision.id || "
     "': status 400: no parameter \"x' || revision.id || '\"'"
@@ -427,7 +414,7 @@ _LIMITED = "'no answer in 6 attempts: status 429: wait ' || revision.id * 7 || '
 FAULTS: Mapping[str, Fault] = {
     "scheduler-stopped": Fault("no_scheduler", scheduler_stopped),
     "scheduler-never-started": Fault("no_scheduler", no_scheduler_ever),
-    "scheduler-hangs": Fault("scheduler_silent", scheduler_hangs),
+    "scheduler-hangs": Fault("no_scheduler", scheduler_hangs),
     "no-worker-for-threads": Fault("no_worker", queue_threads),
     "no-worker-for-a-step": Fault("no_worker", queue_step),
     "worker-killed-with-its-jobs": Fault("no_worker", worker_killed),
@@ -445,18 +432,13 @@ FAULTS: Mapping[str, Fault] = {
     "threads-with-unusable-replies": Fault(
         "threads_fail_alike", threads_failed("'no JSON'", "invalid_reply")
     ),
-    "disk-share": Fault("disk", disk_is_full(disk_free_share=1.0)),
-    "disk-bytes": Fault("disk", disk_is_full(disk_free_gb=1e9)),
+    "disk-bytes": Fault("disk", disk_is_full),
     "disk-filled": Fault("disk", disk_is_filled),
-    "evidence-gone": Fault("evidence_missing", evidence_is_gone),
-    "evidence-file-gone": Fault(
-        "evidence_corrupt", evidence_file("days.bin", Path.unlink)
-    ),
-    "evidence-file-short": Fault(
-        "evidence_corrupt", evidence_file(".store", cut_short)
-    ),
+    "evidence-gone": Fault("evidence", evidence_is_gone),
+    "evidence-file-gone": Fault("evidence", evidence_file("days.bin", Path.unlink)),
+    "evidence-file-short": Fault("evidence", evidence_file(".store", cut_short)),
     "evidence-manifest-broken": Fault(
-        "evidence_corrupt", evidence_file("manifest.json", flip_byte)
+        "evidence", evidence_file("manifest.json", flip_byte)
     ),
     "right-of-worker-revoked": Fault(
         "rights_missing", right_revoked("INSERT ON curations FROM medlive_worker")
@@ -477,7 +459,6 @@ FAULTS: Mapping[str, Fault] = {
     "week-budget-spent-without-usage": Fault(
         "budget_spent", spent("2", estimated=True, week_usd=1.0)
     ),
-    "week-budget-nearly-spent": Fault("budget_near", spent("0.85", week_usd=1.0)),
     "reply-without-a-price": Fault("unpriced", spent("NULL")),
     "source-quarantined": Fault("source_quarantined", source_is_quarantined),
     "freeze-failed": Fault("step_failed", step_ran("freeze", "failed")),
@@ -502,6 +483,5 @@ FAULTS: Mapping[str, Fault] = {
     "backup-was-not-tried": Fault("backup_unchecked", backup_with("done")),
     "webhook-refuses": Fault("message_undelivered", undelivered("webhook")),
     "mail-refuses": Fault("message_undelivered", undelivered("email")),
-    "heartbeat-refuses": Fault("heartbeat_undelivered", heartbeat_fails),
 }
 """Name → a fault; the table in docs/builders/faults.md has a row for each."""

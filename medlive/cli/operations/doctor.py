@@ -6,20 +6,17 @@ from medlive.instance.loading import read_settings
 from medlive.service.watch.doctor import Diagnosis, examine
 
 
-def doctor(no_message: bool = False) -> Result:
+def doctor() -> Result:
     """Try for real what a week needs: home, database, disk, keys, models, evidence, backup, messages, sites.
 
     Each role's endpoint is asked one small question, which costs a fraction of a cent; each community's robots.txt
-    is read, and no page. Exit status 1 if anything is bad; warnings do not count.
-
-    Args:
-        no_message: Send no test message to the webhook and by e-mail.
+    is read, and no page; a test message is sent. Exit status 1 if anything is bad; warnings do not count.
     """
 
     async def run() -> list[Diagnosis]:
         findings = []
         with progress("examinations") as tick:
-            async for finding in examine(read_settings(), send=not no_message):
+            async for finding in examine(read_settings()):
                 findings.append(finding)
                 tick(len(findings))
         return findings

@@ -253,7 +253,7 @@ async def _open_app(
         evaluation = served_evaluation(settings, snapshots, preview)
         site = Site(database, settings, snapshots, preview, evaluation)
         if not all(room.public for room in rooms):
-            key = instance_key(settings, "web.key", "everybody is signed out")
+            key = instance_key(settings, "web.key")
             site = replace(site, key=key)
             await check_exposure(site, host)
         stack.push_async_exit(own.pop_all())

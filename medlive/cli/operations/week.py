@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from medlive.cli.options import ByOption, WeekOption
+from medlive.cli.options import ByOption
 from medlive.cli.output import (
     Grid,
     Result,
@@ -47,15 +47,10 @@ StepArgument = Annotated[
 
 def run(
     step: StepArgument,
-    week: WeekOption = None,
     by: ByOption = None,
 ) -> Result:
-    """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails.
-
-    Args:
-        week: The ISO week [the one the step is at].
-    """
-    done = with_instance(run_again, step, week, by=by)
+    """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
+    done = with_instance(run_again, step, by=by)
     if done is None:
         raise CheckFailed(
             f"the job of {step} ended without a result",
@@ -71,17 +66,15 @@ def run(
 
 def clear(
     step: StepArgument,
-    week: WeekOption = None,
     reason: str | None = None,
     by: ByOption = None,
 ) -> None:
     """Make a step count as not done: the scheduler runs it again at its next look, within seconds.
 
     Args:
-        week: The ISO week [the one the step is at].
         reason: Why, for the audit log.
     """
-    cleared = with_instance(clear_step, step, week, reason=reason, by=by)
+    cleared = with_instance(clear_step, step, reason=reason, by=by)
     say(f"{step} of {cleared} counts as not done")
 
 

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 CriterionOption = Annotated[
     str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")
 ]
-KeyFileOption = Annotated[
-    Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")
-]
 _MOST_REASONS = 50
 """Reasons on a terminal; --json has them all."""
 
@@ -127,9 +124,6 @@ def _check_time(week: str | None, yes: bool) -> None:
 
 
 def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
-    if done.waiting:
-        cases = counted(done.waiting, "ready case waits", "ready cases wait")
-        yield f"{cases} for the next week"
     if done.built_again:
         yield "its folder was incomplete and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:
@@ -196,7 +190,6 @@ def withdraw(
     criterion: CriterionOption = None,
     revision: OptionalCount = None,
     by: ByOption = None,
-    signing_key: KeyFileOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> Result:
@@ -227,7 +220,6 @@ def withdraw(
             criterion_id=criterion,
             revision=revision,
             by=by,
-            key_file=signing_key,
             dry_run=dry_run,
         )
 
@@ -261,7 +253,6 @@ def reinstate(
     reason: str,
     criterion: CriterionOption = None,
     by: ByOption = None,
-    signing_key: KeyFileOption = None,
 ) -> None:
     """Undo the withdrawal of a case, or of a criterion of one; errata.json keeps its entry and says so.
 
@@ -279,7 +270,6 @@ def reinstate(
         reason,
         criterion_id=criterion,
         by=by,
-        key_file=signing_key,
     )
     if criterion is None:
         echo(

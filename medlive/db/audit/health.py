@@ -177,11 +177,11 @@ async def count_by_week(session: Session) -> Sequence[Any]:
 
 _GAUGES = {
     "threads": "SELECT stage, outcome, reason, count(*) FROM thread_standings GROUP BY 1, 2, 3",
-    "recent": """
+    "recent_threads": """
         SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :recent AND stage <> 'filters' GROUP BY 1
     """,
     "jobs": "SELECT queue_name, status::text, count(*) FROM procrastinate_jobs GROUP BY 1, 2",
-    "oldest": """
+    "oldest_job_seconds": """
         SELECT queue_name, extract(epoch FROM now() - max(event.at))::float
         FROM (SELECT queue_name, min(id) AS id FROM procrastinate_jobs WHERE status = 'todo' GROUP BY 1) AS oldest
         JOIN procrastinate_events AS event ON event.job_id = oldest.id
@@ -198,9 +198,9 @@ _GAUGES = {
 async def read_gauges(session: Session, moment: datetime) -> dict[str, Sequence[Any]]:
     """Read every gauge at a moment: rows of label values, each with its figures last.
 
-    Returns `threads` by stage, outcome and reason; `recent` (outcome, threads that an engine decided in the last day);
-    `jobs` by queue and status; `oldest` (queue, seconds since its oldest waiting job was deferred); `spent` (task,
-    replies since Monday, those without a price, those by a bound, US dollars of the priced).
+    Returns `threads` by stage, outcome and reason; `recent_threads` (outcome, threads that an engine decided in the
+    last day); `jobs` by queue and status; `oldest_job_seconds` (queue, seconds since its oldest waiting job was
+    deferred); `spent` (task, replies since Monday, those without a price, those by a bound, US dollars of the priced).
     """
     recent = moment - timedelta(days=1)
     monday, _ = week_bounds(iso_week(moment))

@@ -72,9 +72,6 @@ _IS_LEFT_OVER = (
     " AND (reason <> 'blocked' OR attempts < 2 OR run_id <> :run_id)))"
 )
 _LEFT_OVER = _TAKE.format(which=_IS_LEFT_OVER)
-_COUNT_LEFT_OVER = (
-    f"SELECT count(*) FROM frontier WHERE source = :source AND {_IS_LEFT_OVER}"
-)
 _NOT_LISTED = _TAKE.format(
     which="((run_id <> :run_id AND state IN ('read', 'not_modified')) OR state = 'known')"
     # A list that this run did not read (a board that was left out of the settings) misses nothing.
@@ -165,11 +162,6 @@ async def take_left_over(session: Session, source: str, run_id: int) -> list[Lis
     """
     rows = await session.run(_LEFT_OVER, source=source, run_id=run_id, **_RETRY)
     return list(map(_entry, sorted(rows, key=attrgetter("attempts"))))
-
-
-async def count_left_over(session: Session, source: str) -> int:
-    """How many threads `take_left_over` would find."""
-    return await session.value(_COUNT_LEFT_OVER, source=source, run_id=0, **_RETRY) or 0
 
 
 async def take_not_listed(

@@ -304,7 +304,7 @@ async def lift_quarantine(
 async def _set_source(session: Session, source: str, values: str, **named: Any) -> None:
     changed = f"UPDATE sources SET {values} WHERE name = :source RETURNING name"
     if await session.value(changed, source=source, **named) is None:
-        raise UsageError(f"there is no source {source}")
+        raise UsageError(f"{source} was never harvested")
 
 
 SourceInfo = Record

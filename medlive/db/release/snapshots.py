@@ -62,11 +62,6 @@ class FixedMeta(BaseModel):
     """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
 
 
-_WAITING = """
-    SELECT count(*) FROM cases WHERE status = 'ready'
-        AND NOT EXISTS (SELECT FROM snapshot_members WHERE case_id = cases.id)
-        AND NOT EXISTS (SELECT FROM snapshot_kept_out WHERE case_id = cases.id)
-"""
 _MADE = """
     SELECT r.case_id, r.language, r.curation_id, m.first_release FROM snapshot_members AS m
     JOIN case_revisions AS r ON r.case_id = m.case_id AND r.revision = m.revision WHERE m.version = :version
@@ -193,11 +188,6 @@ async def load_kept_out(session: Session, version: str) -> list[GateHit]:
         version=version,
     )
     return [read(GateHit, hit) for hit in hits]
-
-
-async def count_waiting(session: Session) -> int:
-    """The ready cases that no snapshot holds, nor its gates kept out."""
-    return await session.value(_WAITING) or 0
 
 
 async def held_weeks(session: Session, version: str | None) -> list[str]:

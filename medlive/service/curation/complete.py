@@ -144,9 +144,9 @@ async def redact_case(
 
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     """Why a case waits: what is wrong with its rubric, and names that code could not replace (`remaining`)."""
-    details, criteria = list[str](), list[str | None]()
     rubric, faults, proof = made
     texts = [criterion.criterion for criterion in rubric.criteria]
+    details, elements = list[str](), list[str | None]()
     for conflict in rubric.conflicts:
         # Both sides are still there
         is_other_kept = conflict.advice_id or conflict.other in texts
@@ -155,10 +155,9 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
                 f"criterion “{conflict.criterion}” against {conflict.advice_id or 'criterion'} “{conflict.other}”:"
                 f" {conflict.detail}"
             )
-            criteria.append(conflict.advice_id)
+            elements.append(conflict.advice_id)
     if details:
-        detail = "; ".join(details)[:_DETAIL]
-        yield Hold(Reason.ADVICE_CONTRADICTED, detail, tuple(filter(None, criteria)))
+        yield _hold(Reason.ADVICE_CONTRADICTED, details, elements)
     if faults:
         details, criteria = [], []
         for fault in faults:
@@ -166,13 +165,19 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
                 f"{fault.criterion or 'rubric'}: {fault.fault}: {fault.detail}"
             )
             criteria.append(fault.criterion)
-        detail = "; ".join(details)[:_DETAIL]
-        yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(filter(None, criteria)))
+        yield _hold(Reason.RUBRIC_FAULTY, details, criteria)
     if proof and not proof.passed:
-        detail = "; ".join(f"{f.fault}: {f.detail}" for f in proof.last_failures)
-        yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
+        failures = [f"{f.fault}: {f.detail}" for f in proof.last_failures]
+        yield _hold(Reason.RUBRIC_UNPROVEN, failures)
     if remaining:
-        yield Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL])
+        yield _hold(Reason.IDENTIFIER, remaining)
+
+
+def _hold(
+    reason: Reason, details: Sequence[str], concerns: Sequence[str | None] = ()
+) -> Hold:
+    detail = "; ".join(details)[:_DETAIL]
+    return Hold(reason, detail, tuple(filter(None, concerns)))
 
 
 _EDITED = "curated anew since a person edited it"

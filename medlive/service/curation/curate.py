@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -153,7 +153,6 @@ async def run_curation(
     limit: int | None = None,
     retry_failed: bool = False,
     again: bool = False,
-    parked: bool = False,
     exhaustive: bool = False,
     record: Recording | None = None,
     on_filtered: Tick = lambda _: None,
@@ -162,9 +161,9 @@ async def run_curation(
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
     Judges at most `limit` new threads; `retry_failed` includes those with `max_attempts` failures, `again` those
-    that another pipeline has decided, `parked` those without evidence where the library has changed, and rejects
-    those that are parked for too long. `record` collects the agents' replies. Returns the run's counts and costs,
-    the state of its endpoints, and the funnel over all threads.
+    that another pipeline has decided. Parked threads are searched again where the library has changed, and rejected
+    where they are parked for too long. `record` collects the agents' replies. Returns the run's counts and costs, the
+    state of its endpoints, and the funnel over all threads.
     """
     chain = build_filters(settings)
     async with (
@@ -181,7 +180,6 @@ async def run_curation(
                 max_attempts=None if retry_failed else settings.curation.max_attempts,
                 limit=limit,
                 anew=again,
-                parked=parked,
                 tick=on_filtered,
             )
             done = await curate_queued(pipeline, tick=on_curated)
@@ -207,7 +205,6 @@ async def fill_queue(
     max_attempts: int | None,
     limit: int | None = None,
     anew: bool = False,
-    parked: bool = False,
     week: str | None = None,
     tick: Tick = lambda _: None,
 ) -> dict[str, Any]:
@@ -216,22 +213,19 @@ async def fill_queue(
     "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" as in
     `queue_again`, which the other arguments are for.
     """
-    database, expired = pipeline.database, 0
+    database, park_weeks = pipeline.database, pipeline.settings.evidence.park_weeks
     passed, rejected = await filter_pending(
         database, chain, limit=limit, week=week, tick=tick
     )
-    if parked:
-        expired = await reject_expired(database, pipeline.settings.evidence.park_weeks)
     return {
         "passed": passed,
         "rejected": rejected,
-        "parked_too_long": expired,
+        "parked_too_long": await reject_expired(database, park_weeks),
         "queued_again": await queue_again(
             pipeline,
             chain.digest,
             max_attempts=max_attempts,
             anew=anew,
-            parked=parked,
             week=week,
         ),
     }
@@ -243,14 +237,13 @@ async def queue_again(
     *,
     max_attempts: int | None,
     anew: bool = False,
-    parked: bool = False,
     week: str | None = None,
 ) -> int:
     """Queue revisions that failed, were overruled, or passed the filters and were never curated; how many.
 
-    Without those that failed `max_attempts` times in this pipeline (None: no limit); `anew`: and those that other
-    pipelines have decided; `parked`: and the parked ones that were not searched in this
-    library yet. The freeze of the ISO week `week` waits for them; None: the next freeze.
+    And the parked ones that were not searched in this library yet. Without those that failed `max_attempts` times in
+    this pipeline (None: no limit); `anew`: and those that other pipelines have decided. The freeze of the ISO week
+    `week` waits for them; None: the next freeze.
     """
     async with pipeline.database.begin() as session:
         failed = await curations.failed_revisions(
@@ -266,12 +259,11 @@ async def queue_again(
             if max_attempts is None or failures < max_attempts:
                 overruled.append(revision)
         revisions = [*failed, *overruled, *untried]
-        if parked:
-            revisions += await list_due(
-                session,
-                library=pipeline.retriever.identity.index_digest,
-                pipeline_digest=pipeline.digest,
-            )
+        revisions += await list_due(
+            session,
+            library=pipeline.retriever.identity.index_digest,
+            pipeline_digest=pipeline.digest,
+        )
         return await defer_revisions(session, revisions, week=week)
 
 
@@ -361,23 +353,20 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         if await curations.is_decided(session, revision, digest):
             return None
     with bound(thread=name):
-        started = now()
         limit_s = pipeline.settings.curation.thread_timeout_s
-        thread, language = read_thread(stored)
+        reading = read_thread(stored)
         try:
             async with pipeline.settled(), asyncio.timeout(limit_s):
                 curation = await curate(
-                    thread,
-                    language,
+                    reading.thread,
+                    reading.language,
                     pipeline.respondents,
                     pipeline.retriever,
                     pipeline.curation,
-                    run_date=started.date(),
+                    run_date=reading.started.date(),
                     overruled=[reason for reason in Reason if reason in overruled],
                 )
-                completed = await complete_in(
-                    pipeline, curation, thread, language, started
-                )
+                completed = await complete_in(pipeline, curation, reading)
         except TimeoutError:
             curation = Curation(
                 reason=Reason.ENDPOINT_UNAVAILABLE,
@@ -389,61 +378,54 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             if await curations.is_decided(session, revision, digest):
                 _log.debug("decided by another process, or superseded")
                 return None
-            await save_decision(
-                session,
-                pipeline,
-                stored,
-                language,
-                completed,
-                started=started,
-                digest=digest,
-            )
+            await save_decision(session, pipeline, reading, completed, digest)
         _log.debug("curated: %s", completed[0].outcome.value)
     return completed[0]
 
 
-def read_thread(stored: Record) -> tuple[Thread, str]:
-    """A thread as the agents get it, and its language."""
+class Reading(NamedTuple):
+    """A thread that is being decided."""
+
+    stored: Record  # Of `load_thread`
+    thread: Thread  # As the agents get it
+    language: str
+    started: datetime  # Evidence published later is not cited
+
+
+def read_thread(stored: Record) -> Reading:
+    """Begin to decide a thread."""
     thread, language = prepared(stored.thread)
     if stored.posted_at_assumed:
         # A date that somebody assumed says nothing of the medicine of its time.
         thread = replace(thread, posted_at=None)
-    return thread, language
+    return Reading(stored, thread, language, now())
 
 
 async def complete_in(
-    pipeline: Pipeline,
-    curation: Curation,
-    thread: Thread,
-    language: str,
-    started: datetime,
+    pipeline: Pipeline, curation: Curation, reading: Reading
 ) -> CompletedCase:
-    """Complete a kept or held curation as the pipeline's settings have it; others are returned as they are.
-
-    `started`: evidence published later is not cited.
-    """
+    """Complete a kept or held curation as the pipeline's settings have it; others are returned as they are."""
     if curation.outcome not in (Outcome.KEPT, Outcome.HELD):
         return curation, None, None
+    today = cited_until(curation, reading.thread, reading.started.date())
     return await complete_case(
         curation,
-        language,
+        reading.language,
         pipeline.respondents,
-        library=pipeline.library(cited_until(curation, thread, started.date())),
+        library=pipeline.library(today),
     )
 
 
 async def save_decision(
     session: Session,
     pipeline: Pipeline,
-    stored: Record,
-    language: str,
+    reading: Reading,
     completed: CompletedCase,
-    *,
-    started: datetime,
     digest: str,
 ) -> None:
     """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
     curation, rubric, proof = completed
+    stored, started = reading.stored, reading.started
     curation_id = await curations.save_curation(
         session,
         stored.revision_pk,
@@ -458,7 +440,7 @@ async def save_decision(
         assert stored.thread.posted_at  # the filters require a date
         content = cases.CaseContent(
             curation_id=curation_id,
-            language=language,
+            language=reading.language,
             source=stored.thread.source,
             posted_at=stored.thread.posted_at,
             rubric=rubric,

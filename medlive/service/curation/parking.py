@@ -29,8 +29,6 @@ _PROCEDURES = "ICHI"
 _FUNCTIONS = "ICF"
 """Functions and parts of the body, which are no subject of an article by themselves."""
 _PHRASES_SHOWN = 5
-OTHER = "other"
-
 
 Subject = tuple[str, str]
 """What a search phrase is about: disease, drug or procedure (other: a phrase without a known term); its name."""
@@ -110,7 +108,7 @@ def group_gaps(claims: Iterable[Record], codebook: Codebook) -> list[Gap]:
                 gap.add(claim, phrase)
     return sorted(
         gaps.values(),
-        key=lambda gap: (-len(gap.threads), gap.kind == OTHER, gap.kind, gap.name),
+        key=lambda gap: (-len(gap.threads), gap.kind, gap.name),
     )
 
 
@@ -130,4 +128,4 @@ def subjects_of(phrase: str, codebook: Codebook) -> list[Subject]:
             subjects.append(("procedure", match.term))
         elif not match.code.startswith(_FUNCTIONS):
             subjects.append(("disease", match.term))
-    return subjects or [(OTHER, phrase.casefold())]
+    return subjects or [("other", phrase.casefold())]

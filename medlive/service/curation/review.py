@@ -1,6 +1,5 @@
 """What people decide: approve or reject a case, drop an element, overrule a rejection, dispute, resolve."""
 
-from medlive.clock import now
 from medlive.curation.chain import curate_without_element
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.db.curation.cases import (
@@ -142,13 +141,12 @@ async def drop_element(
         made = await session.get_one(CurationRow, case.curation_id)
         stored = await load_thread(session, made.revision_id)
         held_else = await _find_other_hold(session, case_id, stored)
-    started = now()
-    thread, language = read_thread(stored)
+    reading = read_thread(stored)
     curation = await curate_without_element(
         decided,
         element_id,
-        thread,
-        language,
+        reading.thread,
+        reading.language,
         pipeline.respondents,
         pipeline.curation,
     )
@@ -157,9 +155,8 @@ async def drop_element(
             f"without {element_id} the case is rejected: {curation.reason}: {curation.detail}",
             hint="reject the case, or edit it",
         )
-    curation, rubric, proof = await complete_in(
-        pipeline, curation, thread, language, started
-    )
+    completed = await complete_in(pipeline, curation, reading)
+    curation, rubric, _ = completed
     if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
@@ -175,15 +172,8 @@ async def drop_element(
             decided_by=by,
         )
         await add_review(session, review)
-        await save_decision(
-            session,
-            pipeline,
-            stored,
-            language,
-            (curation, rubric, proof),
-            started=started,
-            digest=digest_json([pipeline.digest, "without", dropped]),
-        )
+        digest = digest_json([pipeline.digest, "without", dropped])
+        await save_decision(session, pipeline, reading, completed, digest)
         status = await lock_case(session, case_id)
         if status is CaseStatus.READY and held_else is not None:
             await set_status(session, case_id, CaseStatus.HELD, held_else)

@@ -1,6 +1,5 @@
 """Harvest communities, one run per source and ISO week, resumed after a kill, checked for drift; import files."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,21 +11,19 @@ from pathlib import Path
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.harvest import harvests
-from medlive.db.harvest.frontier import count_left_over
 from medlive.db.runs import finish_import, save_problems, start_import
 from medlive.db.session import Database, Session, advisory_lock
-from medlive.db.tables.intake import RunOutcome
 from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.deidentify.detect import keyed_handle
-from medlive.errors import BadInput, MedliveError, UsageError
+from medlive.errors import MedliveError, UsageError
 from medlive.instance.paths import archive_path
 from medlive.logs import bound
 from medlive.service.database import handle_key
 from medlive.service.harvest.ledger import PostgresLedger, Tick
 from medlive.service.harvest.raw_files import seal_archives
 from medlive.service.harvest.sources import fetch_settings, not_modified_share
-from medlive.service.release.withdraw import check_given_reason, check_person_name
+from medlive.service.release.withdraw import check_person_name, check_reason
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.files import ImportedThread, ImportProblem, read_threads
@@ -142,22 +139,6 @@ async def harvest_source(
     return done
 
 
-async def describe_next_harvest(database: Database, source: str, *, again: bool) -> str:
-    """Describe what a harvest of this source would do now."""
-    week, verb = iso_week(now()), "begin"
-    async with database.begin() as session:
-        info = await find_source(session, source)
-        waiting = await count_left_over(session, source)
-    if info and info.quarantine_reason:
-        return f"nothing: quarantined, {info.quarantine_reason}"
-    if info and info.last_run == week:
-        is_done = info.last_outcome == RunOutcome.DONE
-        if is_done and not again:
-            return f"nothing: {week} is done"
-        verb = "repeat" if is_done else "go on with"
-    return f"{verb} {week}" + (f"; {waiting} threads wait" if waiting else "")
-
-
 async def lift_source_quarantine(
     database: Database,
     source: str,
@@ -167,18 +148,13 @@ async def lift_source_quarantine(
     by: str | None,
 ) -> str | None:
     """Lift a source's quarantine; its reason, or None. Raises UsageError for a source that was never harvested."""
-    reason, by = check_given_reason(reason), check_person_name(by)
+    reason, by = reason and check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         info = await find_source(session, source)
-        if info is None:
-            raise UsageError(
-                f"{source} was never harvested, so it has no quarantine to lift"
-            )
         await harvests.lift_quarantine(
             session, source, compare_anew=compare_anew, reason=reason, by=by
         )
-    quarantine: str | None = info.quarantine_reason
-    return quarantine
+    return info.quarantine_reason if info else None
 
 
 async def find_source(session: Session, source: str) -> harvests.SourceInfo | None:
@@ -250,11 +226,6 @@ async def import_file(
 
     Raises BadInput when the file cannot be read.
     """
-    if not await asyncio.to_thread(path.is_file):
-        raise BadInput(
-            f"{path} is not a file",
-            hint="give a file of threads, one JSON object a line",
-        )
     counts, problems = Counter[str](), list[ImportProblem]()
     batch: list[ImportedThread] = []
     run = await database.ask(

@@ -111,9 +111,7 @@ def _files(folder: Path, source: str = "") -> set[str]:
     return {path.relative_to(folder).as_posix() for path in files}
 
 
-async def apply_retention(
-    database: Database, settings: Settings, *, dry_run: bool = False
-) -> Mapping[str, int]:
+async def apply_retention(database: Database, settings: Settings) -> Mapping[str, int]:
     """Remove files of raw pages begun more than `archive.keep_days` ago, and finish interrupted removals.
 
     A row changes before its file is deleted, so that a kill leaves an extra file and never a row without one.
@@ -121,7 +119,6 @@ async def apply_retention(
     Returns:
         Counts: files, bytes and pages removed; swept (files rewritten for a takedown); strays (deleted files
         without a row); busy (sources being harvested, skipped); damaged (files that could not be rewritten).
-        `dry_run` counts without changing anything.
     """
     folder = archive_path(settings)
     counts = dict.fromkeys(
@@ -130,7 +127,7 @@ async def apply_retention(
     for source in await database.ask(fetches.archived_sources):
         async with advisory_lock(database, f"harvest {source}") as acquired:
             if acquired:
-                await _retain(database, settings, source, counts, dry_run=dry_run)
+                await _retain(database, settings, source, counts)
             else:
                 counts["busy"] += 1
     existing = await asyncio.to_thread(_files, folder)
@@ -142,18 +139,12 @@ async def apply_retention(
             if (folder / path).stat().st_mtime < oldest:
                 stray.append(path)
     counts["strays"] += len(stray)
-    if not dry_run:
-        await asyncio.to_thread(_remove, folder, stray)
+    await asyncio.to_thread(_remove, folder, stray)
     return counts
 
 
 async def _retain(
-    database: Database,
-    settings: Settings,
-    source: str,
-    counts: dict[str, int],
-    *,
-    dry_run: bool,
+    database: Database, settings: Settings, source: str, counts: dict[str, int]
 ) -> None:
     """Apply retention to one source; call it with the source's harvest lock held."""
     folder = archive_path(settings)
@@ -165,12 +156,6 @@ async def _retain(
     counts["files"] += len(old)
     counts["bytes"] += sum(archive.bytes for archive in old)
     numbers = [archive.id for archive in old]
-    if dry_run:
-        for number in numbers:
-            counts["pages"] += len(await database.ask(fetches.fetches_in, number))
-        unswept = await database.ask(fetches.list_archives, source, unswept=True)
-        counts["swept"] += sum(archive.id not in numbers for archive in unswept)
-        return
     # Rows first: the next run removes what a kill leaves of these files.
     counts["pages"] += await database.ask(fetches.mark_removed, numbers)
     await asyncio.to_thread(_remove, folder, [archive.path for archive in old])

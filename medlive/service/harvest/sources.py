@@ -47,9 +47,8 @@ def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Site]:
 async def source_health(database: Database, source: str | None) -> list[dict[str, Any]]:
     """Every harvested source, or the one named, as `source check` prints it. Raises UsageError for one never harvested.
 
-    "last_done_at" is when a harvest last succeeded, None if never; "last_problem" why the latest failed, None if it
-    did not; "week" the ISO week of "figures", None without any; "faults" what a maintainer must look at, one sentence
-    each.
+    "last_done_at" is when a harvest last succeeded, None if never; "week" the ISO week of "figures", None without
+    any; "faults" what a maintainer must look at, one sentence each.
     """
     sources = []
     async with database.begin() as session:
@@ -66,17 +65,14 @@ async def source_health(database: Database, source: str | None) -> list[dict[str
                 faults.append(f"quarantined since {since}: {info.quarantine_reason}")
             elif info.last_outcome == RunOutcome.FAILED:
                 faults.append(f"its harvest of {info.last_run} failed: {problem}")
-            stale = now() - (done or times.first_at) > STALE_AFTER
-            if stale:
+            if now() - (done or times.first_at) > STALE_AFTER:
                 when = "never" if done is None else f"{done:%Y-%m-%d}"
                 faults.append(f"stale: last harvested to its end {when}")
             health = {
                 "info": info,
                 "last_done_at": done,
-                "last_problem": problem,
                 "week": week,
                 "figures": figures,
-                "stale": stale,
                 "faults": faults,
             }
             sources.append(health)

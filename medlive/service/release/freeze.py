@@ -99,7 +99,6 @@ class FreezeResult:
     # As the manifest states it; None: frozen before it was noted
     audit_log: AuditLogHead | None
     partial: Partial | None  # How far the week was; None: whole
-    waiting: int = 0  # Ready cases that came too late for a week that was frozen before
 
 
 class WeekIncomplete(CheckFailed):
@@ -196,10 +195,6 @@ async def _can_resume(database: Database, version: str) -> bool:
                 version,
             )
             return True
-    _log.info(
-        "cases selected for %s were withdrawn, rejected or redacted since; selecting again",
-        version,
-    )
     return False
 
 
@@ -393,7 +388,6 @@ async def _result(
             built_again=built_again,
             audit_log=fixed.audit_log,
             partial=fixed.partial,
-            waiting=await snapshots.count_waiting(session) if already else 0,
             **fixed.numbers.model_dump(),
         )
 

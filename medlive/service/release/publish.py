@@ -16,7 +16,7 @@ from medlive.publishing.s3 import S3Target
 from medlive.publishing.target import FolderTarget
 from medlive.service.watch.notify import write_message
 from medlive.snapshot.describe.feed import safe_base
-from medlive.snapshot.model import folder_name, week_end
+from medlive.snapshot.model import version_of
 from medlive.snapshot.verify.steps import verify_snapshot
 
 
@@ -27,15 +27,13 @@ def find_folder(settings: Settings, version_or_path: str | None) -> Path:
         if not folder.is_dir():
             raise BadInput(f"{folder} does not exist")
         return folder
-    home, newest = snapshots_path(settings), None
-    for folder in sorted(home.glob(folder_name("*"))):
-        if week_end(folder.name.removeprefix(folder_name(""))) is not None:
-            newest = folder
-    if newest is None:
+    home = snapshots_path(settings)
+    folders = [path for path in home.glob("*") if version_of(path.name)]
+    if not folders:
         raise BadInput(
             f"no frozen snapshot in {home}", hint="run medlive snapshot freeze"
         )
-    return newest
+    return max(folders)
 
 
 def publish_snapshot(

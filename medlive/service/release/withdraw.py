@@ -62,19 +62,17 @@ async def withdraw(
     criterion_id: str | None = None,
     revision: int | None = None,
     by: str | None = None,
-    key_file: Path | None = None,
     dry_run: bool = False,
 ) -> WithdrawResult:
     """Withdraw a case, or one criterion of it, and rewrite the errata; repeating it changes nothing.
 
     The reason is published. A criterion is named `c3` or `<case id>-c3`, in the latest revision, one that a frozen
-    snapshot contains, or `revision`. `key_file` signs the errata (default: `load_signing_key`). `dry_run` stores
-    nothing. Raises UsageError for an unknown id or a reason that cannot be published, and CheckFailed if too few
-    criteria would be left.
+    snapshot contains, or `revision`. `dry_run` stores nothing. Raises UsageError for an unknown id or a reason that
+    cannot be published, and CheckFailed if too few criteria would be left.
     """
     reason = check_public_reason(reason)
     by = check_person_name(by)
-    key = load_signing_key(os.environ, key_file)
+    key = load_signing_key(os.environ)
     async with database.begin() as session:
         await cases.lock_case(session, case_id)
         part = None
@@ -108,7 +106,6 @@ async def reinstate(
     *,
     criterion_id: str | None = None,
     by: str | None = None,
-    key_file: Path | None = None,
 ) -> list[WithdrawalRow]:
     """Undo the withdrawals of a case, which then waits for a person's approval, or of a criterion of it.
 
@@ -118,7 +115,7 @@ async def reinstate(
     taken down.
     """
     reason = check_reason(reason)
-    by, key = check_person_name(by), load_signing_key(os.environ, key_file)
+    by, key = check_person_name(by), load_signing_key(os.environ)
     part = None if criterion_id is None else criterion_id.removeprefix(f"{case_id}-")
     async with database.begin() as session:
         status = await cases.lock_case(session, case_id)
@@ -234,11 +231,6 @@ def check_reason(reason: str) -> str:
     return reason
 
 
-def check_given_reason(reason: str | None) -> str | None:
-    """A reason that may be left out, as `check_reason` has it."""
-    return None if reason is None else check_reason(reason)
-
-
 def check_person_name(name: str | None) -> str | None:
     """Return a person's name stripped, or None. Raises UsageError for an invalid name."""
     if name is None:
@@ -275,11 +267,8 @@ async def find_criterion(
             by_text.setdefault(digest, (place, criterion))
     if not by_text:
         listed = ", ".join(f"{case_id}-{c.id}" for c in latest.rubric.criteria)
-        where = f"case {case_id}"
-        if revision is not None:
-            where = f"revision {revision} of {where}"
         raise UsageError(
-            f"{where} has no criterion {criterion_id[:100]!r}",
+            f"case {case_id} has no criterion {criterion_id[:100]!r}",
             hint=f"the latest revision, {latest.revision}, has {listed}",
         )
     if len(by_text) > 1:

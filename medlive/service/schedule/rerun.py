@@ -1,6 +1,5 @@
 """A person runs a step again, or clears it for the scheduler, also while one is at work."""
 
-from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.audit_log import record
 from medlive.db.jobs import queued_locks
@@ -10,7 +9,7 @@ from medlive.db.runs import Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
-from medlive.service.release.withdraw import check_given_reason, check_person_name
+from medlive.service.release.withdraw import check_person_name, check_reason
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.schedule.steps import BY_HAND, FREEZE, StepState, read_states
 from medlive.service.work.jobs import open_app, run_step_job, step_lock
@@ -18,35 +17,22 @@ from medlive.service.work.taken import STEP
 
 
 async def run_again(
-    database: Database,
-    settings: Settings,
-    step: str,
-    week: str | None = None,
-    *,
-    by: str | None = None,
+    database: Database, settings: Settings, step: str, *, by: str | None = None
 ) -> Run | None:
     """Run a step now, whether or not it is done: in a worker that serves its queue, else in this process.
 
-    Args:
-        week: The ISO week; None for the one that the step is at.
-        by: Who does it, for the audit log.
-
-    Raises UsageError for an unknown step, a week that has not come or an earlier week's harvest, CheckFailed while
-    it is being done, and DatabaseUnavailable.
+    It is run for the ISO week that it is at; `by` is for the audit log. Raises UsageError for an unknown step,
+    CheckFailed while it is being done, and DatabaseUnavailable.
     """
     by = check_person_name(by)
-    state, week = await _find(database, settings, step, week)
-    if week > iso_week(now()):
-        raise UsageError(f"{week} has not come")
-    if state.source and week != iso_week(now()):
-        raise UsageError(f"a harvest is always the present week's, not {week}'s")
+    state = await _find(database, settings, step)
     async with database.begin() as session:
-        await _clear(session, state, week)
-        await record(session, Act.RUN_STEP, f"step:{step}", by=by, week=week)
+        await _clear(session, state)
+        await record(session, Act.RUN_STEP, f"step:{step}", by=by, week=state.week)
     works = {STEP: step_work(database, settings)}
     async with open_app(database).open_async() as app:
-        await run_step_job(app, database, works, state.queue, step, week)
-    _, runs = await database.ask(runs_of_week, week)
+        await run_step_job(app, database, works, state.queue, step, state.week)
+    _, runs = await database.ask(runs_of_week, state.week)
     return runs.get(state.command)
 
 
@@ -54,18 +40,18 @@ async def clear_step(
     database: Database,
     settings: Settings,
     step: str,
-    week: str | None = None,
     *,
     reason: str | None = None,
     by: str | None = None,
 ) -> str:
-    """Make a step count as not done, so that the scheduler runs it again; the ISO week.
+    """Make a step count as not done, so that the scheduler runs it again; the ISO week that it is at.
 
     Raises UsageError for an unknown step, one of which nothing is recorded, and a frozen week's freeze, and
     CheckFailed while it is being done.
     """
-    reason, by = check_given_reason(reason), check_person_name(by)
-    state, week = await _find(database, settings, step, week)
+    reason, by = reason and check_reason(reason), check_person_name(by)
+    state = await _find(database, settings, step)
+    week = state.week
     async with database.begin() as session:
         info = await find_snapshot(session, week) if step == FREEZE else None
         if info and info.frozen_at:
@@ -73,39 +59,33 @@ async def clear_step(
                 f"{week} is frozen and stays as it is",
                 hint="medlive snapshot withdraw takes cases back",
             )
-        if not await _clear(session, state, week):
+        if not await _clear(session, state):
             raise UsageError(f"nothing is recorded of {step} for {week}")
         await record(session, Act.CLEAR_STEP, f"step:{step}", reason, by=by, week=week)
     return week
 
 
-async def _find(
-    database: Database, settings: Settings, step: str, week: str | None
-) -> tuple[StepState, str]:
-    """A step's state, and the week: the one that is named, else the one that the step is at."""
+async def _find(database: Database, settings: Settings, step: str) -> StepState:
     names = []
-    for state in await read_states(database, settings, now()):
+    for state in await read_states(database, settings):
         if state.name == step:
-            return state, week or state.week
+            return state
         names.append(state.name)
     raise UsageError(f"unknown step {step[:100]!r}", hint=f"steps: {', '.join(names)}")
 
 
-async def _clear(session: Session, state: StepState, week: str) -> int:
+async def _clear(session: Session, state: StepState) -> int:
     """Make a step count as not done; how many runs did. Raises CheckFailed while it is being done."""
+    week = state.week
     if await queued_locks(session, [step_lock(state.name, week)]):
         raise CheckFailed(
             f"{state.name} of {week} is being done",
             hint="medlive jobs list shows its job",
         )
     await end_wait(session, state.name, week)
+    by_hand = BY_HAND.get(state.name, "")
     cleared = await clear_runs(
-        session,
-        state.command,
-        week,
-        # What was done by hand since the step's latest time is of that week alone.
-        by_hand=BY_HAND.get(state.name, "") if week == state.week else "",
-        since=state.slot,
+        session, state.command, week, by_hand=by_hand, since=state.slot
     )
     if state.source:
         cleared += await clear_harvest(session, state.source, week)

@@ -332,7 +332,6 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
             pipeline,
             build_filters(settings),
             max_attempts=settings.curation.max_attempts,
-            parked=True,
             week=week,
         )
         async with database.begin() as session:

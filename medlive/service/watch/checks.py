@@ -18,8 +18,8 @@ from medlive.service.schedule.steps import (
     command_of,
     summarize_counts,
 )
-from medlive.service.watch.facts import HEARTBEAT, Facts
-from medlive.service.week_budget import NEARLY, week_limits
+from medlive.service.watch.facts import Facts
+from medlive.service.week_budget import week_limits
 
 ENDS_AFTER = timedelta(minutes=5)
 """A problem that was not seen for so long has ended; one that comes and goes is one problem."""
@@ -73,15 +73,17 @@ async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow
 
 
 def no_scheduler(facts: Facts) -> Iterator[Finding]:
-    """No scheduler works: nothing is harvested or frozen. An instance that cron runs needs none."""
-    if facts.scheduler_active or not facts.in_use:
+    """No scheduler works, or it hangs: nothing is harvested or frozen. An instance that cron runs needs none."""
+    if not facts.in_use:
         return
     if heard := facts.scheduler_heard:
         if facts.moment - heard > SILENT_AFTER:
             yield (
                 f"no scheduler has worked since {_minute(heard)}",
-                "start `medlive scheduler`",
+                "start `medlive scheduler`; restart one that hangs: it goes on where it was",
             )
+        return
+    if facts.scheduler_active:
         return
     # by cron, `medlive scheduler --once` too
     by_hand = [run.started_at for run in facts.history.latest.values()]
@@ -89,16 +91,6 @@ def no_scheduler(facts: Facts) -> Iterator[Finding]:
         yield (
             "no scheduler has ever worked",
             "start `medlive scheduler`, or run the steps by cron",
-        )
-
-
-def scheduler_silent(facts: Facts) -> Iterator[Finding]:
-    """A scheduler has its lock and does not look at its steps: it hangs."""
-    heard = facts.scheduler_heard
-    if facts.scheduler_active and heard and facts.moment - heard > SILENT_AFTER:
-        yield (
-            f"a scheduler is there and was last heard {_minute(heard)}",
-            "look at its log, then restart it: another one goes on where it was",
         )
 
 
@@ -183,10 +175,8 @@ def threads_fail_alike(facts: Facts) -> Iterator[Finding]:
 
 def disk(facts: Facts) -> Iterator[Finding]:
     """A file system that medlive writes to is nearly full."""
-    limits = facts.settings.watch
     for place, path, free, size in facts.disks:
-        least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * size)
-        if free < least:
+        if free < facts.settings.watch.disk_free_gb * 1e9:
             yield (
                 f"{free / 1e9:.1f} of {size / 1e9:.0f} GB are free at {path} ({place})",
                 "make room, or move it to a larger disk",
@@ -194,18 +184,14 @@ def disk(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def evidence_missing(facts: Facts) -> Iterator[Finding]:
-    """There is neither an evidence index nor a literature service, so that no thread can be curated."""
-    missing = facts.evidence_missing
-    if missing and facts.in_use and not facts.settings.evidence.online:
-        yield missing, "`medlive evidence build CORPUS...`, or restore it"
+def evidence(facts: Facts) -> Iterator[Finding]:
+    """There is neither an evidence index nor a literature service, or a file of the index is missing or cut short.
 
-
-def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
-    """A file of the evidence index is missing or has another size; each is read whole when the index is opened."""
-    if facts.evidence_corrupt:
+    Each file is read whole when the index is opened.
+    """
+    if facts.evidence_problem:
         yield (
-            facts.evidence_corrupt,
+            facts.evidence_problem,
             "restore the index, or build it again: `medlive evidence build CORPUS...`",
         )
 
@@ -216,9 +202,8 @@ def rights_missing(facts: Facts) -> Iterator[Finding]:
     for right in facts.missing_rights:
         by_role.setdefault(right.role, []).append(f"{right.privilege} on {right.table}")
     for role, missing in by_role.items():
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         yield (
-            f"{role} lacks {', '.join(missing[:3])}{more}",
+            f"{role} lacks {', '.join(missing)}",
             "`medlive db roles` as the owner",
             role,
         )
@@ -241,17 +226,6 @@ def budget_spent(facts: Facts) -> Iterator[Finding]:
             yield (
                 limit.spent_text,
                 "the next week goes on, or raise [budget] in medlive.toml",
-                limit.stage,
-            )
-
-
-def budget_near(facts: Facts) -> Iterator[Finding]:
-    """Four fifths of a limit of the week are spent."""
-    for limit in week_limits(facts.week):
-        if NEARLY * limit.limit <= limit.usd and not limit.is_spent:
-            yield (
-                f"{limit.name} is nearly spent ({limit.usd:.2f})",
-                "`medlive cost --week this` shows for what",
                 limit.stage,
             )
 
@@ -374,20 +348,8 @@ def message_undelivered(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def heartbeat_undelivered(facts: Facts) -> Iterator[Finding]:
-    """The dead man's switch could not be reached."""
-    noted = facts.observations.get(HEARTBEAT)
-    problem = noted and noted.value.get("problem")
-    if problem and facts.settings.notify.heartbeat_url is not None:
-        yield (
-            f"the heartbeat was not delivered ({problem})",
-            "see heartbeat_url in [notify] of medlive.toml",
-        )
-
-
 CHECKS: Mapping[Check, Severity] = {
     no_scheduler: Severity.PAGE,
-    scheduler_silent: Severity.PAGE,
     no_worker: Severity.PAGE,
     worker_waits: Severity.PAGE,
     threads_lost: Severity.TICKET,
@@ -395,12 +357,10 @@ CHECKS: Mapping[Check, Severity] = {
     jobs_failed: Severity.TICKET,
     threads_fail_alike: Severity.PAGE,
     disk: Severity.PAGE,
-    evidence_missing: Severity.PAGE,
-    evidence_corrupt: Severity.PAGE,
+    evidence: Severity.PAGE,
     rights_missing: Severity.PAGE,
     circuit_open: Severity.PAGE,
     budget_spent: Severity.PAGE,
-    budget_near: Severity.TICKET,
     unpriced: Severity.TICKET,
     source_quarantined: Severity.TICKET,
     step_overdue: Severity.PAGE,
@@ -410,10 +370,9 @@ CHECKS: Mapping[Check, Severity] = {
     backup_old: Severity.TICKET,
     backup_unchecked: Severity.TICKET,
     message_undelivered: Severity.TICKET,
-    heartbeat_undelivered: Severity.TICKET,
 }
 """All checks, in the order in which `status --check` prints what they find; a check's code is its name."""
-LOCAL = ("disk", "evidence_missing", "evidence_corrupt")
+LOCAL = ("disk", "evidence")
 """The codes of those that read what only the machine itself knows."""
 
 _BACKUP = command_of(BACKUP)

@@ -6,12 +6,10 @@ what to do. Whatever it raises is one more; the next one runs in any case.
 
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from medlive.clock import now
@@ -19,46 +17,37 @@ from medlive.config import RoleSettings, Settings
 from medlive.db.schema.differences import find_differences
 from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
-from medlive.evidence.encoders.folders import DOWNLOAD
-from medlive.evidence.encoders.table import LANGUAGES
-from medlive.instance.opening import open_endpoint
-from medlive.instance.paths import index_path
+from medlive.instance.opening import open_endpoint, open_retriever
+from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.engine import UNNAMED, Prompt, Reply, Request
 from medlive.llm.reading import NoObject, read_object
 from medlive.service.database import database_url, open_database
 from medlive.service.watch.facts import clock_problem
 from medlive.service.watch.notify import places, send
-from medlive.service.wiring import find_dependent_judges, open_online, proof_roles
+from medlive.service.wiring import find_dependent_judges, open_online
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """One line of the report."""
 
-    # good; warning: the week runs, and somebody should know; bad: it fails or is spoilt; skipped: nothing is
-    # configured that could be tried
-    health: Literal["good", "warning", "bad", "skipped"]
+    # good; warning: the week runs, and somebody should know; bad: it fails or is spoilt
+    health: Literal["good", "warning", "bad"]
     text: str
     next_step: str = ""
     subject: str = ""  # "": the examination's
 
 
+_SUBJECT = "fever treatment"
+"""What is searched for."""
 Diagnoses = AsyncIterator[Diagnosis]
 Examination = Callable[[Settings], Diagnoses]
 
 
-async def examine(settings: Settings, *, send: bool = True) -> Diagnoses:
-    """Yield the findings of every examination, in the order in which a week needs things.
-
-    Args:
-        settings: The settings to try.
-        send: Whether a message is really sent to the webhook and by e-mail.
-    """
+async def examine(settings: Settings) -> Diagnoses:
+    """Yield the findings of every examination, in the order in which a week needs things."""
     for subject, examination in EXAMINATIONS.items():
-        if subject == "messages" and not send:
-            yield Diagnosis("skipped", "not sent, as asked", subject=subject)
-            continue
         try:
             async for finding in examination(settings):
                 yield replace(finding, subject=finding.subject or subject)
@@ -70,33 +59,17 @@ async def examine(settings: Settings, *, send: bool = True) -> Diagnoses:
 
 
 async def examine_home(settings: Settings) -> Diagnoses:
-    """Whether the home can be written, is private, and has the room below which a check reports it."""
-    home, limits = settings.home, settings.watch
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if problem := _write_problem(home):
-        yield Diagnosis("bad", problem, "run as its owner, or set MEDLIVE_HOME")
-        return
-    if home.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        text = f"{home} is readable by other users of this machine"
-        yield Diagnosis("warning", text, f"chmod go-r {home}")
+    """Whether the home can be written, and has the room below which a check reports it."""
+    home = settings.home
+    home.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+    tempfile.TemporaryFile(dir=home).close()
     usage = shutil.disk_usage(home)
     text = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.0f} GB are free at {home}"
-    if usage.free < max(
-        limits.disk_free_gb * 1e9, limits.disk_free_share * usage.total
-    ):
+    if usage.free < settings.watch.disk_free_gb * 1e9:
         step = "a larger disk, [archive] keep_days, or archive.folder on another disk"
         yield Diagnosis("bad", text, step)
     else:
         yield Diagnosis("good", text)
-
-
-def _write_problem(folder: Path) -> str:
-    """What keeps this user from writing a file there, "" for nothing."""
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        return f"{folder} cannot be written by this user: {error.strerror}"
-    return ""
 
 
 async def examine_database(settings: Settings) -> Diagnoses:
@@ -141,7 +114,7 @@ async def examine_roles(settings: Settings) -> Diagnoses:
     for name, role in settings.roles:
         subject = f"role {name}"
         if role.engine != "openai":
-            # Another role's model takes the place of a prober that is not set: `examine_proof`
+            # Another role's model takes the place of a prober that is not set
             if name != "prober":
                 yield Diagnosis(
                     "warning",
@@ -167,6 +140,8 @@ async def examine_roles(settings: Settings) -> Diagnoses:
         yield replace(
             _judge_reply(role, reply, priced=bool(role.price or price)), subject=subject
         )
+    for warning in find_dependent_judges(settings):
+        yield Diagnosis("warning", warning, "another model in models.toml")
 
 
 def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Diagnosis:
@@ -207,36 +182,10 @@ def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Diagnosis
     )
 
 
-async def examine_proof(settings: Settings) -> Diagnoses:
-    """Whether rubrics are proved, and by models that are not the writer's."""
-    roles = proof_roles(settings)
-    if not roles:
-        yield Diagnosis(
-            "skipped",
-            "rubrics are not proved: [rubric] prove is off, or the rules engine writes them",
-        )
-        return
-    warnings = [w for w in find_dependent_judges(settings) if w.startswith("rubrics")]
-    for warning in warnings:
-        yield Diagnosis(
-            "warning",
-            warning,
-            "another model under [roles.prober] or [roles.grader] in models.toml",
-        )
-    if settings.roles.grader.engine == "rules":
-        yield Diagnosis(
-            "warning",
-            f"[roles.grader] names no model: {roles['grader'].model} grades the answers",
-            "a model under [roles.grader] in models.toml",
-        )
-    elif not warnings:
-        yield Diagnosis(
-            "good", ", ".join(f"{role} {own.model}" for role, own in roles.items())
-        )
-
-
 async def examine_evidence(settings: Settings) -> Diagnoses:
     """Whether the index opens, every file has its digest, and a search ends with passages; so for each service."""
+    from medlive.evidence.passage import Query
+
     if settings.evidence.online:
         async with open_database(settings) as database:
             # Whatever was stored of what they answered
@@ -247,53 +196,27 @@ async def examine_evidence(settings: Settings) -> Diagnoses:
                     subject = f"evidence {service.name}"
                     try:
                         passages = await service.search(
-                            "fever treatment", most=3, not_after=None
+                            _SUBJECT, most=3, not_after=None
                         )
+                        step = "[evidence] online_addresses in medlive.toml: does it name the service?"
+                        yield _judge_search(len(passages), step, subject)
                     except LiteratureUnavailable as error:
                         step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
                         yield Diagnosis("bad", error.message, step, subject)
-                        continue
-                    if passages:
-                        text = "it answers with passages"
-                        yield Diagnosis("good", text, subject=subject)
-                    else:
-                        text = "it answers, and has nothing on fever"
-                        step = "[evidence] online_addresses in medlive.toml: does it name the service?"
-                        yield Diagnosis("warning", text, step, subject)
     try:
-        async for finding in _examine_index(settings):
-            yield finding
+        index = open_retriever(settings)  # verifies the files
+        (hits,) = await index.search([Query(_SUBJECT)], k=3)
+        step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
+        yield _judge_search(len(hits), step, "evidence")
     except IndexMissing:
         if not settings.evidence.online:
             raise
 
 
-async def _examine_index(settings: Settings) -> Diagnoses:
-    from medlive.evidence.passage import Query
-    from medlive.instance.opening import open_retriever
-
-    retriever = open_retriever(settings)
-    # verifies the files first
-    (hits,) = await retriever.search([Query("fever treatment")], k=3)
-    passages = retriever.identity.passages
-    if not hits:
-        step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
-        yield Diagnosis("warning", f"{passages:,} passages, and none on fever", step)
-        return
-    where = index_path(settings)
-    text = f"{passages:,} passages at {where}, every file as it was built"
-    yield Diagnosis("good", text)
-    reranker = settings.evidence.reranker
-    if reranker and "reranker" not in (retriever.identity.dense or {}):
-        text = f"reranker {reranker} is not used: no build measured that it finds more"
-        step = "medlive evidence build measures it and says what it found"
-        yield Diagnosis("warning", text, step)
-    served = {language for side in retriever.dense for language in side.weights}
-    lacking = [language for language in LANGUAGES if language not in served]
-    if served and lacking:
-        step = f"{DOWNLOAD} NAME, then medlive evidence build; docs/evidence.md has a table of encoders"
-        text = f"searched by words alone in {', '.join(lacking)}: no encoder reads it"
-        yield Diagnosis("warning", text, step)
+def _judge_search(passages: int, step: str, subject: str) -> Diagnosis:
+    if not passages:
+        return Diagnosis("warning", f"no passage on {_SUBJECT}", step, subject)
+    return Diagnosis("good", "it answers with passages", subject=subject)
 
 
 async def examine_messages(settings: Settings) -> Diagnoses:
@@ -314,7 +237,7 @@ async def examine_messages(settings: Settings) -> Diagnoses:
 
 
 async def examine_backup(settings: Settings) -> Diagnoses:
-    """Whether weekly backups have a folder that can be written, away from the home."""
+    """Whether weekly backups have a folder that can be written."""
     folder = settings.backup.folder
     if folder is None:
         yield Diagnosis(
@@ -326,16 +249,8 @@ async def examine_backup(settings: Settings) -> Diagnoses:
     parent = folder.absolute()
     while not parent.exists():
         parent = parent.parent
-    if problem := _write_problem(parent):
-        yield Diagnosis("bad", problem, "let this user write there")
-    elif parent.stat().st_dev == settings.home.stat().st_dev:
-        yield Diagnosis(
-            "warning",
-            f"{folder} is on the same disk as {settings.home}",
-            "name a folder on another disk: one failure would take both",
-        )
-    else:
-        yield Diagnosis("good", f"{folder} can be written")
+    tempfile.TemporaryFile(dir=parent).close()
+    yield Diagnosis("good", f"{folder} can be written")
 
 
 async def examine_sites(settings: Settings) -> Diagnoses:
@@ -381,7 +296,6 @@ EXAMINATIONS: Mapping[str, Examination] = {
     "database": examine_database,
     "signing key": examine_keys,
     "roles": examine_roles,
-    "rubric proof": examine_proof,
     "evidence": examine_evidence,
     "backup": examine_backup,
     "messages": examine_messages,

@@ -20,16 +20,13 @@ from medlive.db.mapping import Record
 from medlive.db.release.snapshots import latest_frozen, load_fixed
 from medlive.db.runs import History, load_history
 from medlive.db.session import Database, read_clock
-from medlive.db.tables.work import ObservationRow, OutboxRow, WorkerRow
+from medlive.db.tables.work import OutboxRow, WorkerRow
 from medlive.errors import IndexMissing, MedliveError
 from medlive.instance.paths import archive_path, index_path
 from medlive.llm.circuit import Opening, circuit_key, circuit_name
 from medlive.service.schedule.steps import WEEK, StepState, read_states
 from medlive.service.week_budget import read_spending
 
-SCHEDULER_HEARD = "scheduler"
-HEARTBEAT = "heartbeat"
-"""Names of observations."""
 Clock = Callable[[], datetime] | None
 """What decides which weekly steps are due; None: the database's clock."""
 
@@ -42,6 +39,7 @@ class Facts:
     moment: datetime  # By the database's clock
     in_use: bool  # Whether anything was ever harvested or imported
     scheduler_active: bool
+    scheduler_heard: datetime | None  # When one last was; None: never
     history: History
     steps: Sequence[StepState]
     workers: Mapping[str, int]  # Queue → processes that serve it
@@ -57,7 +55,6 @@ class Facts:
     week: Mapping[str, Any]  # Of `read_spending`
     undelivered: Sequence[OutboxRow]
     missing_rights: Sequence[Record]
-    observations: Mapping[str, ObservationRow]
     # That this machine's clock and the database's do not agree
     clock_problem: str | None
     # How far the newest frozen week was; None: whole, or there is none
@@ -65,15 +62,8 @@ class Facts:
     # What this machine alone knows; nothing where it does not hold MEDLIVE_HOME.
     # (place: home, archive, backup or database; path; bytes that are free; bytes)
     disks: Sequence[tuple[str, str, int, int]]
-    evidence_missing: str | None  # Why there is no evidence index; None: there is one
-    # What is wrong with it, as far as its files' names and sizes say
-    evidence_corrupt: str | None
-
-    @property
-    def scheduler_heard(self) -> datetime | None:
-        """When a scheduler was last heard; None: never."""
-        noted = self.observations.get(SCHEDULER_HEARD)
-        return None if noted is None else noted.at
+    # What is wrong with the evidence index, as far as its files' names and sizes say, or that it is needed and missing
+    evidence_problem: str | None
 
 
 async def read_facts(
@@ -91,19 +81,20 @@ async def read_facts(
         moment = await read_clock(session)
         clock_off = clock_problem(moment)
         directory = await health.data_directory(session)
-    missing = corrupt = None
+        progress = await health.read_progress(session, moment - WEEK)
+    evidence_problem = None
     is_home = settings.home.is_dir()
     try:
         if is_home:
             read_index(index_path(settings)).check()
-    except IndexMissing as error:
-        missing = error.message
     except MedliveError as error:
-        corrupt = error.message
+        is_missing = isinstance(error, IndexMissing)
+        if not is_missing or (progress.in_use and not settings.evidence.online):
+            evidence_problem = error.message
     due_at = clock() if clock else moment
     steps = await read_states(database, settings, due_at)
     async with database.begin() as session:
-        progress, partial = await health.read_progress(session, moment - WEEK), None
+        partial = None
         if newest := await latest_frozen(session):
             fixed = await load_fixed(session, newest.version)
             if fixed and fixed.partial:
@@ -113,6 +104,7 @@ async def read_facts(
             moment=moment,
             in_use=progress.in_use,
             scheduler_active=progress.scheduler_active,
+            scheduler_heard=await watch.scheduler_heard(session),
             history=await load_history(session, due_at),
             steps=steps,
             workers=await health.workers_by_queue(session),
@@ -128,12 +120,10 @@ async def read_facts(
             week=await read_spending(session, settings.budget),
             undelivered=await watch.undelivered(session),
             missing_rights=await health.missing_rights(session),
-            observations=await watch.observations(session),
             clock_problem=clock_off,
             partial=partial,
             disks=_read_disks(settings, directory) if is_home else (),
-            evidence_missing=missing,
-            evidence_corrupt=corrupt,
+            evidence_problem=evidence_problem,
         )
 
 

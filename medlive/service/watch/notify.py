@@ -29,7 +29,7 @@ from medlive.guard.printable import printable_lines
 from medlive.guard.redaction import remember
 from medlive.guard.trust import tls_context
 from medlive.service.watch.checks import ENDS_AFTER, find_problems
-from medlive.service.watch.facts import HEARTBEAT, SCHEDULER_HEARD, Clock, read_facts
+from medlive.service.watch.facts import Clock, read_facts
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0
@@ -110,19 +110,15 @@ async def send(section: NotifySection, place: str, message: dict[str, Any]) -> N
             await asyncio.to_thread(_mail, section, message["text"])
 
 
-async def beat(section: NotifySection, failing: Sequence[str]) -> None:
-    """Tell the dead man's switch that all is well, or by its address with `/fail` which checks are failing.
+async def beat(section: NotifySection) -> None:
+    """Tell the dead man's switch that all is well.
 
     Raises:
         ServiceUnavailable: if it cannot be reached or refuses.
     """
     assert section.heartbeat_url
-    url = section.heartbeat_url.get_secret_value()
-    address = f"{url.rstrip('/')}/fail" if failing else url
     with _delivery("heartbeat"):
-        await _post(
-            address, "\n".join(failing).encode("utf-8", "replace"), "text/plain"
-        )
+        await _post(section.heartbeat_url.get_secret_value(), b"", "text/plain")
 
 
 @contextmanager
@@ -171,9 +167,8 @@ def _mail(section: NotifySection, text: str) -> None:
 
 LOOK_S = 60.0
 """Seconds between looks; a problem is named within five minutes of its beginning."""
-RESENT_AFTER = (timedelta(hours=1), timedelta(hours=4))
-RESENT_DAILY = timedelta(days=1)
-"""How long after each message the next one is sent, until somebody acknowledges the problem."""
+RESENT_AFTER = tuple(timedelta(hours=n) for n in (1, 4, 24))
+"""How long after each message the next one is sent, until somebody acknowledges the problem; the last is repeated."""
 
 
 async def look(
@@ -188,18 +183,16 @@ async def look(
     `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable.
     """
     if heard:
-        await database.ask(watch.observe, SCHEDULER_HEARD)
+        await database.ask(watch.hear_scheduler)
     problems = find_problems(await read_facts(database, settings, clock))
     await database.ask(_store, settings, problems)
     await deliver(database, settings.notify)
-    if heard and settings.notify.heartbeat_url is not None:
-        pages = {p.code for p in problems if p.severity is Severity.PAGE}
-        problem = None
+    is_well = all(problem.severity is not Severity.PAGE for problem in problems)
+    if heard and is_well and settings.notify.heartbeat_url is not None:
         try:
-            await beat(settings.notify, sorted(pages))
+            await beat(settings.notify)
         except ServiceUnavailable as error:
-            problem = error.message
-        await database.ask(watch.observe, HEARTBEAT, {"problem": problem})
+            _log.warning("%s", error.message)  # whoever watches it misses the beat
     return problems
 
 
@@ -250,7 +243,7 @@ async def _store(
             )
             event: Event = "problem_again" if stored.sent else "problem"
             await write(event, text=text, code=stored.code)
-            wait = (*RESENT_AFTER, RESENT_DAILY)[min(stored.sent, len(RESENT_AFTER))]
+            wait = RESENT_AFTER[min(stored.sent, len(RESENT_AFTER) - 1)]
             await watch.note_sent(session, stored, wait)
             _log.warning("%s: %s", stored.code, stored.text)
     for gone in ended:

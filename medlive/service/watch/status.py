@@ -25,7 +25,7 @@ from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.harvest.sources import not_modified_share
-from medlive.service.release.withdraw import check_given_reason, check_person_name
+from medlive.service.release.withdraw import check_person_name, check_reason
 from medlive.service.schedule.steps import (
     FREEZE,
     QUEUE,
@@ -73,7 +73,7 @@ async def acknowledge(
 
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
-    why, by = check_given_reason(why), check_person_name(by)
+    why, by = why and check_reason(why), check_person_name(by)
     problems = await checks.read_problems(
         database, await read_facts(database, settings)
     )
@@ -90,7 +90,7 @@ async def acknowledge(
 
 
 async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
-    """Sources, weekly steps, the week's money and open circuits as JSON values, and whether a scheduler runs.
+    """Sources and weekly steps as JSON values, and whether a scheduler runs.
 
     "problems" has each thing a person must look at.
     """
@@ -103,11 +103,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     return {
         "sources": sources,
         "steps": list(map(step_as_json, facts.steps)),
-        "week": dict(facts.week),
-        "circuits": list(map(asdict, facts.circuits)),
         "scheduler_active": facts.scheduler_active,
-        "scheduler_heard": facts.scheduler_heard,
-        "workers": {queue: n for queue, n in facts.workers.items() if n},
         "problems": await read_problems(database, settings, facts),
     }
 
@@ -242,7 +238,8 @@ def run_as_json(run: Run) -> dict[str, Any]:
     seconds = took = None
     if run.finished_at and run.starts == 1:
         span = run.finished_at - run.started_at
-        seconds, took = span.total_seconds(), format_duration(span)
+        seconds = max(0, round(span.total_seconds()))
+        took = str(timedelta(seconds=seconds))
     return {
         "week": run.week,
         "outcome": run.outcome.value,
@@ -254,12 +251,3 @@ def run_as_json(run: Run) -> dict[str, Any]:
         "in_short": summarize_counts(run.counts),
         "log": list(run.log),
     }
-
-
-def format_duration(span: timedelta) -> str:
-    """A duration for people, such as 3 h 20 min."""
-    minutes, seconds = divmod(max(0, round(span.total_seconds())), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -179,7 +179,7 @@ async def run_until_drained(
     left. On cancellation, running jobs are finished first, for at most `grace_s` seconds if given. Raises
     DatabaseUnavailable.
     """
-    readiness, logged = Readiness(), 0
+    readiness = Readiness()
     while True:
         with queue_errors(database):
             await take_over(app, [Queue.CURATE])
@@ -190,12 +190,9 @@ async def run_until_drained(
         with queue_errors(database):
             left = await app.job_manager.list_jobs_async(queue=Queue.CURATE)
         states = [job.status for job in left]
-        waiting, todo = states.count("doing"), states.count("todo")
-        if readiness.pauses or not (waiting or todo):
+        todo = states.count("todo")
+        if readiness.pauses or not (todo or "doing" in states):
             return todo
-        if waiting not in (0, logged):
-            logged = waiting
-            _log.info("%d jobs are with another worker: waiting for their end", waiting)
         await asyncio.sleep(0.5)
 
 

@@ -37,7 +37,6 @@ from medlive.service.waiting import Liveness
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import (
     Pipeline,
-    check_local_evidence,
     new_budget,
     open_pipeline,
 )
@@ -151,7 +150,6 @@ class Monitor:
     """The worker's; None: it is not reported as yet."""
     searched_at: float = field(default_factory=time.monotonic)
     swept_at: float = float("-inf")
-    is_forbidden: bool = False
 
     async def keep_looking(self) -> None:
         """Look with every heartbeat, until cancelled. Raises DatabaseUnavailable."""
@@ -163,10 +161,8 @@ class Monitor:
                     # Without room no jobs are taken either.
                     for queue in self.queues:
                         self.jobs.readiness.pause(queue, error)
-                except DatabaseForbidden as error:
-                    if not self.is_forbidden:
-                        _log.warning("this worker cannot be reported: %s", error.whole)
-                    self.is_forbidden = True
+                except DatabaseForbidden:
+                    pass  # The check of rights names it
                 await asyncio.sleep(HEARTBEAT_S)
         finally:
             with suppress(DatabaseUnavailable, DatabaseForbidden):
@@ -218,6 +214,5 @@ class Monitor:
                     return
                 self.searched_at = time.monotonic()
                 with suppress(EvidenceUnavailable, ConfigError):
-                    await asyncio.to_thread(check_local_evidence, self.settings)
                     async with open_pipeline(self.settings, self.jobs.database):
                         self.jobs.stop()  # it begins anew

@@ -106,7 +106,6 @@ async def begin(
     adjudicator: Text,
     run: Text,
     judges: Text,
-    keep_reports: Text,
 ) -> Response:
     """Begin a study."""
     from medlive.service.studies import start_study
@@ -134,7 +133,6 @@ async def begin(
             study,
             size,
             tuple(judges.split()),
-            keep_reports=bool(keep_reports),
             read_sheet=site.evaluation.read_sheet if site.evaluation else None,
         )
     return RedirectResponse(f"/review/studies/{study.name}/results", 303)
