@@ -184,13 +184,15 @@ def score(
     if window.since and window.until and window.since > window.until:
         raise UsageError(f"no day is {window}")
     graded = load_runs(runs, judge)
-    use = use_errata(
-        [run.run for run in graded],
-        mode,
-        file=None if errata_file is None else Path(errata_file),
-        home=snapshots_path(read_settings()),
-        public_key=public_key_of(public_key),
-    )
+    use = None
+    if mode is not ErrataMode.IGNORE:
+        use = use_errata(
+            [run.run for run in graded],
+            mode,
+            file=None if errata_file is None else Path(errata_file),
+            home=snapshots_path(read_settings()),
+            public_key=public_key_of(public_key),
+        )
     return score_runs(
         graded,
         metric=None if metric is None else _choose("metric", Metric, metric),

@@ -262,8 +262,6 @@ class Report:
                 looked_in.add(
                     f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
                 )
-            elif run.problem:
-                looked_in.add(f"{run.path.name} of {run.version} could not be read")
             else:
                 checked = f"checked with key {run.key}" if run.key else "not checked"
                 what = "some of what" if run.concerned else "nothing that"

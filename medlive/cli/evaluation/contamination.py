@@ -101,9 +101,6 @@ def _describe(
         f"drop past the cutoff ({metric}{clipped}, points of 100) on {on}; dim: under {FEW} "
         "cases on a side",
     )
-    if (pooled := study.pooled) is not None:
-        effect = f"{points(pooled.effect)} {_rests(pooled)}"
-        yield f"Having seen a case, over {pooled.models} models: {effect}"
     for arm in study.arms:
         beyond = f"{points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
         yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"

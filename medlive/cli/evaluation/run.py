@@ -318,7 +318,6 @@ def import_(
     grader: str | None = None,
     mode: ModeOption = Mode.RUBRIC,
     arm: ArmOption = None,
-    response_field: str = "model_response",
     unverified: UnverifiedOption = False,
 ) -> Result:
     """Make a run folder of answers, and gradings, that were made elsewhere: with LiveMedBench's scripts, in a log of
@@ -332,7 +331,6 @@ def import_(
         grades: The benchmark's verdicts, or people's.
         template: What they were asked with, for eval run to go on.
         grader: Who made the grades, for eval grade to go on.
-        response_field: The field that holds the answer.
     """
     selection = Selection(**part.given())
     if format_ == "inspect":
@@ -377,7 +375,6 @@ def import_(
         arm=arm,
         judge=judge,
         place=_place(cases),
-        response_field=response_field,
         format_=form,
         people=people,
     )

@@ -39,17 +39,14 @@ from medlive.evaluation.runs.templates import (
     Snippet,
     load_template,
 )
-from medlive.integrity.log import open_log
+from medlive.integrity.log import open_log, some
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
-from medlive.llm.engine import UNNAMED, Reply, Usage
+from medlive.llm.engine import Reply, Usage
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.registry import Price
 
 _ASKED_AGAIN = (AnswerState.FAILED, AnswerState.EMPTY)
-_REASONS = 3
-"""How many reasons, or models, are named; the others are counted."""
-
 _TAG = "(?:think|thinking|thought|reasoning)>"
 _THINKING = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
@@ -301,30 +298,18 @@ def summarise(run: RunFolder, asked: int, more: Iterable[str]) -> RunResult:
     by_case, notes = run.answers()
     states = dict.fromkeys(AnswerState, 0)
     reasons: Counter[str] = Counter()
-    cut = waiting = 0
+    cut = 0
     for answer in by_case.values():
         states[answer.state] += 1
         if answer.state is AnswerState.FAILED:
             reason = " ".join(answer.reason.split())[:200]
             reasons[reason or "no reason given"] += 1
         cut += answer.state is AnswerState.EMPTY and answer.finish_reason == "length"
-    for case in run.cases:
-        if case.after is not None and case.case_id not in by_case:
-            before = by_case.get(case.after)
-            waiting += before is None or not before.gradable
-    notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
-    if len(reasons) > _REASONS:
-        notes.append(
-            f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)"
-        )
+    notes += [f"{n} failed: {why}" for why, n in reasons.most_common()]
     if cut:
         notes.append(
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "
             "a run with a higher one is another run"
-        )
-    if waiting:
-        notes.append(
-            f"{waiting} questions go on from an answer that is not there, and were not asked"
         )
     answers = list(by_case.values())
     notes += [*note_thinking(answers), *_note_models(run, answers), *more]
@@ -352,20 +337,12 @@ def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
     """Which models answered, where the endpoint names another than the one that was asked, or none."""
     pinned = run.info.asked_as or run.info.model
     # An answer that came from a file has no usage, and names whom the import was told.
-    named = Counter(a.model for a in answers if a.usage and a.model)
-    unnamed, notes = named.pop(UNNAMED, 0), []
+    named = {a.model for a in answers if a.usage and a.model}
     # A vendor before the name makes no other model.
     short = {name.rpartition("/")[2].casefold() for name in named}
-    if short - {pinned.rpartition("/")[2].casefold()}:
-        most = sorted(named.most_common(_REASONS))
-        listed = ", ".join(f"{name} ({n})" for name, n in most)
-        more = " and others" if len(named) > _REASONS else ""
-        notes.append(f"{pinned} was asked; the endpoint names {listed}{more}")
-    if unnamed:
-        notes.append(
-            f"{unnamed} replies name no model: nothing shows which one answered"
-        )
-    return notes
+    if short <= {pinned.rpartition("/")[2].casefold()}:
+        return []
+    return [f"{pinned} was asked; the endpoint names {some(sorted(named))}"]
 
 
 def import_answers(

@@ -21,7 +21,7 @@ from pydantic import (
 
 from medlive.build import code_version
 from medlive.errors import BadInput, UsageError, first_fault
-from medlive.evaluation.cases.selection import IN_PYTHON, in_words
+from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.guard.bounds import RUN_INFO_BYTES
@@ -44,7 +44,7 @@ SETTLED = "settled"
 RAW = "raw"
 """The arm whose runs are asked in the threads' own words instead of the rewritten cases'."""
 OPEN_BOOK = "open-book"
-"""The arm whose runs have evidence before the question, and how the names of their templates begin."""
+"""The arm whose runs have evidence before the question, and their template."""
 
 _LOCK = ".run.lock"
 _BEFORE_RUN_JSON = frozenset(("cases.jsonl", EVIDENCE))
@@ -132,13 +132,13 @@ class RunInfo(Frozen):
 
     @property
     def raw(self) -> bool:
-        """Whether the model was asked in the threads' own words: `arm` says so, or the template's name."""
-        return RAW in (self.arm, self.template.name)
+        """Whether the model was asked in the threads' own words."""
+        return self.arm == RAW
 
     @property
     def open_book(self) -> bool:
         """Whether evidence stood before the questions, whatever the arm is called."""
-        named = self.arm == OPEN_BOOK or self.template.name.startswith(OPEN_BOOK)
+        named = OPEN_BOOK in (self.arm, self.template.name)
         return named or self.evidence is not None
 
 
@@ -308,12 +308,8 @@ def _require_same(
     """Raises UsageError if the folder's run is not the requested one."""
     was = existing.info
     then, now = _identity(was), _identity(info)
-    raw = RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows
-    if arm is None and not raw:
+    if arm is None:
         del now["arm"]
-    if info.cases.selection == IN_PYTHON:
-        # The rows say which; runs of before say nothing.
-        del now["selection of the cases"]
     hint = "give each model, template and set of cases its own folder"
     if was.engine == IMPORTED:
         # What was imported with its template named may be gone on with by asking the model.

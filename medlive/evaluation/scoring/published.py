@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medlive.errors import BadInput
-from medlive.evaluation.cases.livemedbench import month_of, read_grades, read_json
+from medlive.evaluation.cases.livemedbench import month_of, read_json
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.graded import GradedRun
@@ -135,7 +135,7 @@ def keep_files(
     run: Path,
     judge: str,
     benchmark: Path,
-    grades: Path,
+    gradings: Sequence[Mapping[str, Any]],
 ) -> None:
     """Keep the files that a run's verdicts of `judge` (`Grade.judge`) came from. Raises BadInput.
 
@@ -144,7 +144,7 @@ def keep_files(
     content = {
         "judge": judge,
         "benchmark": read_json(benchmark),
-        "gradings": read_grades(grades),
+        "gradings": gradings,
     }
     data = json.dumps(content, ensure_ascii=False).encode(
         "utf-8",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from medlive.errors import CheckFailed
 from medlive.evaluation.asking.run import note_thinking
+from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.harm import NOT_READ
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
@@ -185,16 +186,21 @@ def run_warnings(
     union: int,
 ) -> Iterator[str]:
     """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
-    labels: dict[str, list[str]] = {}
-    for run in runs:
-        for why in dict.fromkeys(_single_run_warnings(run)):
-            labels.setdefault(why, []).append(run.label)
-    for why, own in labels.items():
-        yield f"{some(own)}: {why}"
+    yield from _by_warning({run.label: _single_run_warnings(run) for run in runs})
     if len(runs) > 1:
         yield from _comparison_warnings(runs)
         if common < union:
             yield f"{common} of {union} cases are scored for every model; pairs are compared on common cases"
+
+
+def _by_warning(warnings: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """The warnings of each label, each once, with all labels that it is of."""
+    labels: dict[str, list[str]] = {}
+    for label, own in warnings.items():
+        for warning in dict.fromkeys(own):
+            labels.setdefault(warning, []).append(label)
+    for warning, names in labels.items():
+        yield f"{some(names)}: {warning}"
 
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
@@ -206,12 +212,8 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
         more = f"; and {len(others)} more in its run.json" if others else ""
         yield f"noted when {cases.name} was read: {first[:200]}{more}"
     if cases.selection is not None:
-        parts = []
-        for name, value in cases.selection.items():
-            values = value if isinstance(value, list | tuple) else [value]
-            parts.append(f"{name} {some(list(map(str, values)))}")
-        part = ", ".join(parts)
-        yield f"only on {len(run.cases)} cases of {cases.name}, by {part}"
+        part = in_words(cases.selection)
+        yield f"only on {len(run.cases)} cases of {cases.name}: {part}"
     yield from note_thinking(run.answers.values())
     if run.grader is None:
         yield "nothing is graded"
@@ -267,14 +269,14 @@ def unscorable_warnings(scored: Scored, metric: Metric) -> Iterator[str]:
     what = "no score by Equation 1"
     if metric is Metric.PUBLISHED:
         what += ", and count as 0 here"
-    by_warning: dict[str, list[str]] = {}
+    warnings: dict[str, list[str]] = {}
     for label, scores in scored.items():
         ids = [s.case_id for s in scores if s.case.positive_points <= 0]
         if ids:
-            warning = f"{len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
-            by_warning.setdefault(warning, []).append(label)
-    for warning, names in by_warning.items():
-        yield f"{', '.join(names)}: {warning}"
+            warnings[label] = [
+                f"{len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
+            ]
+    yield from _by_warning(warnings)
 
 
 def harm_warnings(

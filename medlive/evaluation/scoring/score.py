@@ -8,7 +8,6 @@ from itertools import chain
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
 from medlive.evaluation.model import AnswerState
-from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.companions import (
     Companions,
     HarmRates,
@@ -224,12 +223,10 @@ def score_runs(
 
     Raises:
         CheckFailed: If the figures would mislead, and `allow` does not override why; or errata leave no case of a run.
-        UsageError: If there is no run, the runs' graders are of different engines, or the models have no case in
-            common.
+        UsageError: If there is no run, or the models have no case in common.
     """
     if not runs:
         raise UsageError("expected at least one run to score")
-    _check_engines(runs)
     metric = metric or headline(runs)
     runs = labelled(runs)
     overridden = tuple(check_figures(runs, allow))
@@ -324,16 +321,6 @@ def headline(runs: Sequence[GradedRun]) -> Metric:
     return Metric.SAFE
 
 
-def _check_engines(runs: Sequence[GradedRun]) -> None:
-    """Raise UsageError for graders of several engines; who made imported verdicts is unknown."""
-    engines = {run.grader.engine for run in runs if run.grader} - {IMPORTED}
-    if len(engines) > 1:
-        raise UsageError(
-            f"the runs were graded by different engines: {', '.join(sorted(engines))}",
-            hint="score them apart, or choose one grader with --judge",
-        )
-
-
 def _only(
     shared: set[str],
     scored: Scored,
@@ -378,11 +365,9 @@ def _common_ids(scored: Scored) -> set[str]:
     ids = {label: set(_scored_ids(own)) for label, own in scored.items()}
     shared = set.intersection(*ids.values())
     if not shared:
-        empty = [label for label, own in ids.items() if not own]
-        without = f"without any scored case: {', '.join(empty)}; " if empty else ""
         raise UsageError(
             "no case is scored for every model",
-            hint=f"{without}--cases own scores each on its own cases",
+            hint="--cases own scores each on its own cases",
         )
     return shared
 
