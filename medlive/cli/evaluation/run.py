@@ -75,9 +75,6 @@ from medlive.instance.paths import snapshot_folder
 from medlive.llm.budget import Budget
 from medlive.snapshot.model import week_end
 
-ArmOption = Annotated[
-    str | None, Option(help="What sets this run apart [closed, or open-book].")
-]
 _MOST_NOTES = 40
 
 
@@ -102,7 +99,6 @@ class Asking:
     evidence: str | None = None
     top_k: Annotated[int, Option(min=1, max=50)] = 5
     undated: bool = False
-    arm: ArmOption = None
     raw: bool = False
     limit: OptionalCount = None
     part: CaseFilter
@@ -161,8 +157,6 @@ class Asking:
             return selected
         from medlive.service.curation.inspect import threads_of_cases
 
-        if self.arm not in (None, RAW):
-            raise UsageError(f"--raw is the arm {RAW}, and --arm says {self.arm}")
         if selected.origin != "snapshot":
             raise UsageError(
                 "--raw needs a snapshot's folder or version as --cases, not a file"
@@ -183,7 +177,7 @@ class Asking:
     ) -> Plan | RunResult:
         """Ask the model about the cases, or with `dry_run` plan it."""
         engine = open_endpoint(chosen)
-        arm = RAW if self.raw else self.arm
+        arm = RAW if self.raw else None
         how: dict[str, Any] = {
             "use": model_use(self.model, chosen, engine, arm),
             "created_at": now(),
@@ -317,7 +311,6 @@ def import_(
     parameters: ParametersOption = None,
     grader: str | None = None,
     mode: ModeOption = Mode.RUBRIC,
-    arm: ArmOption = None,
     unverified: UnverifiedOption = False,
 ) -> Result:
     """Make a run folder of answers, and gradings, that were made elsewhere: with LiveMedBench's scripts, in a log of
@@ -339,7 +332,6 @@ def import_(
             "--grades": grades,
             "--template": template,
             "--grader": grader,
-            "--arm": arm,
         }
         if named := [name for name, value in own.items() if value is not None]:
             raise UsageError(
@@ -372,7 +364,6 @@ def import_(
         grades=grades,
         template=template,
         parameters=parameters,
-        arm=arm,
         judge=judge,
         place=_place(cases),
         format_=form,

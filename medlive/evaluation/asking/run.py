@@ -354,7 +354,6 @@ def import_answers(
     *,
     template: TemplateUse | None = None,
     parameters: Mapping[str, Any] | None = None,
-    arm: str | None = None,
 ) -> RunResult:
     """Make a run folder of answers that came from elsewhere; importing the same ones again adds nothing.
 
@@ -365,7 +364,6 @@ def import_answers(
         model,
         IMPORTED,
         parameters=parameters or {},
-        arm=arm,
     )
     template = template or TemplateUse(
         name="unknown",

@@ -17,7 +17,6 @@ from typing import Any
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import (
     ASCII_A_TOKEN,
-    HAN_A_TOKEN,
     Plan,
     plan_calls,
     sent_text,
@@ -456,8 +455,6 @@ def planned_answers(
     answered = {case.case_id for case, _ in gradable(cases, answers)}
     for case in ahead:
         text = "a" * round(AN_ANSWER * ASCII_A_TOKEN)
-        if case.language == "zh":
-            text = "字" * round(AN_ANSWER * HAN_A_TOKEN)
         if case.case_id not in answered:
             answers[case.case_id] = Answer(
                 case.case_id, AnswerState.OK, text, "stop", ""

@@ -40,7 +40,7 @@ from medlive.evaluation.harm import (
 )
 from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
-from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
+from medlive.harm.model import HarmReading, JudgedHarm, Material
 from medlive.harm.read import (
     PACKAGE,
     CheckReply,
@@ -236,10 +236,6 @@ class HarmResult(CallsMade):
 
     path: Path
     answers: int
-    severe: int
-    moderate: int
-    unconfirmed: int
-    """Findings that the second judge could not decide."""
     controls: ControlFigures
     reasons: Mapping[str, int]
     """Why answers are not read."""
@@ -322,15 +318,11 @@ async def read_run(
         rows = read_results([*items, *controls], log, *judges)
         _write_rows(run_dir / READINGS, rows)
     done = [row for row in rows if row.control is None]
-    worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
     return HarmResult(
         path=run_dir,
         answers=len(items),
-        left=len(items) - len(worst),
-        severe=worst.count(Severity.SEVERE),
-        moderate=worst.count(Severity.MODERATE),
-        unconfirmed=sum(len(row.reading.unconfirmed) for row in done),
+        left=sum(not row.reading.is_read for row in done),
         controls=control_figures(row for row in rows if row.control is not None),
         reasons=dict(reasons.most_common()),
         notes=stages[0].notes,

@@ -60,7 +60,6 @@ def import_run(
     grades: Path | None = None,
     template: str | None = None,
     parameters: Mapping[str, Any] | None = None,
-    arm: str | None = None,
     judge: Judge | None = None,
     format_: str = "livemedbench",
     people: Mapping[Place, Mapping[str, bool | None]] | None = None,
@@ -110,7 +109,6 @@ def import_run(
         model,
         created_at,
         parameters=parameters,
-        arm=arm,
         template=use,
     )
     notes = [*cases.notes, *notes, *torn]

@@ -127,7 +127,7 @@ class RunInfo(Frozen):
     asked_as: str | None = None
     """The model's id at the endpoint, where that is not `model`."""
     arm: str | None = None
-    """What sets this run apart from others of its model: "closed", "open-book", "raw", or any other word."""
+    """How the model was asked: "closed", "open-book" or "raw"; None for answers from a file."""
     evidence: EvidenceUse | None = None
 
     @property
@@ -153,7 +153,7 @@ class ModelUse:
     asked_as: str | None = None
     """The model's id at the endpoint; None: `model`."""
     arm: str | None = None
-    """None: as the template says, "open-book" or "closed"."""
+    """"raw"; None: as the template says, "open-book" or "closed"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def create_run(
                     write_whole(out / EVIDENCE, evidence[0].data())
                 _write_info(out, info)
     existing = open_run(out)
-    _require_same(existing, info, arm=use.arm)
+    _require_same(existing, info)
     return existing
 
 
@@ -299,16 +299,12 @@ def check_folder(out: Path) -> None:
         )
 
 
-def _require_same(
-    existing: RunFolder,
-    info: RunInfo,
-    *,
-    arm: str | None,
-) -> None:
+def _require_same(existing: RunFolder, info: RunInfo) -> None:
     """Raises UsageError if the folder's run is not the requested one."""
     was = existing.info
     then, now = _identity(was), _identity(info)
-    if arm is None:
+    if was.arm is None:
+        # As of imported answers.
         del now["arm"]
     hint = "give each model, template and set of cases its own folder"
     if was.engine == IMPORTED:

@@ -187,21 +187,6 @@ def case_score(
     return scored
 
 
-def shared_verdicts(
-    case: EvaluationCase,
-    other: EvaluationCase | None,
-    met: Verdicts,
-) -> Verdicts:
-    """The verdicts on another run's form of a case that are on the same criteria: an id may be another's there."""
-    if other is None:
-        return {}
-    if case.criteria == other.criteria:
-        return met
-    texts = {c.id: c.criterion for c in case.criteria}
-    same = [c.id for c in other.criteria if texts.get(c.id) == c.criterion]
-    return {criterion_id: met.get(criterion_id) for criterion_id in same}
-
-
 def _graded_state(most: float, known: Verdicts) -> CaseState:
     if most <= 0:
         return CaseState.UNSCORABLE

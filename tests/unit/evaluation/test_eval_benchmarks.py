@@ -280,7 +280,9 @@ def test_peoples_verdicts_on_nothing_of_the_cases_are_named(tmp_path: Path) -> N
     )
     err = medlive("import", *files, "--out", tmp_path / "run").stderr
     assert "p.jsonl: case 'a', k: no such criterion, or no answer; left out" in err
-    assert "p.jsonl: case 'z', rubric_1: no such criterion, or no answer; left out" in err
+    assert (
+        "p.jsonl: case 'z', rubric_1: no such criterion, or no answer; left out" in err
+    )
     lines(people, [{"case_id": "a", "rater": "A", "score": 0.5}])
     with pytest.raises(AssertionError, match="no verdicts on criteria, only scores"):
         medlive("import", *files, "--out", tmp_path / "other")
