@@ -1,7 +1,6 @@
 """Contamination of made-up models: what was planted is found, what is unknown stays unknown."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
