@@ -138,8 +138,6 @@ class AuditTable:
     lowest: tuple[AuditedCase, ...]
     """By score, ties by id."""
     scored: int
-    metric: Metric
-    """By which they are the lowest."""
     auditor: EngineIdentity | None = None
     """None: nothing is on record."""
     findings: tuple[NamedCause, ...] = ()
@@ -188,7 +186,6 @@ class AuditTable:
             "grader": self.grader,
             "auditor": self.auditor and self.auditor.as_json(),
             "clinical_judgement": self.clinical,
-            "metric": self.metric,
             "bottom": self.asked,
             "scored": self.scored,
             "audited": self.audited,
@@ -202,23 +199,19 @@ class AuditTable:
 def find_bottom(
     run: GradedRun,
     asked: int = BOTTOM,
-    metric: Metric = Metric.COMPLETE,
 ) -> AuditTable:
-    """Find the lowest-scoring cases of a run; ties are broken by id.
+    """Find the cases of a run with the lowest complete scores; ties are broken by id.
 
     Args:
         run: The graded run.
         asked: How many of the lowest.
-        metric: Which score; of another metric than `complete` and `paper` Equation 1 over the criteria that it
-            counts, since a mean that alone is clipped orders no cases.
 
     Raises:
         UsageError: If nothing of the run is graded.
     """
-    metric = metric.equation_1
     asked_as = {case.case_id: case for case, _ in run.answered()}
     scored: list[AuditedCase] = []
-    for score in run.case_scores(metric):
+    for score in run.case_scores(Metric.COMPLETE):
         if score.score is not None:
             case_id = score.case_id
             in_context = replace(score, case=asked_as.get(case_id, score.case))
@@ -230,7 +223,6 @@ def find_bottom(
         asked=asked,
         lowest=tuple(scored[:asked]),
         scored=len(scored),
-        metric=metric,
     )
 
 
@@ -238,13 +230,12 @@ def audit_work(
     run: GradedRun,
     *,
     bottom: int = BOTTOM,
-    metric: Metric = Metric.COMPLETE,
 ) -> tuple[Source, Path]:
-    """For `ask_questions` and `plan_questions`: the cause of each of so many lowest scores by the metric, and the log.
+    """For `ask_questions` and `plan_questions`: the cause of each of so many lowest scores, and the log.
 
     Raises UsageError if nothing is graded.
     """
-    questions = find_bottom(run, bottom, metric).questions
+    questions = find_bottom(run, bottom).questions
     return lambda _: questions, run.run.path / AUDIT
 
 
@@ -252,7 +243,6 @@ def load_audit(
     run: GradedRun,
     *,
     bottom: int = BOTTOM,
-    metric: Metric = Metric.COMPLETE,
     auditor: EngineIdentity | None = None,
 ) -> AuditTable:
     """Load the findings on a run's lowest-scoring cases, for the current answers and grades.
@@ -262,7 +252,7 @@ def load_audit(
     """
     who = auditor and replace(auditor, pinned=False)
     last, notes = read_findings(run.run.path / AUDIT, who)
-    table = find_bottom(run, bottom, metric)
+    table = find_bottom(run, bottom)
     questions = table.questions
     record = last
     if auditor is None and last.others:

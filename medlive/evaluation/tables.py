@@ -72,8 +72,7 @@ def read_table(
         unit, values = "line", list(map(_json, text.split("\n")))
     else:
         inner = value.get("ratings") if isinstance(value, dict) else value
-        values = inner if isinstance(inner, list) else [value]
-        unit = "entry" if len(values) != 1 or "\n" in text.strip() else "line"
+        unit, values = "entry", inner if isinstance(inner, list) else [value]
     for number, entry in enumerate(values, start=1):
         place = f"{unit} {number}"
         if isinstance(entry, ValueError):
@@ -115,19 +114,10 @@ _NOTHING = object()
 
 def _json(text: str) -> Any:
     """The parsed JSON, or a ValueError that says why there is none; `_NOTHING` of an empty line."""
-
-    def fields_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in fields:
-                raise ValueError(f"the key {name!r} is given twice")
-            fields[name] = value
-        return fields
-
     if not text.strip():
         return _NOTHING
     try:
-        return json.loads(text, object_pairs_hook=fields_of)
+        return json.loads(text)
     except (ValueError, RecursionError) as exc:
         return ValueError(f"not valid JSON: {str(exc)[:80]}")
 

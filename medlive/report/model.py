@@ -300,7 +300,7 @@ def analyse(
     for model in table.models:
         run = model.run
         if run.grader is not None and (run.run.path / AUDIT).is_file():
-            audit = load_audit(run, metric=table.metric)
+            audit = load_audit(run)
             if audit.findings:
                 audits[model.label] = audit
     return Report(

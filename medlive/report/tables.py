@@ -133,7 +133,7 @@ def model_row(model: ModelScore) -> Row:
         **_row(model.companions),
         "harm": _row(model.harm) | {"controls": controls and controls.as_json()},
         **_place(model.standing),
-        "rates": {**_row(model.rates), "shares": model.rates.shares},
+        "rates": _row(model.rates),
         "axis_errors": axis_errors,
         "slices": slices,
     }

@@ -33,7 +33,6 @@ from medlive.evaluation.root_causes import (
     audit_work,
     load_audit,
 )
-from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
 
@@ -46,7 +45,6 @@ def audit(
     auditor: str | None = None,
     base_url: str | None = None,
     bottom: Annotated[int, Option(min=1)] = 100,
-    metric: Annotated[Metric, Option(help="Of the lowest scores.")] = Metric.COMPLETE,
     table: bool = False,
     allow_unpinned: UnpinnedOption = False,
     *,
@@ -64,7 +62,7 @@ def audit(
         bottom: How many of the lowest-scoring cases.
         table: Show what is on record; ask nobody.
     """
-    which: dict[str, Any] = {"bottom": bottom, "metric": metric.equation_1}
+    which: dict[str, Any] = {"bottom": bottom}
     if (auditor is None) != (base_url is None):
         raise UsageError(
             "--auditor and --base-url belong together; without both the configured grader is asked"
@@ -154,8 +152,7 @@ def _describe(
     counts.append(["audited", *(table.audited for table in tables)])
     counts.append(["unaudited", *(table.unaudited for table in tables)])
     on = rests_on(table.run for table in tables)
-    metric = tables[0].metric
-    title = f"root causes of the lowest scores ({metric} metric) on {on}"
+    title = f"root causes of the lowest complete scores on {on}"
     models = [table.run.label for table in tables]
     columns = ["model", "root cause", "case", "score %", "quote of the answer", "why"]
     return (

@@ -245,13 +245,13 @@ async def begin_run(
         evidence,
     )
     if open_book is not None:
-        for name in ("index", "top_k", "undated"):
-            was, now = getattr(run.info.evidence, name, None), getattr(open_book, name)
-            if was != now:
-                raise UsageError(
-                    f"{run.path} is another run: the {name} of its evidence is {was!r}, not {now!r}",
-                    hint="give each way of looking up its own folder",
-                )
+        use = run.info.evidence
+        wanted = (open_book.index, open_book.top_k, open_book.undated)
+        if use is None or (use.index, use.top_k, use.undated) != wanted:
+            raise UsageError(
+                f"{run.path} is another run: its evidence was looked up in another way",
+                hint="give each index, --top-k and --undated its own folder",
+            )
     return run
 
 

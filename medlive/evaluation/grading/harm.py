@@ -15,7 +15,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from medlive.errors import EndpointUnavailable
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.grade import planned_answers
 from medlive.evaluation.grading.questions import (
@@ -328,7 +327,7 @@ async def read_run(
         notes=stages[0].notes,
         calls=sum(stage.calls for stage in stages),
         stopped=stages[-1].stopped,
-        silence=_silence(stages),
+        silence=next((stage.silence for stage in stages if stage.silence), None),
     )
 
 
@@ -338,12 +337,6 @@ def _write_rows(path: Path, rows: Sequence[HarmRow]) -> None:
     others = [row for row in read_rows(path)[0] if row.judge not in own]
     with writing(path):
         write_whole(path, lines_of(row.row() for row in [*others, *rows]))
-
-
-def _silence(stages: Sequence[QuestionsAsked]) -> EndpointUnavailable | None:
-    """Why the last call failed, where none of either judge was answered."""
-    silences = [stage.silence for stage in stages if stage.calls]
-    return silences[-1] if silences and all(silences) else None
 
 
 def plan_run(

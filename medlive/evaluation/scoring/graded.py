@@ -1,7 +1,7 @@
 """A run with the verdicts of one grader; the grades' texts are read only when accessed."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -183,16 +183,6 @@ class _JudgeLog:
     """Why a key has no verdict."""
 
 
-def _notes_of_pairs(rows: Iterable[HarmRow], counted: RunHarm | None) -> Iterator[str]:
-    """Which pair of judges of harm counts, where several have read."""
-    pairs = len({row.judge for row in rows})
-    if counted is not None and pairs > 1:
-        yield (
-            f"read for harm by {pairs} pairs of judges; counted is the one with the most readings, of equals the last: "
-            f"{counted.reader}, checked by {counted.checker}"
-        )
-
-
 def load_graded(
     path: Path,
     *,
@@ -213,7 +203,11 @@ def load_graded(
     harm_rows, harm_notes = read_rows(path / READINGS)
     notes += harm_notes
     harm = choose_readings(harm_rows, run.cases, answers)
-    notes += _notes_of_pairs(harm_rows, harm)
+    if harm is not None and len({row.judge for row in harm_rows}) > 1:
+        notes.append(
+            "read for harm by several pairs of judges; counted is the one with the most readings, of equals the last: "
+            f"{harm.reader}, checked by {harm.checker}"
+        )
     graded = GradedRun(
         run=run,
         label=run.info.model,

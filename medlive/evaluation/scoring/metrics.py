@@ -54,11 +54,6 @@ class Metric(StrEnum):
         """Whether each case is clipped to [0, 1], and not the mean alone."""
         return self in (Metric.SAFE, Metric.COMPLETE, Metric.PAPER)
 
-    @property
-    def equation_1(self) -> "Metric":
-        """Equation 1 over the same criteria."""
-        return Metric.PAPER if self.advice_only else Metric.COMPLETE
-
     def counted(self, case: EvaluationCase) -> EvaluationCase:
         """The case with the criteria that count; the same object where all do."""
         return case.advice_only if self.advice_only else case

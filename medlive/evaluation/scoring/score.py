@@ -65,7 +65,7 @@ from medlive.statistics.contamination import Drop
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Counts reported beside a score; their shares are of `cases` or of `criteria`."""
+    """Counts reported beside a score, of `cases` and of `criteria`."""
 
     cases: int
     criteria: int
@@ -77,18 +77,6 @@ class Rates:
     refused: int
     unscorable: int
     """Cases whose rubric has no positive criterion."""
-
-    @property
-    def shares(self) -> dict[str, float | None]:
-        """The share of ungraded criteria, and of cases for the other counts; None where the total is 0."""
-        shares: dict[str, float | None] = {}
-        for name in ("ungraded", *_OF_CASES):
-            total = self.cases if name in _OF_CASES else self.criteria
-            shares[name] = getattr(self, name) / total if total else None
-        return shares
-
-
-_OF_CASES = ("partly_graded", "unanswered", "truncated", "refused", "unscorable")
 
 
 @dataclass(frozen=True, slots=True)

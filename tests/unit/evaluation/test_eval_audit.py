@@ -105,7 +105,7 @@ async def audited(
 ) -> tuple[QuestionsAsked, AuditTable]:
     """An audit, and its table."""
     done = await audit_run(run, engine, **how)
-    which = {name: how[name] for name in ("bottom", "metric") if name in how}
+    which = {name: how[name] for name in ("bottom",) if name in how}
     return done, load_audit(run, auditor=engine.identity, **which)
 
 
